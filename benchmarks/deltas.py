@@ -14,25 +14,25 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from core import garbage
-from core.agent import make_app
-from core.agents import Agents
-from core.config import AgentConfig
-from core.inbound import Inbound
-from core.inbox import Inbox
-from core.lease import Lease
+from core.agents.config import AgentConfig
+from core.agents.factory import make_app
+from core.agents.routing import Agents
+from core.agents.runtime import AgentRuntime
+from core.agents.warmup import warm_up
+from core.concurrency import gc_tuning as garbage
+from core.inbox.message import Inbound
+from core.inbox.store import Inbox
 from core.models.adapter import ModelAdapter
-from core.models.merging import Merging
+from core.models.coalescing import Merging
 from core.models.provider import NOTHING, Done, Provider, ProviderEvent, Request, Takes, Text
-from core.runtime import AgentRuntime
+from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
-from core.tokens import TokenCounter
-from core.turn import Turn
-from core.turns import Turns
-from core.warming import warm_up
-from core.worker import Worker
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.workers.lease import Lease
+from core.workers.worker import Worker
 
 STREAMS = 200
 TOKENS_A_SECOND = 40

@@ -31,13 +31,13 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from core import garbage
-from core.sessions.record import columns, measured, to_row
+from core.concurrency import gc_tuning as garbage
+from core.models.tokens import TokenCounter
+from core.sessions.codec import columns, measured, to_row
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import messages
-from core.tokens import TokenCounter
 from sandbox.postgres import PostgresSandbox
 
 LENGTHS = (100, 2_000, 10_000, 100_000)

@@ -9,54 +9,55 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp.web import AbstractRouteDef
 
-from bot import traces
-from bot.beside import beside
-from bot.health import Health
-from bot.hearing import Answers, Hearing
+from bot.components import Answers, Hearing
+from bot.monitoring import tracing as traces
+from bot.monitoring.health import Health
 from bot.probes import probes
 from bot.server import Server, serving
 from bot.settings import NO_TOKENS, Settings
-from channels import words
-from channels.channel import Channel
-from channels.desk import Desk
-from core import garbage
-from core.agents import Agents
-from core.approvals import Approval, Approvals
-from core.conversations import Conversations
-from core.errands import Errands
+from channels.base import Channel
+from channels.i18n import messages as words
+from channels.services import Desk
+from core.agents.routing import Agents
+from core.concurrency import gc_tuning as garbage
+from core.concurrency.background_task import beside
+from core.concurrency.retry import retried
+from core.conversations.feedback import Feedback
+from core.conversations.service import Conversations
 from core.errors import OverdueError, SettingsError
-from core.feedback import Feedback
-from core.inbound import Inbound
-from core.inbox import Inbox
-from core.late import Late
-from core.leadership import Leadership
-from core.lease import Lease
-from core.ledger import Ledger
-from core.places import Places
-from core.prices import Prices
-from core.pruning import Pruning
-from core.refusals import Refusals
-from core.retention import Retention
+from core.inbox.interactions import Errands
+from core.inbox.message import Inbound
+from core.inbox.store import Inbox
+from core.inbox.watermarks import Places
+from core.lazy_import import Late
+from core.observability.turn_report import Ledger
+from core.privacy.cleanup import Retention
+from core.privacy.pruning import Pruning
+from core.privacy.vault import Vault
 from core.secrets import traced
 from core.sessions.adoption import home
-from core.shares import Shares, Uses
-from core.spending import Spending
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, verify
-from core.store.retrying import retried
-from core.turn import Turn
-from core.turns import Turns
-from core.vault import Vault
-from core.worker import Worker
+from core.tools.approvals import Approval, Approvals
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.usage.prices import Prices
+from core.usage.refusals import Refusals
+from core.usage.spending import Spending
+from core.workers.lease import Lease
+from core.workers.shard_assignment import Leadership
+from core.workers.usage_sharing import Shares, Uses
+from core.workers.worker import Worker
 
 if TYPE_CHECKING:
-    from bot import answering, metrics
-    from channels.discord import channel as discord
-    from channels.slack import channel as slack
+    from bot import runtime as answering
+    from bot.monitoring import metrics
+    from channels.discord import adapter as discord
+    from channels.slack import adapter as slack
 else:  # what is configured; and what answers, while the channels connect
-    answering, metrics = Late("bot.answering"), Late("bot.metrics")
-    discord, slack = Late("channels.discord.channel"), Late("channels.slack.channel")
+    answering, metrics = Late("bot.runtime"), Late("bot.monitoring.metrics")
+    discord, slack = Late("channels.discord.adapter"), Late("channels.slack.adapter")
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +205,7 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
 
 async def _load(settings: Settings, hearing: Hearing, stack: AsyncExitStack) -> None:
     """Have what is heard be answered. ADK is imported in a thread, beside which the channels connect."""
-    await asyncio.to_thread(import_module, "bot.answering")
+    await asyncio.to_thread(import_module, "bot.runtime")
     answers = await stack.enter_async_context(answering.answering(settings, hearing))
     hearing.answers.set_result(answers)
 

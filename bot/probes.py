@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from bot.health import Health
+from bot.monitoring.health import Health
 
 ALIVE = "/healthz"
 READY = "/readyz"

@@ -17,19 +17,19 @@ from google.adk.sessions import Session
 from google.adk.tools.base_tool import BaseTool
 from google.adk.workflow import Workflow
 
-from core.agent import make_app, ours
-from core.config import DEFAULT_NAME, AgentConfig
-from core.events import StreamEvent
-from core.journal import Journal
+from core.agents.config import DEFAULT_NAME, AgentConfig
+from core.agents.events import StreamEvent
+from core.agents.factory import make_app, ours
+from core.agents.plugins import GuardPlugin
+from core.agents.runtime import AgentRuntime
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, ProviderEvent, Request, Takes, Text
-from core.plugins import GuardPlugin
-from core.runtime import AgentRuntime
+from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import messages
-from core.tokens import TokenCounter
-from core.tools import Tool, adapt
+from core.tools.call_log import Journal
+from core.tools.tool import Tool, adapt
 from tests import tables
 
 USER, SESSION = "place", "s"

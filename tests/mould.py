@@ -41,7 +41,7 @@ def live(
         _stand(reader, 0)
         _stand(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 1, 2)
     sys.argv = ["bot", *command.split()]
-    from bot.cli import main  # noqa: PLC0415 - imported long ago, and not by whoever asks for this module's name
+    from bot.cli.main import main  # noqa: PLC0415 - imported long ago, and not by whoever asks for this module's name
 
     main()
 

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import ClauseElement
 
-from channels import words
-from core import prices
-from core.store.statement import Prepared, Statement
+from channels.i18n import messages as words
+from core.store.prepared import Prepared, Statement
+from core.usage import prices
 from tests import trust
 
 

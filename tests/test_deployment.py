@@ -15,10 +15,10 @@ import yaml
 from typer.core import TyperGroup
 
 from bot.app import ENDING_SECONDS
-from bot.cli import cli
+from bot.cli.main import cli
 from bot.probes import ALIVE
 from bot.settings import Settings
-from core import metrics
+from core.observability import metrics
 from sandbox.foreman import KILLED_AFTER
 
 ROOT = Path(__file__).parents[1]

@@ -19,49 +19,49 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from bot import trials
-from bot.cli import cli
-from bot.findings import Finding
-from bot.manifest import Platform, manifest
-from bot.operator import AskedFor
+from bot.cli.main import cli
+from bot.cli.operations import AskedFor
+from bot.monitoring.diagnostics import Finding
 from bot.settings import Settings
-from channels.budget import Window
-from channels.channel import Limits
-from channels.commands import COMMANDS as WORDS
-from channels.desk import Desk
-from channels.discord import api as discord_api
-from channels.discord import surface as discord_surface
-from channels.discord.channel import DiscordChannel
-from channels.discord.invite import PERMISSIONS
-from channels.discord.invite import permissions as permissions_of
-from channels.discord.login import intents
+from bot.setup import probes as trials
+from bot.setup.manifest import Platform, manifest
+from channels.base import Limits
+from channels.commands.handlers import COMMANDS as WORDS
+from channels.discord.adapter import DiscordChannel
+from channels.discord.client import api as discord_api
+from channels.discord.client.auth import intents
+from channels.discord.client.invite import PERMISSIONS
+from channels.discord.client.invite import permissions as permissions_of
+from channels.discord.replies import surface as discord_surface
 from channels.discord.settings import DiscordSettings
-from channels.gaps import Bounds
+from channels.intake.backfill import Bounds
+from channels.rate_limits.limiter import Window
+from channels.services import Desk
 from channels.slack import settings as slack_settings
-from channels.slack import streams as slack_streams
-from channels.slack import surface as slack_surface
-from channels.slack import tiers as slack_tiers
-from channels.slack.commands import COMMANDS
-from channels.slack.login import SCOPES, WISHES
+from channels.slack.client import rate_limits as slack_tiers
+from channels.slack.client.auth import SCOPES, WISHES
+from channels.slack.interactions.commands import COMMANDS
+from channels.slack.replies import streaming as slack_streams
+from channels.slack.replies import surface as slack_surface
 from core import errors
-from core.errands import Errands
+from core.conversations.identity import Speaker
+from core.conversations.identity import told as speaker_told
 from core.errors import ParleyError
-from core.forgetting import Survey
-from core.inbound import Inbound
-from core.inbox import Accepted, Inbox
-from core.leadership import Leadership
-from core.lease import Lease
-from core.ledger import Account
-from core.metering import ModelCall
-from core.overview import ChannelSeen, Failure, Overview, SessionSeen, TurnSeen, Waiting, WorkerSeen
-from core.places import Places
-from core.receipt import Receipt, ToolUse
-from core.refusals import Refusals
+from core.inbox.interactions import Errands
+from core.inbox.message import Inbound
+from core.inbox.store import Accepted, Inbox
+from core.inbox.watermarks import Places
+from core.observability.overview import ChannelSeen, Failure, Overview, SessionSeen, TurnSeen, Waiting, WorkerSeen
+from core.observability.run_record import Receipt, ToolUse
+from core.observability.turn_report import Account
+from core.privacy.deletion import Survey
 from core.store.database import Database
 from core.store.migrate import migrate
-from core.tools import is_allowed, is_idempotent, load_tools
-from core.visitors import Speaker
-from core.visitors import told as speaker_told
+from core.tools.tool import is_allowed, is_idempotent, load_tools
+from core.usage.meter import ModelCall
+from core.usage.refusals import Refusals
+from core.workers.lease import Lease
+from core.workers.shard_assignment import Leadership
 from docs.pictures import drawn, exchanges
 from sandbox.discord import DiscordSandbox
 from tests.channels.catalogue import sentences

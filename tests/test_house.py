@@ -22,14 +22,18 @@ HOMES = {
     "slack_bolt": ["channels/slack"],
     "slack_sdk": ["channels/slack"],
     "discord": ["channels/discord"],
-    "openai": ["core/models/openai.py", "core/models/catalog.py"],
-    "anthropic": ["core/models/anthropic.py", "core/models/catalog.py", "core/models/conversation.py"],
-    "xllamacpp": ["core/models/local_server.py"],
+    "openai": ["core/models/providers/openai.py", "core/models/catalog.py"],
+    "anthropic": [
+        "core/models/providers/anthropic.py",
+        "core/models/catalog.py",
+        "core/models/providers/anthropic_request.py",
+    ],
+    "xllamacpp": ["core/models/providers/local_server.py"],
     "markdown_it": ["sandbox/page/markdown.py"],
     "pygments": ["sandbox/page/markdown.py"],
     "textual": ["sandbox/terminal"],
-    "watchfiles": ["bot/sandbox.py"],
-    "typer": ["bot/cli.py", "bot/commands.py", "bot/keeping.py", "bot/operator.py"],
+    "watchfiles": ["bot/sandbox/command.py"],
+    "typer": ["bot/cli/main.py", "bot/cli/commands.py", "bot/cli/privacy.py", "bot/cli/operations.py"],
 }
 
 
@@ -62,7 +66,7 @@ def test_arrows_run_from_bot_to_channels_to_core_and_the_sandbox_stands_apart(ro
 
 
 def test_the_sandbox_is_imported_by_the_bots_sandbox_command_alone() -> None:
-    assert [path for path, names in modules("bot") if "sandbox" in names] == ["bot/sandbox.py"]
+    assert [path for path, names in modules("bot") if "sandbox" in names] == ["bot/sandbox/command.py"]
 
 
 @pytest.mark.parametrize("library", HOMES)

@@ -9,14 +9,14 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from bot import check as checking
 from bot import settings as configuration
-from bot.check import check
-from bot.cli import cli
-from bot.manifest import YOUR_ADDRESS
+from bot.cli.main import cli
 from bot.settings import Settings
-from channels.slack.http import PATH
-from channels.slack.oauth import INSTALL_PATH, REDIRECT_PATH
+from bot.setup import check as checking
+from bot.setup.check import check
+from bot.setup.manifest import YOUR_ADDRESS
+from channels.slack.client.http_mode import PATH
+from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedGemini

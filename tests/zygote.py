@@ -40,8 +40,8 @@ FORKED = Path(__file__).with_name("forked.py")
 LATE = (
     "aiosqlite",
     "anyio._backends._asyncio",
-    "channels.discord.channel",
-    "channels.slack.channel",
+    "channels.discord.adapter",
+    "channels.slack.adapter",
     "asyncpg",
     "google.adk.tools.google_search_tool",
     "google.adk.tools.vertex_ai_search_tool",
@@ -153,9 +153,14 @@ def _import(mould: str) -> Callable[..., None]:
     """Import what the program would import; what is forked."""
     live: Callable[..., None] = import_module(mould).live
     # behind what the mould does to imports, as all of these
-    from bot import answering, app, cli, keeping, logs, metrics, operator  # noqa: F401, PLC0415
-    from core.models import openai  # noqa: F401, PLC0415
-    from core.warming import warm_up  # noqa: PLC0415
+    from bot import app  # noqa: F401, PLC0415
+    from bot import runtime as answering  # noqa: F401, PLC0415
+    from bot.cli import main as cli  # noqa: F401, PLC0415
+    from bot.cli import operations as operator  # noqa: F401, PLC0415
+    from bot.cli import privacy as keeping  # noqa: F401, PLC0415
+    from bot.monitoring import logs, metrics  # noqa: F401, PLC0415
+    from core.agents.warmup import warm_up  # noqa: PLC0415
+    from core.models.providers import openai  # noqa: F401, PLC0415
 
     for module in LATE:
         import_module(module)

@@ -8,7 +8,7 @@ from typing import Literal
 from benchmarks.soak.people import Session
 from benchmarks.soak.places import Told
 from benchmarks.soak.script import answered, begun
-from channels.words import RESET_DONE
+from channels.i18n.messages import RESET_DONE
 
 #: When a message was said: while a deploy was under way (or it was still to be answered when one began), within a
 #: minute after one, or at any other time.

@@ -11,10 +11,10 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from benchmarks.replies.load import TOKENS, Ending, Load, Model
 from benchmarks.replies.parley import keep
-from channels.receipts import Address, Receipts
-from channels.reply import Reply
-from channels.slack.api import SlackApi
-from channels.slack.surface import SlackSurface
+from channels.replies.reactions import Address, Receipts
+from channels.replies.reply import Reply
+from channels.slack.client.api import SlackApi
+from channels.slack.replies.surface import SlackSurface
 
 REPLIES, CHANNELS, SPEED = 50, 10, 4.0
 

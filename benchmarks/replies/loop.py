@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from core import garbage
+from core.concurrency import gc_tuning as garbage
 
 #: Seconds between two looks.
 _STEP = 0.005

@@ -5,21 +5,21 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from benchmarks.replies.contender import Writer, Writing
 from benchmarks.replies.stage import DiscordStage, Question, SlackStage
-from channels.buttons import EXTRAS, growing, under_answer
-from channels.channel import Surface
-from channels.discord import reactions as discord_signs
-from channels.discord.api import DiscordApi
-from channels.discord.login import make_client
+from channels.base import Surface
+from channels.discord.client.api import DiscordApi
+from channels.discord.client.auth import make_client
+from channels.discord.replies import reactions as discord_signs
+from channels.discord.replies.surface import DiscordSurface
 from channels.discord.settings import DiscordSettings
-from channels.discord.surface import DiscordSurface
-from channels.reply import Reply
-from channels.slack import reactions as slack_signs
-from channels.slack.api import SlackApi
-from channels.slack.login import client, connections
-from channels.slack.sessions import Sessions
+from channels.i18n.messages import ENGLISH
+from channels.replies.buttons import EXTRAS, growing, under_answer
+from channels.replies.reply import Reply
+from channels.slack.client.api import SlackApi
+from channels.slack.client.auth import client, connections
+from channels.slack.replies import reactions as slack_signs
+from channels.slack.replies.assistant import Sessions
+from channels.slack.replies.streaming import LIFETIME, Streams, StreamSurface
 from channels.slack.settings import SlackSettings
-from channels.slack.streams import LIFETIME, Streams, StreamSurface
-from channels.words import ENGLISH
 
 NAME = "Parley"
 

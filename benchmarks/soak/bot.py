@@ -6,11 +6,11 @@ import sys
 from functools import partial
 from unittest.mock import patch
 
-from bot.cli import main as bot
-from channels.discord import channel as discord
-from channels.discord.api import DiscordApi
-from channels.slack import channel as slack
-from channels.slack.api import SlackApi
+from bot.cli.main import main as bot
+from channels.discord import adapter as discord
+from channels.discord.client.api import DiscordApi
+from channels.slack import adapter as slack
+from channels.slack.client.api import SlackApi
 
 
 def main(speed: float, *asked: str) -> None:

@@ -13,7 +13,7 @@ from benchmarks.soak.places import Platform, shown, unfinished
 from benchmarks.soak.script import Model, Verdict, could_not_wait, disordered, judge, names
 from core.store.database import Database
 from core.store.schema import inbox, turns
-from core.waiting import is_under_way, is_waiting
+from core.turns.queries import is_under_way, is_waiting
 
 #: Seconds for which the bots may work on when all is said.
 REST = 120.0

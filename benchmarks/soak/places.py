@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from benchmarks.soak.script import names
-from channels.words import PLACEHOLDER, RESET_DONE, STOP
+from channels.i18n.messages import PLACEHOLDER, RESET_DONE, STOP
 from sandbox.discord import Channel as DiscordChannel
 from sandbox.discord import DiscordSandbox
 from sandbox.discord import Message as DiscordMessage

@@ -11,34 +11,34 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from channels.answer import Answerer
-from channels.channel import Around, File, Heard, Limits, Plan, Priority, Record, Surface
-from channels.context import Context
-from channels.door import Door
-from channels.downloads import Check, Fetched, UnreadableFileError
-from core import garbage
-from core.agent import make_app
-from core.agents import Agents
-from core.approvals import Approvals
-from core.background import Background
-from core.config import AgentConfig
-from core.conversations import Conversations
-from core.inbound import Attachment, Inbound
-from core.inbox import Inbox
-from core.lease import Lease
+from channels.access import Door
+from channels.base import Around, File, Heard, Limits, Plan, Priority, Record, Surface
+from channels.intake.context import Context
+from channels.intake.downloads import Check, Fetched, UnreadableFileError
+from channels.replies.answerer import Answerer
+from core.agents.config import AgentConfig
+from core.agents.factory import make_app
+from core.agents.routing import Agents
+from core.agents.runtime import AgentRuntime
+from core.agents.warmup import warm_up
+from core.concurrency import gc_tuning as garbage
+from core.conversations.history_state import Background
+from core.conversations.service import Conversations
+from core.inbox.message import Attachment, Inbound
+from core.inbox.store import Inbox
 from core.models.adapter import ModelAdapter
 from core.models.provider import NOTHING, Done, ProviderEvent, Request, Takes, Text
-from core.runtime import AgentRuntime
+from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
-from core.shares import Uses
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import turns as rows
-from core.tokens import TokenCounter
-from core.turn import Turn
-from core.turns import Turns
-from core.warming import warm_up
-from core.worker import Worker
+from core.tools.approvals import Approvals
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.workers.lease import Lease
+from core.workers.usage_sharing import Uses
+from core.workers.worker import Worker
 
 #: Turns at once, more than the bench ever runs.
 LIMIT = 500

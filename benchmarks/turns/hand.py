@@ -14,8 +14,8 @@ from typing import Any
 
 from benchmarks.replies.loop import Loop
 from benchmarks.turns.crew import Crew, at_work, message
-from core.turn import Turn
-from core.turns import STOP
+from core.turns.store import STOP
+from core.turns.turn import Turn
 
 
 def tell(what: str, **more: Any) -> None:

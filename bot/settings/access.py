@@ -8,11 +8,11 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from bot.settings.discord import DiscordPart
+from bot.settings.parsing import several
 from bot.settings.slack import SlackPart
-from bot.settings.values import several
-from channels.door import DIRECT, Door, Rules
-from core.approvals import ASKER
-from core.rates import Rate, Rates
+from channels.access import DIRECT, Door, Rules
+from core.tools.approvals import ASKER
+from core.usage.rate_limits import Rate, Rates
 
 #: Slack: what the ids of each kind begin with. A bot has the id of an app's bot.
 _SLACK: Mapping[str, str] = {"user": "UWB", "role": "S", "channel": "CGD", "workspace": "TE"}

@@ -6,9 +6,9 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from bot.settings.part import Part
-from bot.settings.values import address, read, revealed, several
-from core.config import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
+from bot.settings.base import Part
+from bot.settings.parsing import address, read, revealed, several
+from core.agents.config import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
 from core.models.catalog import Endpoints
 
 DEFAULT_MODEL = "gemini-3.5-flash"

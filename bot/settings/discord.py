@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
 
-from bot.settings.part import Part
-from bot.settings.values import address, ids
+from bot.settings.base import Part
+from bot.settings.parsing import address, ids
 from channels.discord.settings import DISCORD_API, DiscordSettings, Sessions
 
 DISCORD_APPS = "https://discord.com/developers/applications"

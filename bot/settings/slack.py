@@ -4,10 +4,10 @@ from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from bot.settings.part import Part
-from bot.settings.values import SLACK_APPS, address, begins, revealed
+from bot.settings.base import Part
+from bot.settings.parsing import SLACK_APPS, address, begins, revealed
 from channels.slack.settings import MOST_PROMPTS, PROMPTS, Direct, Mode, SlackSettings, Streaming
-from core.vault import SHORTEST_KEY
+from core.privacy.vault import SHORTEST_KEY
 
 
 class SlackPart(Part):

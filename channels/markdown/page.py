@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from channels.channel import Limits
+from channels.base import Limits
 from channels.markdown import inline
 from channels.markdown.blocks import LINE_END, Kind, Place, Reader, begins_block, lacking, split_quote
-from channels.markdown.seams import seam
-from channels.markdown.tables import Columns
-from channels.markdown.writing import (
+from channels.markdown.renderer import (
     ROUND_TABLE,
     TABLE_MARKS,
     Ending,
@@ -22,6 +20,8 @@ from channels.markdown.writing import (
     opening_size,
     without_deep_indent,
 )
+from channels.markdown.split_points import seam
+from channels.markdown.tables import Columns
 
 #: A line that is not complete and may become something else than it looks like.
 _UNDECIDED = re.compile(r"[ \t]*(?:(?:\||`{3}|~{3}).*|[-+*=_#>~` \t]*|\d{1,9}[.)][ \t]*)", re.DOTALL)

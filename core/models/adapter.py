@@ -14,8 +14,6 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from pydantic import Field, SkipValidation
 
-from core import metering
-from core.endings import BLOCKED
 from core.errors import (
     ContentBlockedError,
     ProviderRequestError,
@@ -24,9 +22,10 @@ from core.errors import (
     TooLongError,
 )
 from core.models.fallbacks import Fallbacks
-from core.models.fitting import fitted, shortened, without_files
+from core.models.finish_reasons import BLOCKED
+from core.models.media_fitting import fitted, shortened, without_files
 from core.models.messages import clean_json, clean_text, convert_messages, unique_id
-from core.models.offers import Offered
+from core.models.model_handle import Offered
 from core.models.provider import (
     Done,
     Failed,
@@ -41,7 +40,8 @@ from core.models.provider import (
     ToolCall,
 )
 from core.models.schemas import tool_specs
-from core.models.signatures import mark, own
+from core.models.thought_signatures import mark, own
+from core.usage import meter as metering
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class ModelAdapter(BaseLlm):
     With `stream=True` a partial response for each delta of text or thought comes before.
 
     An error that is `retryable` is raised at once, unless there are `waits`: then the request is sent again after
-    each of these seconds, as `core.models.attempts` has it.
+    each of these seconds, as `core.models.retries` has it.
 
     Where a request names one of the models that are `offered`, by its full name, that one is asked; else `provider`.
     One that `is_fixed` was named by its agent, and none that somebody chooses takes its place, nor any of the

@@ -66,7 +66,7 @@ async def probe(provider: Provider, model: str, seconds: float = 30.0) -> None:
 
 
 def _gemini(_name: str, endpoints: Endpoints) -> Provider:
-    from core.models.gemini import GeminiProvider  # noqa: PLC0415 - only when it is chosen
+    from core.models.providers.gemini import GeminiProvider  # noqa: PLC0415 - only when it is chosen
 
     if not endpoints.google_api_key:
         raise SettingsError("GOOGLE_API_KEY is not set: get a key at https://aistudio.google.com/apikey")
@@ -80,7 +80,7 @@ def _openai(_name: str, endpoints: Endpoints) -> Provider:
             "or set OPENAI_BASE_URL to a server that needs none"
         )
     _need("openai")
-    from core.models.openai import OpenAIProvider  # noqa: PLC0415 - an extra
+    from core.models.providers.openai import OpenAIProvider  # noqa: PLC0415 - an extra
 
     return OpenAIProvider(endpoints.openai_api_key or "no-key", endpoints.openai_base_url)
 
@@ -89,14 +89,14 @@ def _anthropic(_name: str, endpoints: Endpoints) -> Provider:
     if not endpoints.anthropic_api_key:
         raise SettingsError("ANTHROPIC_API_KEY is not set: get a key at https://platform.claude.com/settings/keys")
     _need("anthropic")
-    from core.models.anthropic import AnthropicProvider  # noqa: PLC0415 - an extra
+    from core.models.providers.anthropic import AnthropicProvider  # noqa: PLC0415 - an extra
 
     return AnthropicProvider(endpoints.anthropic_api_key, endpoints.anthropic_base_url)
 
 
 def _local(name: str, _endpoints: Endpoints) -> Provider:
     _need("openai")
-    from core.models.local import LocalProvider  # noqa: PLC0415 - it needs an extra
+    from core.models.providers.local import LocalProvider  # noqa: PLC0415 - it needs an extra
 
     return LocalProvider(name)
 

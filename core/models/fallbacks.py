@@ -17,10 +17,10 @@ from functools import partial
 
 from google.adk.models.llm_response import LlmResponse
 
-from core import clock
+from core.concurrency import clock
 from core.errors import ContentBlockedError, ProviderError, ProviderRequestError
-from core.models.attempts import Telling, attempts
-from core.models.offers import Offered
+from core.models.model_handle import Offered
+from core.models.retries import Telling, attempts
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Fallbacks:
         """What a model answers, or the first of the others that does.
 
         Args:
-            waits: see `attempts`; a model that has just failed gets one attempt.
+            waits: see `core.models.retries`; a model that has just failed gets one attempt.
 
         Raises:
             ProviderError: what the model has failed with, or the first that was asked, if none has answered.

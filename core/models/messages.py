@@ -12,7 +12,7 @@ from typing import Any
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
-from core.models.code import written
+from core.models.code_parts import written
 from core.models.provider import Media, Message, Part, Role, Text, Thought, ToolCall, ToolResult
 
 #: Answers a call whose own result was never stored.

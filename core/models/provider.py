@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from core.late import Late
+from core.lazy_import import Late
 
 if TYPE_CHECKING:
     from google.genai.types import FinishReason, GenerateContentConfig

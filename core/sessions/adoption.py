@@ -4,7 +4,7 @@ import logging
 
 import sqlalchemy as sa
 
-from core.agents import Agents
+from core.agents.routing import Agents
 from core.store.database import Database
 from core.store.schema import sessions
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from core.late import Late
-from core.sessions.ids import CallIds
-from core.sessions.record import role_of
+from core.lazy_import import Late
+from core.models.call_ids import CallIds
+from core.sessions.codec import role_of
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event

@@ -16,24 +16,24 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from pydantic import PrivateAttr
 from sqlalchemy.exc import IntegrityError
 
+from core.concurrency.retry import PAUSES, retried
+from core.conversations.prompt_text import Spoken
 from core.errors import DamagedSessionError, StoreError
-from core.fence import Fence
-from core.sessions import scopes
-from core.sessions.appending import Appender
-from core.sessions.extent import Extent
+from core.models.tokens import TokenCounter
+from core.sessions import state as scopes
+from core.sessions.codec import is_state_only, measured, media_size, parsed, stored
 from core.sessions.history import is_user_message, sendable
-from core.sessions.lives import begin_generation, begin_life, forget, life_of
-from core.sessions.loading import Life, Loader, opened
-from core.sessions.order import NEWEST_FIRST, of_session
-from core.sessions.record import is_state_only, measured, media_size, parsed, stored
-from core.sessions.spoken import Spoken
+from core.sessions.history_window import Extent
+from core.sessions.lifecycle import begin_generation, begin_life, forget, life_of
+from core.sessions.ordering import NEWEST_FIRST, of_session
+from core.sessions.reader import Life, Loader, opened
+from core.sessions.writer import Appender
 from core.store.database import Database
-from core.store.retrying import PAUSES, retried
 from core.store.schema import (
     messages,
     sessions,
 )
-from core.tokens import TokenCounter
+from core.turns.fencing import Fence
 
 T = TypeVar("T")
 

@@ -14,11 +14,11 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from core.errors import ClosedError
-from core.store.address import engine_options
-from core.store.faults import store_errors
+from core.store.engine_options import engine_options
+from core.store.errors import store_errors
+from core.store.fast_path import PostgresSingles, Singles, SqliteSingles
+from core.store.prepared import Prepared, Statement
 from core.store.schema import pulse
-from core.store.singles import PostgresSingles, Singles, SqliteSingles
-from core.store.statement import Prepared, Statement
 from core.store.upsert import insert_of
 
 log = logging.getLogger(__name__)

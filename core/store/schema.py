@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from core.states import UNDER_WAY
+from core.turns.states import UNDER_WAY
 
 metadata = sa.MetaData(
     naming_convention={
@@ -88,9 +88,9 @@ sa.Index(
 #: of its own; `run` is what it stores under. `model` is the one that was chosen for it (null: the default), `agent` the
 #: name of the one that answers. `owner` is the worker that runs it, by the `claims`-th claim; `attempt` counts the
 #: claims but those of which is known that they did not end by a worker's death; `cancel` is why it is to be ended.
-#: `usage` is what it has asked of models (`core.metering`), and `cost` what that came to (`spending`), once it is
-#: counted there. `receipt` is what it was made of, as far as its run can tell (`core.receipt`); it goes with what was
-#: said when the session is reset.
+#: `usage` is what it has asked of models (`core.usage.meter`), and `cost` what that came to (`spending`), once it is
+#: counted there. `receipt` is what it was made of, as far as its run can tell (`core.observability.run_record`); it
+#: goes with what was said when the session is reset.
 turns = sa.Table(
     "turns",
     metadata,
@@ -147,9 +147,9 @@ feedback = sa.Table(
 #: One call of a tool that waits for a person's word. `turn` is the one that asks, `run` the ADK invocation that goes on
 #: when all that the turn asks for is decided; `call` is ADK's call that asks, `asks_for` the tool's own, and `hash`
 #: that of its arguments (see `tool_calls`). `askers` are the authors of what led to it, and `approvers` who may decide:
-#: see `core.approvals`. `chunks` are the platform's ids of the message that shows it, and `address` where is shown what
-#: comes of it. `decision` is null as long as there is none; `decided_by` and `decider` are the id and the name of who
-#: made it. It goes with the turn, and with what was said when the session is reset.
+#: see `core.tools.approvals`. `chunks` are the platform's ids of the message that shows it, and `address` where is
+#: shown what comes of it. `decision` is null as long as there is none; `decided_by` and `decider` are the id and the
+#: name of who made it. It goes with the turn, and with what was said when the session is reset.
 approvals = sa.Table(
     "approvals",
     metadata,
@@ -212,7 +212,7 @@ pulse = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
 )
 
-#: What somebody has asked for that is no message, until it is done by its `owner`: see `core.errands`.
+#: What somebody has asked for that is no message, until it is done by its `owner`: see `core.inbox.interactions`.
 errands = sa.Table(
     "errands",
     metadata,
@@ -259,7 +259,7 @@ tool_calls = sa.Table(
 #: `held` keeps a row from being cut out of the history: the long-running calls that it made, each with whether
 #: it was answered, until the turn after the last answer; empty for ever (a compaction); null for all others.
 #: `covers` is, of a summary, the last message that it tells of: what came before is not sent any more. `spoken` is, of
-#: what people said, who they are: see `core.sessions.spoken`.
+#: what people said, who they are: see `core.conversations.prompt_text`.
 messages = sa.Table(
     "messages",
     metadata,

@@ -6,11 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 from textwrap import wrap
 
-from channels.budget import Budget
-from channels.channel import Limits, Priority
-from channels.planner import Planner
-from channels.slack.tiers import TIER_3
-from core.states import ENDED, STEPS
+from channels.base import Limits, Priority
+from channels.rate_limits.limiter import Budget
+from channels.replies.chunk_planner import Planner
+from channels.slack.client.rate_limits import TIER_3
+from core.turns.states import ENDED, STEPS
 from docs.pictures.drawing import (
     BLUE,
     GREEN,

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from playwright.async_api import FloatRect, Page, async_playwright, expect
 
-from bot import sandbox
+from bot.sandbox import command as sandbox
 from bot.settings import load
 from docs.pictures.stage import ROOT, lay
 from sandbox.models import Asked, Call, Pause, Say, ScriptedOpenAI, Turn

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from channels import words
+from channels.i18n import messages as words
 from sandbox.models import Asked, Call, Say, Turn
 from tests.acceptance.conftest import Start
 from tests.acceptance.platforms import Platform

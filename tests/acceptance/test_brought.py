@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from channels import words
-from core.results import RESULT_LIMIT
+from channels.i18n import messages as words
+from core.tools.results import RESULT_LIMIT
 from sandbox.models import Asked, Call, Say, Turn
 from tests.acceptance.conftest import Start
 from tests.acceptance.platforms import Platform

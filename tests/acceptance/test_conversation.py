@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from channels import words
+from channels.i18n import messages as words
 from sandbox.models import Asked, Call, Fail, Say, Turn
 from tests.acceptance.conftest import Bot
 from tests.acceptance.platforms import Platform

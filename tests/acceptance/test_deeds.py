@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from channels import words
+from channels.i18n import messages as words
 from sandbox.discord import DiscordSandbox, Message
 from sandbox.models import Asked, Call, Turn
 from tests.acceptance.conftest import Start

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.probes import ALIVE, READY
-from channels.slack.http import PATH
+from channels.slack.client.http_mode import PATH
 from sandbox.discord import DiscordSandbox
 from sandbox.foreman import Dyno, Foreman, free_port
 from sandbox.models import Asked, Say, ScriptedOpenAI, Turn

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from channels import words
+from channels.i18n import messages as words
 from core.errors import DamagedSessionError, DamagedTurnError
 from sandbox.models import Asked, Call, Pause, Say, ScriptedAnthropic, ScriptedGemini, Turn
 from sandbox.slack import SlackSandbox

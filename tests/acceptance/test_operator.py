@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from channels import words
+from channels.i18n import messages as words
 from core.errors import ProviderRequestError
 from sandbox.models import Fail, Pause, Say
 from tests.acceptance.conftest import Bot, Start, With

@@ -48,7 +48,7 @@ from pathlib import Path
 class Hold:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        while name == "bot.answering" and not Path("is").exists():
+        while name == "bot.runtime" and not Path("is").exists():
             time.sleep(0.01)
 
 sys.meta_path.insert(0, Hold)

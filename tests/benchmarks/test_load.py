@@ -15,7 +15,7 @@ from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.people import Session
 from benchmarks.soak.places import Told
 from benchmarks.soak.script import answer, judge
-from channels.words import PLACEHOLDER, RESET_DONE
+from channels.i18n.messages import PLACEHOLDER, RESET_DONE
 from sandbox.foreman import Foreman
 from sandbox.models import Asked, Call, Pause, Say
 from sandbox.models import Result as ToolResult

@@ -13,10 +13,10 @@ from benchmarks.soak.places import Discord, Slack, Told, unfinished
 from benchmarks.soak.report import faults, table
 from benchmarks.soak.run import Load
 from benchmarks.soak.script import Model, Verdict, answer, could_not_wait, disordered, history_fault, judge, names
-from channels.channel import Said
-from channels.context import framed
-from channels.words import STOP
-from core.frames import frame
+from channels.base import Said
+from channels.i18n.messages import STOP
+from channels.intake.context import framed
+from core.conversations.quoting import frame
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.inbounds import inbound

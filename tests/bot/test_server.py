@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from bot.server import RETRY_SECONDS, serving
-from channels.slack.http import PATH
+from channels.slack.client.http_mode import PATH
 from sandbox.slack import SlackSandbox
 
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from channels import words
-from channels.slack.shortcuts import WHY
-from core.visitors import NOWHERE, Visitor
+from channels.i18n import messages as words
+from channels.slack.interactions.shortcuts import WHY
+from core.conversations.identity import NOWHERE, Visitor
 from tests.channels.benches import SlackTalk, Talk
 
 

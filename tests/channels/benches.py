@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from channels.calls import Caller
+from channels.rate_limits.caller import Caller
 from sandbox.discord import Channel as DiscordPlace
 from sandbox.discord import Message as DiscordMessage
 from sandbox.slack import File as SlackFile

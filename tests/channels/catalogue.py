@@ -1,7 +1,7 @@
 """The catalogue of the bot's own words: what is in it, and how it is brought in step with the code.
 
 `python -m tests.channels.catalogue` (`make words`) adds to each language what is new and takes away what is gone. What
-it then names is to be translated in `channels/locales/*/LC_MESSAGES/parley.po`; after that, it is run once more.
+it then names is to be translated in `channels/i18n/locales/*/LC_MESSAGES/parley.po`; after that, it is run once more.
 """
 
 import io
@@ -15,9 +15,9 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
-from channels import words
+from channels.i18n import messages as words
 from core import errors
-from core.progress import BUILT_IN
+from core.tools.progress import BUILT_IN
 
 LOCALES = Path(words.__file__).with_name("locales")
 FOREIGN = [language for language in words.LANGUAGES if language != words.ENGLISH.language]
@@ -25,7 +25,7 @@ FOREIGN = [language for language in words.LANGUAGES if language != words.ENGLISH
 
 #: What Babel would write of its own accord changes with each run.
 _HEADER: dict[str, Any] = {
-    "header_comment": "# What is translated: see words.py.",
+    "header_comment": "# What is translated: see channels/i18n/messages.py.",
     "creation_date": datetime(2026, 1, 1, tzinfo=UTC),
     "revision_date": datetime(2026, 1, 1, tzinfo=UTC),
     "msgid_bugs_address": "-",

@@ -10,47 +10,47 @@ from typing import Any
 import sqlalchemy as sa
 from google.adk.tools.base_tool import BaseTool
 
-from channels.answer import Answerer
-from channels.apologies import Apologies
-from channels.attachments import ALLOWANCE, Allowance
-from channels.channel import Channel
-from channels.context import TOKENS, Context
-from channels.desk import Desk
-from channels.door import Door, Rules
-from channels.gaps import Bounds
-from core.agent import make_app, ours
-from core.agents import Agent, Agents
-from core.approvals import ASKER, Approvals
-from core.artifacts import Artifacts
-from core.caps import Caps, Limits
-from core.config import AgentConfig
-from core.conversations import Conversations, Follow
-from core.errands import Errands
+from channels.access import Door, Rules
+from channels.base import Channel
+from channels.intake.attachments import ALLOWANCE, Allowance
+from channels.intake.backfill import Bounds
+from channels.intake.context import TOKENS, Context
+from channels.replies.answerer import Answerer
+from channels.replies.error_messages import Apologies
+from channels.services import Desk
+from core.agents.config import AgentConfig
+from core.agents.factory import make_app, ours
+from core.agents.routing import Agent, Agents
+from core.agents.runtime import AgentRuntime
+from core.conversations.feedback import Feedback
+from core.conversations.service import Conversations, Follow
 from core.errors import StoreError
-from core.feedback import Feedback
-from core.inbox import Inbox
-from core.journal import Journal
-from core.leadership import Leadership
-from core.lease import Lease
-from core.ledger import Ledger
+from core.inbox.interactions import Errands
+from core.inbox.store import Inbox
+from core.inbox.watermarks import Places
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
 from core.models.fallbacks import Fallbacks
-from core.models.offers import Offered
-from core.places import Places
-from core.prices import Prices
-from core.rates import BOUNDLESS, Rates
-from core.refusals import Refusals
-from core.runtime import AgentRuntime
+from core.models.model_handle import Offered
+from core.models.tokens import TokenCounter
+from core.observability.turn_report import Ledger
+from core.sessions.artifacts import Artifacts
 from core.sessions.service import SessionService
-from core.spending import Spending
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.tokens import TokenCounter
-from core.turn import Turn
-from core.turns import Turns
-from core.worker import Worker
+from core.tools.approvals import ASKER, Approvals
+from core.tools.call_log import Journal
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.usage.prices import Prices
+from core.usage.rate_limits import BOUNDLESS, Rates
+from core.usage.refusals import Refusals
+from core.usage.spending import Spending
+from core.usage.spending_limits import Caps, Limits
+from core.workers.lease import Lease
+from core.workers.shard_assignment import Leadership
+from core.workers.worker import Worker
 from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests import tables
 from tests.watched import Watched

@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--database", choices=["sqlite", "postgres"], action="append")
     parser.add_argument("--cases", type=int, help="how many, by chance; all if not given")
     parser.add_argument("--seed", type=int, default=1, help="which, if not all")
-    parser.add_argument("--at", default="", help="only at points whose name begins so, as core/inbox.py:60")
+    parser.add_argument("--at", default="", help="only at points whose name begins so, as core/inbox/store.py:60")
     parser.add_argument("--at-once", type=int, default=campaign.AT_ONCE, help="how many at once: they mostly wait")
     given = parser.parse_args()
     logging.disable(logging.WARNING)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from core.abreast import abreast
+from core.concurrency.bounded import abreast
 from tests.chaos.points import module_of
 from tests.chaos.stage import Stage
 from tests.chaos.verdict import Verdict, judge
@@ -22,7 +22,7 @@ COUNTED = 2
 MOST_LINES = 40
 
 #: Where a point that is come by most often is come by all through an answer.
-ANSWER = "channels/answer.py"
+ANSWER = "channels/replies/answerer.py"
 
 #: The places at which one process after the other dies; the one after them lives.
 Case = tuple[Crash, ...]

@@ -9,13 +9,13 @@ from pathlib import Path
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
-from core.config import DEFAULT_NAME
-from core.inbound import Inbound
+from core.agents.config import DEFAULT_NAME
+from core.inbox.message import Inbound
+from core.models.tokens import TokenCounter
 from core.sessions.history import is_user_message
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import errands, inbox, messages, sessions, turns
-from core.tokens import TokenCounter
 from tests.chaos.till import RECORD
 
 

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from channels import words
-from channels.discord import surface as discord
-from channels.slack import surface as slack
+from channels.discord.replies import surface as discord
+from channels.i18n import messages as words
+from channels.slack.replies import surface as slack
 from sandbox.models import Asked, Call, Fail, Pause, Say, Turn
 from tests.acceptance.platforms import CONTENT, Platform, Talk
 from tests.core.models import rules

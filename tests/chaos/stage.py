@@ -13,9 +13,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from channels import words
-from core.config import DEFAULT_NAME
-from core.sessions.lives import ensure_session
+from channels.i18n import messages as words
+from core.agents.config import DEFAULT_NAME
+from core.sessions.lifecycle import ensure_session
 from core.store.database import Database
 from core.store.schema import channels
 from sandbox.discord import DiscordSandbox

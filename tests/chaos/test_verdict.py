@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from google.adk.events.event import Event
 
-from channels import words
+from channels.i18n import messages as words
 from tests.chaos.evidence import Evidence, breaches
 from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
 from tests.chaos.verdict import is_whole, judge

@@ -47,7 +47,7 @@ def live(folder: str, settings: Mapping[str, str], crash: tuple[str, int] | None
         os.environ.update(settings)
         sys.argv = ["parley", "run"]
         points.watch(pass_by)
-        from bot import cli  # noqa: PLC0415 - only here, behind the hook that puts the points in
+        from bot.cli import main as cli  # noqa: PLC0415 - only here, behind the hook that puts the points in
 
         cli.main()
         code = 0

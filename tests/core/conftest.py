@@ -11,18 +11,18 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core import clock
-from core.agents import Agent, Agents
+from core.agents.routing import Agent, Agents
+from core.concurrency import clock
 from core.errors import StoreError
-from core.inbound import Inbound
-from core.inbox import Inbox
-from core.lease import Lease
+from core.inbox.message import Inbound
+from core.inbox.store import Inbox
 from core.store.database import Database
+from core.store.prepared import Statement
 from core.store.schema import workers
-from core.store.statement import Statement
-from core.turn import Turn
-from core.turns import Turns
-from core.worker import Worker
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.workers.lease import Lease
+from core.workers.worker import Worker
 from tests import tables
 from tests.conversation import converse
 

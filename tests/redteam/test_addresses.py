@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.resolver import DefaultResolver
 
-from core.web import Reader, is_public
+from core.tools.builtin.read_page import Reader, is_public
 
 LOCAL = {
     "localhost by its name": "http://localhost:{port}/",

@@ -14,20 +14,20 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 
-from channels import words
-from core.agent import ours
-from core.agents import Agent, Agents
-from core.artifacts import Artifacts
-from core.asks import Decision, always
-from core.files import make_file
-from core.memories import Memories
+from channels.i18n import messages as words
+from core.agents.factory import ours
+from core.agents.routing import Agent, Agents
+from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
-from core.runtime import AgentRuntime
-from core.sessions import scopes
+from core.models.tokens import TokenCounter
+from core.sessions import state as scopes
+from core.sessions.artifacts import Artifacts
+from core.sessions.memory import Memories
 from core.sessions.service import SessionService
 from core.store.schema import artifacts, sessions
-from core.tokens import TokenCounter
-from core.tools import Tool, adapt
+from core.tools.builtin.make_file import make_file
+from core.tools.confirmations import Decision, always
+from core.tools.tool import Tool, adapt
 from sandbox.models import Call
 from tests.channels.benches import PLATFORMS, sandbox_of, says, shows, talking, texts
 from tests.channels.wiring import MODELS
@@ -56,7 +56,7 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 NAMES = {
     "a path upwards": "../../etc/passwd",
     "a path of this machine": "/etc/passwd",
-    "a module": "core.agents",
+    "a module": "core.agents.routing",
     "an agent that nobody may choose": "payroll",
     "an agent of another place": "law",
     "a mention in the name": "<@everyone>@everyone",

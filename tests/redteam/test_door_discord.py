@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from channels import words
-from channels.door import DIRECT, Rules
+from channels.access import DIRECT, Rules
+from channels.i18n import messages as words
+from core.conversations.quoting import END
 from core.errors import SurfaceError
-from core.frames import END
-from core.rates import Rate, Rates
 from core.store.schema import metadata
+from core.usage.rate_limits import Rate, Rates
 from sandbox.discord import DiscordSandbox, Message
 from tests.channels.discord.conftest import Bot, running
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from channels import words
-from channels.door import Rules
-from channels.slack.shortcuts import ASK, QUESTION
+from channels.access import Rules
+from channels.i18n import messages as words
+from channels.slack.interactions.shortcuts import ASK, QUESTION
+from core.conversations.quoting import END
 from core.errors import StoreError, SurfaceError
-from core.frames import END
-from core.rates import Rate, Rates
 from core.store.schema import metadata
+from core.usage.rate_limits import Rate, Rates
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running

@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 import sqlalchemy as sa
 
-from channels import words
-from channels.slack.http import PATH
-from channels.slack.private import Doer
+from channels.i18n import messages as words
+from channels.slack.client.http_mode import PATH
+from channels.slack.interactions.responses import Doer
+from core.conversations.identity import NOWHERE, Visitor
 from core.store.schema import approvals, feedback, inbox, sessions, turns
-from core.visitors import NOWHERE, Visitor
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running

@@ -8,17 +8,17 @@ import pytest
 from google.adk.events.event import Event
 from google.genai import types
 
-from channels import words
-from channels.commands import command_in
-from channels.words import ENGLISH
-from core.exported import safe_name
-from core.forgetting import Forgetting, Wish
-from core.frames import CLOSE, END, OPEN
-from core.prices import Prices
-from core.sessions.summaries import shown, summary
-from core.summarizer import INSTRUCTION, Summarizer
-from core.tokens import TokenCounter
-from core.visitors import NOWHERE, Visitor
+from channels.commands.handlers import command_in
+from channels.i18n import messages as words
+from channels.i18n.messages import ENGLISH
+from core.conversations.identity import NOWHERE, Visitor
+from core.conversations.quoting import CLOSE, END, OPEN
+from core.models.tokens import TokenCounter
+from core.privacy.deletion import Forgetting, Wish
+from core.privacy.export_files import safe_name
+from core.sessions.summarizer import INSTRUCTION, Summarizer
+from core.sessions.summary_events import shown, summary
+from core.usage.prices import Prices
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox

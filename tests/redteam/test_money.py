@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from channels import words
-from core.caps import Limits
-from core.prices import money
-from core.spending import FIRST
+from channels.i18n import messages as words
 from core.store.schema import reservations, spending
+from core.usage.prices import money
+from core.usage.spending import FIRST
+from core.usage.spending_limits import Limits
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, sandbox_of, shows, talking
 from tests.channels.slack.conftest import Bot, running
-from tests.channels.slack.test_commands import said
+from tests.channels.slack.interactions.test_commands import said
 
 #: Less than one answer of the scripted model costs ($0.012).
 CENT = money(Decimal("0.01"))

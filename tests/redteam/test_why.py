@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from bot import accounts, tables
-from channels import words
-from channels.why import MOST, why_text
-from core.ledger import Ledger, Ruling
-from core.prices import Prices
-from core.receipt import FileUse, Receipt, ToolUse, told
+from bot.cli import output as tables
+from bot.cli import turn_view as accounts
+from channels.commands.why import MOST, why_text
+from channels.i18n import messages as words
+from core.observability.run_record import FileUse, Receipt, ToolUse, told
+from core.observability.turn_report import Ledger, Ruling
 from core.secrets import remember
-from core.tools import Tool, adapt
+from core.tools.tool import Tool, adapt
+from core.usage.prices import Prices
 from sandbox.models import Asked, Call, Turn
 from tests.channels.asking_why import by_button, by_command, by_menu
 from tests.channels.benches import PLATFORMS, sandbox_of, shows, talking
-from tests.channels.test_why import account
+from tests.channels.commands.test_why import account
 
 #: What is in the settings, and looks like nothing.
 KNOWN = "correct horse battery staple"

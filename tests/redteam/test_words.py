@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from channels.attachments import ALLOWANCE, Attachments
-from channels.channel import Heard, Said
-from channels.context import framed, labels
-from channels.requests import request_buttons, request_text
-from channels.words import ENGLISH
-from core.approvals import Approval
-from core.frames import CLOSE, END, MARK, OPEN, SET_IN, plain
-from core.inbound import Attachment
+from channels.base import Heard, Said
+from channels.i18n.messages import ENGLISH
+from channels.intake.attachments import ALLOWANCE, Attachments
+from channels.intake.context import framed, labels
+from channels.replies.approval_message import request_buttons, request_text
+from core.conversations.quoting import CLOSE, END, MARK, OPEN, SET_IN, plain
+from core.inbox.message import Attachment
 from core.models.provider import MOST_TAKE
-from core.results import RESULT_LIMIT, told
 from core.secrets import redact, remember
+from core.tools.approvals import Approval
+from core.tools.results import RESULT_LIMIT, told
 from tests.inbounds import inbound
 
 ESCAPES = {

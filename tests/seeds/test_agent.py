@@ -10,11 +10,11 @@ from google.adk.agents import LlmAgent
 from google.genai import errors
 
 from bot import app, settings
-from core.agent import make_app
+from core.agents.factory import make_app
 from core.errors import SettingsError, UnknownModelError
 from core.models.adapter import ModelAdapter
 from core.models.catalog import make_provider
-from core.models.gemini import GeminiProvider
+from core.models.providers.gemini import GeminiProvider
 from sandbox.models import ScriptedGemini
 from sandbox.slack import SlackSandbox
 from tests.conversation import Conversation, Converse

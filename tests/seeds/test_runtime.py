@@ -5,10 +5,10 @@ from contextlib import aclosing
 
 import pytest
 
+from core.agents.events import StreamEvent
 from core.errors import ProviderLimitError
-from core.events import StreamEvent
 from core.models.provider import Done, Failed, ProviderEvent, Text, ToolCall
-from core.tools import Tool
+from core.tools.tool import Tool
 from tests.conversation import Converse, ScriptedProvider, team
 
 CORRECTION = (

@@ -10,7 +10,7 @@ from google.adk.events.event_actions import EventActions
 from google.genai import types
 
 from core.models.provider import Done, ToolCall
-from core.tools import Tool
+from core.tools.tool import Tool
 from tests.conversation import Converse, ScriptedProvider
 
 

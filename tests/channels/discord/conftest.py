@@ -11,18 +11,18 @@ import discord
 import pytest
 from discord.gateway import DiscordWebSocket
 
-from channels import words
-from channels.discord import gateway, shards
-from channels.discord.api import DiscordApi
-from channels.discord.channel import DiscordChannel
-from channels.discord.invite import permissions
-from channels.discord.login import log_in, make_client
+from channels.access import Door, Rules
+from channels.discord.adapter import DiscordChannel
+from channels.discord.client import gateway, shards
+from channels.discord.client.api import DiscordApi
+from channels.discord.client.auth import log_in, make_client
+from channels.discord.client.invite import permissions
 from channels.discord.settings import DiscordSettings
-from channels.door import Door, Rules
-from channels.gaps import Bounds
-from channels.reply import MOST_MESSAGES
-from core.conversations import Follow
-from core.frames import END
+from channels.i18n import messages as words
+from channels.intake.backfill import Bounds
+from channels.replies.reply import MOST_MESSAGES
+from core.conversations.quoting import END
+from core.conversations.service import Follow
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
 from sandbox.discord.permissions import PERMISSIONS

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.channel import Limits, Priority
+from channels.base import Limits, Priority
 from channels.discord.markdown import DiscordMarkdown, size
-from channels.planner import Planner
+from channels.replies.chunk_planner import Planner
 
 LIMITS = Limits(chunk_size=2_000, measure=size, reserve=170, dialect=DiscordMarkdown())
 

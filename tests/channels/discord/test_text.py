@@ -3,7 +3,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.discord.surface import LIMITS
+from channels.discord.replies.surface import LIMITS
 from channels.discord.text import inert, to_words, without_mention
 
 #: Discord: what it makes a mention of, or a link to a place or command.

@@ -11,17 +11,17 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.server import serving
-from channels.door import Door, Rules
-from channels.gaps import Bounds
-from channels.reply import MOST_MESSAGES
-from channels.slack import socket
-from channels.slack.channel import SlackChannel
-from channels.slack.http import PATH
-from channels.slack.login import client
-from channels.slack.manifest import manifest
+from channels.access import Door, Rules
+from channels.intake.backfill import Bounds
+from channels.replies.reply import MOST_MESSAGES
+from channels.slack.adapter import SlackChannel
+from channels.slack.client import socket_mode as socket
+from channels.slack.client.auth import client
+from channels.slack.client.http_mode import PATH
+from channels.slack.client.manifest import manifest
 from channels.slack.settings import PROMPTS, SlackSettings, Streaming
-from core.conversations import Follow
-from core.vault import Vault
+from core.conversations.service import Follow
+from core.privacy.vault import Vault
 from sandbox.slack import Message, SlackSandbox
 from tests.channels.wiring import BOUNDS, OPEN, Core, Wired, core_of
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.channel import Limits, Priority
-from channels.planner import Planner
+from channels.base import Limits, Priority
+from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown, escaped, inert, size, to_words, users_named, without_mention
 from sandbox.slack.markup import Content, pings, shown
 

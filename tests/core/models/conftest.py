@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from core.models.anthropic import AnthropicProvider
-from core.models.gemini import GeminiProvider
-from core.models.openai import OpenAIProvider
 from core.models.provider import Failed, Message, Provider, ProviderEvent, Request, Text
+from core.models.providers.anthropic import AnthropicProvider
+from core.models.providers.gemini import GeminiProvider
+from core.models.providers.openai import OpenAIProvider
 from sandbox.models import Script, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 
 Server = ScriptedAnthropic | ScriptedGemini | ScriptedOpenAI

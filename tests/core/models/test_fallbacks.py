@@ -12,9 +12,9 @@ from google.adk.apps import App
 from google.adk.models import LlmRequest
 from google.genai import types
 
-from core import clock
-from core.agent import make_app, ours
-from core.config import DEFAULT_NAME, AgentConfig
+from core.agents.config import DEFAULT_NAME, AgentConfig
+from core.agents.factory import make_app, ours
+from core.concurrency import clock
 from core.errors import (
     ContentBlockedError,
     ProviderAuthError,
@@ -30,11 +30,11 @@ from core.errors import (
 from core.models import fallbacks
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints
-from core.models.choice import Choice
 from core.models.fallbacks import Fallbacks
-from core.models.fitting import shortened
-from core.models.offers import Offered
+from core.models.media_fitting import shortened
+from core.models.model_handle import Offered
 from core.models.provider import Done, Failed, Media, Message, ProviderEvent, Takes, Text, ToolCall, Usage
+from core.models.selection import Choice
 from tests.conversation import Converse, ScriptedProvider, kinds, shown
 
 DOWN: list[ProviderEvent | asyncio.Event] = [Failed(ProviderUnavailableError("down"))]

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.tokens import TokenCounter
 
 
 @pytest.fixture

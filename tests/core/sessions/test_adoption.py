@@ -7,13 +7,13 @@ import sqlalchemy as sa
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 
-from core.agent import ours
-from core.agents import Agent, Agents
-from core.journal import Journal
+from core.agents.factory import ours
+from core.agents.routing import Agent, Agents
+from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
-from core.runtime import AgentRuntime
 from core.sessions.adoption import adopt
 from core.store.schema import sessions
+from core.tools.call_log import Journal
 from tests.conversation import Conversation, Converse, ScriptedProvider, adapter
 
 

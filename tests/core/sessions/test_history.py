@@ -7,6 +7,7 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.sessions.codec import role_of
 from core.sessions.history import (
     DEFAULT_BUDGET,
     INTERRUPTED,
@@ -16,7 +17,6 @@ from core.sessions.history import (
     sendable,
     token_budget_truncate,
 )
-from core.sessions.record import role_of
 from tests.core.sessions.speech import answer_ids, answered, call_ids, called, replied, said, texts
 
 

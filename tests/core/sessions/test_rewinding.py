@@ -8,12 +8,12 @@ from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.workflow import Workflow
 
-from core.config import DEFAULT_NAME
-from core.journal import Call, Journal
+from core.agents.config import DEFAULT_NAME
 from core.models.provider import Done, Text, ToolCall
-from core.sessions.reopening import correction_of, rewind
+from core.sessions.resume import correction_of, rewind
 from core.store.schema import tool_calls
-from core.tools import Tool, adapt
+from core.tools.call_log import Call, Journal
+from core.tools.tool import Tool, adapt
 from tests.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter, team
 
 pytestmark = [

@@ -11,11 +11,11 @@ from google.adk.events.event import Event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.sessions import record
+from core.models.tokens import TokenCounter
+from core.sessions import codec as record
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import blobs, messages
-from core.tokens import TokenCounter
 from tests import tables
 from tests.core.sessions import strategies
 

@@ -14,14 +14,14 @@ from google.adk.sessions import Session
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
-from core import compaction
 from core.errors import SessionResetError, StoreError
-from core.sessions.lives import ensure_session
+from core.models.tokens import TokenCounter
+from core.sessions import compaction
+from core.sessions.lifecycle import ensure_session
 from core.sessions.service import SessionService, StoredSession
 from core.store.database import Database
+from core.store.prepared import Statement
 from core.store.schema import blobs, messages, metadata, sessions, state
-from core.store.statement import Statement
-from core.tokens import TokenCounter
 from tests.core.sessions.speech import answered, called, replied, said, texts
 
 APP, USER = "app", "place"

@@ -10,13 +10,13 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from core import metrics
 from core.errors import SettingsError, StoreError
+from core.observability import metrics
 from core.store import database as database_module
 from core.store.database import Database
+from core.store.fast_path import PostgresSingles, SqliteSingles
+from core.store.prepared import Statement
 from core.store.schema import state
-from core.store.singles import PostgresSingles, SqliteSingles
-from core.store.statement import Statement
 from sandbox.postgres import PostgresSandbox
 from tests.core.conftest import Faulty, with_tables
 

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 
-from bot import sandbox
+from bot.sandbox import command as sandbox
 from bot.settings import load
 from sandbox.environment import inherited
 from sandbox.models import Asked, ScriptedOpenAI, Turn

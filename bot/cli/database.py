@@ -1,0 +1,48 @@
+"""The database as commands find it: nothing of it is made or migrated, and whether the bot runs is all the same."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from bot import settings as configuration
+from bot.monitoring import logs
+from core.errors import StoreError
+from core.store.database import Database
+from core.store.migrate import verify
+
+T = TypeVar("T")
+
+
+def done(work: Callable[[Database, configuration.Settings], Awaitable[T]]) -> T:
+    """What `work` gives, done on the database that the settings name.
+
+    Raises:
+        SettingsError: one of them is wrong.
+        StoreError: the database is not there, or of another version.
+    """
+    settings = configuration.load()
+    logs.configure("ERROR")
+
+    async def main() -> T:
+        async with opened(settings) as database:
+            return await work(database, settings)
+
+    return asyncio.run(main())
+
+
+@asynccontextmanager
+async def opened(settings: configuration.Settings) -> AsyncIterator[Database]:
+    """The database that the settings name.
+
+    Raises:
+        StoreError: it is not there, or of another version.
+    """
+    database = Database(settings.database, connections=3)
+    try:
+        if database.file is not None and not database.file.exists():
+            raise StoreError(f"{database.file}: there is no database yet; `parley run` makes it, or set DATABASE_URL")
+        await verify(database)
+        yield database
+    finally:
+        await database.aclose()

@@ -1,0 +1,309 @@
+"""What operators do about a bot, whether it runs or not: on the database that the settings name.
+
+On SQLite, the process that runs holds the file, but keeps nobody from reading, or from asking for something in a short
+transaction: it looks for what was asked every few seconds.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+import typer
+
+from bot import settings as configuration
+from bot.cli import database as stored
+from bot.cli import output as tables
+from bot.cli import turn_view as accounts
+from bot.monitoring.diagnostics import NEAR, findings, is_alive
+from core.agents.routing import Agents
+from core.conversations.service import Conversations
+from core.errors import ParleyError
+from core.inbox.store import Inbox
+from core.observability.overview import TurnSeen, overview, sessions_seen, turns_seen
+from core.observability.turn_report import Account, Ledger
+from core.store.database import Database
+from core.store.lock import holder
+from core.turns.cancel import Stopped
+from core.turns.rerun import Refused
+from core.turns.states import ENDED, State
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.usage.prices import Prices, exact
+from core.usage.spending import Spending
+from core.usage.spending_limits import Caps
+from core.workers.lease import Lease
+from core.workers.worker import Worker
+
+#: What an id of a turn consists of.
+_ID = re.compile(r"[0-9a-f]{1,10}")
+
+#: How a span of time is written, and its seconds.
+_SPAN = re.compile(r"(?P<count>\d+(?:\.\d+)?)(?P<unit>[smhd])")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+#: How many turns are named where an id may mean several, and seconds between two looks at what becomes of one.
+_NAMED, _LOOK = 5, 0.3
+
+
+class UnknownIdError(ParleyError):
+    """There is no such turn, or there are several."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedFor:
+    """What became of what a worker was asked for.
+
+    Attributes:
+        newest: the turn that stands for it now.
+        is_done: whether the worker has done it.
+        has_worker: whether there is one that does it as soon as it can.
+    """
+
+    turn: str
+    newest: str
+    is_done: bool
+    has_worker: bool
+
+
+def status(*, as_json: bool) -> None:
+    """Show the workers, what runs and waits, and what is slow, stuck, deaf, failing or near a cap: exit code 1."""
+
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        seen, by = await overview(database), holder(database)
+        names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
+        prices = Prices(settings.prices_file)
+        caps = await Caps(database, prices, Spending(database, prices), settings.limits).near(NEAR)
+        told = findings(seen, holder=by, time_limit=settings.turn_seconds, platforms=names, caps=caps)
+        wrong = list(told)
+        if as_json:
+            workers = [{**asdict(worker), "is_alive": is_alive(worker, by)} for worker in seen.workers]
+            tables.dump({**asdict(seen), "workers": workers, "findings": wrong, "is_well": not wrong})
+            return bool(wrong)
+        tables.show(
+            "Workers",
+            ["id", "state", "lease", "turns"],
+            [
+                [
+                    worker.id,
+                    "at work" if is_alive(worker, by) else "gone",
+                    f"process {by}" if worker.left is None and by else tables.span(worker.left),
+                    worker.turns,
+                ]
+                for worker in seen.workers
+            ],
+        )
+        tables.show(
+            "Running",
+            ["turn", "state", "since", "attempt", "worker", "session"],
+            [[t.id, t.state, tables.span(t.age), t.attempt, t.owner or "", t.session] for t in seen.running],
+        )
+        tables.show("Channels", ["name", "all heard until"], [[c.name, _ago(c.heard)] for c in seen.channels])
+        waiting = f"for up to {tables.span(seen.waiting.oldest)}" if seen.waiting.messages else ""
+        tables.say(f"Waiting: {seen.waiting.messages} messages {waiting}".rstrip(), f"To be decided: {seen.undecided}")
+        for finding in wrong:
+            tables.say(f"{finding.kind.upper():8} {finding.line}", f"         {finding.todo}")
+        if not wrong:
+            tables.say("All is well.")
+        return bool(wrong)
+
+    _run(work, "reading")
+
+
+def list_turns(
+    *,
+    state: State | None,
+    session: str | None,
+    person: str | None,
+    since: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List the newest turns."""
+    from_ = _moment(since) if since is not None else None
+
+    async def work(database: Database, _settings: configuration.Settings) -> int:
+        found = await turns_seen(database, limit=limit, state=state, session=session, person=person, since=from_)
+        if as_json:
+            tables.dump(found)
+            return 0
+        columns = ["turn", "state", "begun (UTC)", "took", "tokens", "asked by", "session", "error"]
+        rows = [[t.id, t.state, tables.short(t.created_at), tables.span(t.took), t.tokens, *_whose(t)] for t in found]
+        tables.show("Turns", columns, rows)
+        return 0
+
+    _run(work, "reading turns")
+
+
+def list_sessions(
+    *,
+    beginning: str,
+    person: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List the sessions that were spoken in last."""
+
+    async def work(database: Database, _settings: configuration.Settings) -> int:
+        found = await sessions_seen(database, limit=limit, beginning=beginning, person=person)
+        if as_json:
+            tables.dump(found)
+            return 0
+        columns = ["session", "spoken in (UTC)", "people", "messages", "model", "turn", "waiting"]
+        tables.show(
+            "Sessions",
+            columns,
+            [
+                [s.id, tables.short(s.spoken_at), s.people, s.messages, s.model or "", s.running or "", s.waiting]
+                for s in found
+            ],
+        )
+        return 0
+
+    _run(work, "reading sessions")
+
+
+def why(turn: str, *, as_json: bool) -> None:
+    """Show what a turn was made of, by its id, as an apology shows it, or by how that begins."""
+
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        account = await _account(_ledger(database, settings), turn)
+        if as_json:
+            told = asdict(account)
+            tables.dump({**told, "dollars": exact(told.pop("cost"))})
+        else:
+            accounts.show(account)
+        return 0
+
+    _run(work, "reading")
+
+
+def retry(turn: str, wait: float, *, as_json: bool) -> None:
+    """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
+
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        ledger = _ledger(database, settings)
+        account = await _account(ledger, turn)
+        inbox, _ = _hands(database, account)
+        asked = await inbox.again(account.id, author=None, kind="retry")
+        if isinstance(asked, Refused):
+            if account.state != "failed":
+                raise ParleyError(f"turn {account.id} is {account.state}: only what failed is tried again")
+            newer = f": `parley why {account.again[-1]}`" if account.again else ""
+            raise ParleyError(f"turn {account.id} was tried again before, or its conversation was started over{newer}")
+        done = await _waited(database, ledger, account, wait, is_done=lambda now: bool(now.again))
+        return _tell(done, "is being tried again", as_json=as_json)
+
+    _run(work, "trying again")
+
+
+def cancel(turn: str, wait: float, *, as_json: bool) -> None:
+    """Have a turn ended that has not ended, as the button does: what was said so far stays."""
+
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        ledger = _ledger(database, settings)
+        account = await _account(ledger, turn)
+        _, conversations = _hands(database, account)
+        if await conversations.stop_turn(account.id, None) is not Stopped.DONE:
+            raise ParleyError(f"turn {account.id} is {account.state}: there is nothing to end")
+        done = await _waited(database, ledger, account, wait, is_done=lambda now: now.state in ENDED)
+        return _tell(done, "is ended", as_json=as_json)
+
+    _run(work, "ending")
+
+
+def _run(work: Callable[[Database, configuration.Settings], Awaitable[int]], what: str) -> None:
+    """Do `work` on the database; its result is the exit code."""
+    with tables.progress(what):
+        code = stored.done(work)
+    raise typer.Exit(code=code)
+
+
+def _ledger(database: Database, settings: configuration.Settings) -> Ledger:
+    return Ledger(database, Prices(settings.prices_file))
+
+
+async def _account(ledger: Ledger, given: str) -> Account:
+    """The turn that is meant.
+
+    Raises:
+        UnknownIdError: there is none, or there are several.
+    """
+    id_ = given.strip().strip("()`").removeprefix("turn").strip(" `").lower()
+    if not _ID.fullmatch(id_):
+        raise UnknownIdError(
+            f"{tables.plain(given)[:40]!r} is no id of a turn: it has up to 10 of 0-9 and a-f, as an apology shows it; "
+            "`parley turns` lists them"
+        )
+    found = await ledger.matching(id_, _NAMED)
+    if len(found) > 1 and id_ not in found:
+        raise UnknownIdError(f"several turns begin with {id_}: {', '.join(found)}; write more of it")
+    account = await ledger.account(id_ if id_ in found else found[0]) if found else None
+    if account is None:
+        raise UnknownIdError(
+            f"there is no turn {id_}: `parley turns` lists those that there are; they are kept for TURNS_KEPT_DAYS days"
+        )
+    return account
+
+
+def _hands(database: Database, account: Account) -> tuple[Inbox, Conversations]:
+    """What buttons go through, for one who runs no turns himself."""
+    turns = Turns(database, Lease(database), Agents.expected(account.app))
+    worker = Worker(turns, _never)
+    return Inbox(database, turns, worker), Conversations(database, turns, worker, budget=0)
+
+
+async def _never(turn: Turn) -> None:
+    raise AssertionError(f"turn {turn.id} is not for an operator to run")
+
+
+async def _waited(
+    database: Database, ledger: Ledger, account: Account, seconds: float, *, is_done: Callable[[Account], bool]
+) -> AskedFor:
+    """Wait until a worker has done what was asked for."""
+    until = time.monotonic() + seconds
+    seen = await overview(database)
+    works = any(is_alive(worker, holder(database)) for worker in seen.workers)
+    while works:
+        now = await ledger.account(account.id)
+        if now is not None and is_done(now):
+            return AskedFor(now.id, now.again[-1] if now.again else now.id, is_done=True, has_worker=True)
+        if time.monotonic() >= until:
+            break
+        await asyncio.sleep(_LOOK)
+    return AskedFor(account.id, account.id, is_done=False, has_worker=works)
+
+
+def _tell(asked: AskedFor, what: str, *, as_json: bool) -> int:
+    """Say what became of it; the exit code."""
+    if as_json:
+        tables.dump(asked)
+    elif asked.is_done:
+        tables.say(f"turn {asked.turn} {what}: `parley why {asked.newest}`")
+    else:
+        who = (
+            "a worker does it as soon as it can" if asked.has_worker else "no worker is at work: it is done when one is"
+        )
+        tables.say(f"turn {asked.turn}: it is asked for; {who}")
+    return 0
+
+
+def _whose(turn: TurnSeen) -> list[str]:
+    return [", ".join(turn.askers), turn.session, turn.error or ""]
+
+
+def _ago(seconds: float | None) -> str:
+    return "not known" if seconds is None else f"{tables.span(max(0.0, seconds))} ago"
+
+
+def _moment(written: str) -> float:
+    """Seconds since the epoch."""
+    if (found := _SPAN.fullmatch(written.strip())) is not None:
+        return time.time() - float(found["count"]) * _UNITS[found["unit"]]
+    try:
+        at = datetime.fromisoformat(written.strip())
+    except ValueError:
+        raise typer.BadParameter("it is a span (30m, 2h, 7d) or a date (2026-11-22)", param_hint="--since") from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

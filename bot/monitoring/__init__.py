@@ -1,0 +1,1 @@
+"""How the process is: health, logs, metrics, traces, diagnostics."""

@@ -1,0 +1,99 @@
+"""Logs: one line an entry, with the turn that it is about, and without secrets."""
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from pythonjsonlogger.json import JsonFormatter
+
+from core.observability.tracing import current, trace_id
+from core.secrets import masked, redact
+
+Format = Literal["console", "json"]
+
+log = logging.getLogger(__name__)
+
+#: Libraries of which only what goes wrong is of interest, from this level on.
+_QUIET = {
+    "aiohttp": logging.WARNING,
+    "alembic": logging.WARNING,
+    "discord": logging.CRITICAL,  # its errors come with stack traces; ours say the same without
+    "google_adk": logging.CRITICAL,  # its errors come with the vendor's own words; ours say the same without
+    "google_genai": logging.WARNING,
+    "httpx": logging.WARNING,
+    "httpx2": logging.WARNING,
+    "slack_bolt": logging.ERROR,
+}
+
+_PLAIN = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+#: What an entry in JSON has of what Python knows of it, and what it is called there.
+_FIELDS = {"asctime": "time", "levelname": "level", "name": "logger"}
+
+
+class RedactingFormatter(logging.Formatter):
+    """Redacts the whole entry, what was raised included; the ids of what it is about stand at the end of its line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
+        ids = " ".join(f"{name}={value}" for name, value in _ids().items())
+        return f"{super().formatMessage(record)} [{ids}]" if ids else super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
+class RedactingJsonFormatter(JsonFormatter):
+    """An object a line, redacted before it is written: what JSON escapes looks like no secret any more."""
+
+    def __init__(self) -> None:
+        super().__init__(_PLAIN, rename_fields=_FIELDS, json_ensure_ascii=False)
+        self.converter = time.gmtime
+        self.default_time_format, self.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+
+    def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = masked({**super().process_log_record(log_data), **_ids()})
+        return found
+
+
+def configure(level: str, file: Path | None = None, style: Format = "console") -> None:
+    """Log from `level` on; on DEBUG, everything that the libraries say as well. What nobody has caught, and what
+    Python warns of, is logged as everything else.
+
+    Args:
+        file: where to, if not to the standard error.
+        style: lines to be read, or JSON.
+    """
+    handler = logging.StreamHandler() if file is None else logging.FileHandler(file, mode="w")
+    handler.setFormatter(RedactingFormatter(_PLAIN) if style == "console" else RedactingJsonFormatter())
+    if level.upper() != "DEBUG":
+        handler.addFilter(_is_of_interest)  # on the handler: slack-bolt sets its loggers' levels itself
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    sys.excepthook = _uncaught
+    threading.excepthook = _uncaught_in_thread
+
+
+def _is_of_interest(record: logging.LogRecord) -> bool:
+    return record.levelno >= _QUIET.get(record.name.partition(".")[0], 0)
+
+
+def _ids() -> Mapping[str, str]:
+    """What an entry is about, as far as that is known where it is written."""
+    run, trace = current(), trace_id()
+    ids = {"turn": run.turn, "session": run.session} if run is not None else {}
+    return {**ids, "trace": trace} if trace else ids
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not issubclass(kind, KeyboardInterrupt):
+        log.critical("this was not to happen", exc_info=(kind, error, trace))
+
+
+def _uncaught_in_thread(told: threading.ExceptHookArgs) -> None:
+    if told.exc_value is not None:
+        _uncaught(told.exc_type, told.exc_value, told.exc_traceback)

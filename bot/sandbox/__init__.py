@@ -1,0 +1,1 @@
+"""The `sandbox` command: the bot as a child process against local platforms."""

@@ -1,0 +1,1 @@
+"""Setting up: the wizard, `.env`, manifests, and the check of each setting."""

@@ -1,0 +1,112 @@
+"""Whether what is set is any good: each trial asks for real, and tells what it has found."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from enum import Enum
+
+from sqlalchemy.engine import make_url
+
+from channels.discord.client import auth as discord_login
+from channels.discord.settings import DiscordSettings
+from channels.slack.client import auth as slack_login
+from channels.slack.settings import SlackSettings
+from core.errors import ParleyError, SettingsError, StoreError
+from core.models.catalog import probe
+from core.models.provider import Provider
+from core.privacy.vault import Vault
+from core.store.database import Database
+from core.store.migrate import pending
+
+
+class Verdict(Enum):
+    """What to make of a finding; a `NOTE` tells of something that could be had and is not."""
+
+    OK = "ok"
+    NOTE = "note"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What trying one setting has shown."""
+
+    verdict: Verdict
+    line: str
+
+    def __str__(self) -> str:
+        return f"{self.verdict.value:4} {self.line}"
+
+
+def good(line: str) -> list[Finding]:
+    return [Finding(Verdict.OK, line)]
+
+
+def faults(error: SettingsError) -> list[Finding]:
+    return [Finding(Verdict.FAIL, fault) for fault in error.faults]
+
+
+async def found(trial: Awaitable[list[Finding]]) -> list[Finding]:
+    """What a trial has shown, faults for what it raises included."""
+    try:
+        return await trial
+    except SettingsError as error:
+        return faults(error)
+    except ParleyError as error:
+        return [Finding(Verdict.FAIL, str(error))]
+
+
+async def slack(login: SlackSettings) -> list[Finding]:
+    """The tokens, those that there are.
+
+    Raises:
+        SettingsError: a line for each that Slack does not take, or for scopes that are missing.
+    """
+    who = await slack_login.verify(slack_login.client(login), login.app_token)
+    return good(f"Slack: {who}")
+
+
+async def discord(login: DiscordSettings) -> list[Finding]:
+    """The token, what the bot may hear, and where it is.
+
+    Raises:
+        SettingsError: Discord does not take it, or cannot be reached.
+    """
+    standing = await discord_login.verify(login)
+    return [
+        *good(f"Discord: {standing.who}"),
+        *(Finding(Verdict.NOTE, f"Discord: {line}") for line in standing.lacks),
+        *(Finding(Verdict.FAIL, line) for line in standing.faults),
+    ]
+
+
+async def database(url: str, vault_key: str = "") -> list[Finding]:
+    """The database, and whether the key opens what is kept in it.
+
+    Raises:
+        SettingsError: it cannot be used, or the key opens nothing.
+    """
+    where = make_url(url).render_as_string(hide_password=True)
+    try:
+        opened = Database(url)
+        try:
+            missing = await pending(opened)
+            if vault_key and not missing:
+                await Vault(opened, vault_key).verify()
+        finally:
+            await opened.aclose()
+    except StoreError as error:
+        raise SettingsError(f"DATABASE_URL: {where}: {error}") from error
+    return good(f"database: {where}" + (f"; {len(missing)} migrations to apply: `parley migrate`" if missing else ""))
+
+
+async def model(name: str, provider: Provider, known_as: str) -> list[Finding]:
+    """A model, by a question.
+
+    Args:
+        name: what `MODEL` calls it, and `known_as` its provider.
+
+    Raises:
+        ProviderError: it cannot answer; which of its kinds says why.
+    """
+    await probe(provider, known_as)
+    return good(f"model: {name} answers")

@@ -1,0 +1,200 @@
+"""What is told of what an answer was made of: short lines, to who asked, and to nobody else."""
+
+import re
+from collections.abc import Iterator
+
+from channels.i18n import messages as words
+from channels.i18n.messages import Words
+from channels.replies.approval_message import moment, plain
+from core.observability.run_record import Receipt, ToolUse
+from core.observability.turn_report import Account, Ledger, Ruling
+from core.sessions.history import TURNS
+from core.usage.meter import ModelCall
+from core.usage.prices import dollars
+
+#: How many models, calls of tools, files and decisions are told of, and how much of each, in characters. Operators get
+#: to see all.
+MOST_MODELS, MOST_TOOLS, MOST_FILES, MOST_RULINGS = 3, 6, 4, 3
+MOST_ARGUMENTS, MOST_ERROR, MOST_NAME = 110, 100, 50
+
+#: How long all of it may be, in UTF-16 code units: a message of Discord's.
+MOST = 1_900
+
+_WORD = re.compile(r"\w+")
+
+#: Seconds that nobody minds to have waited.
+_SOON = 1.0
+
+
+def turn_in(text: str) -> str:
+    """The id of a turn, as people copy it: with what stands around it where it is shown; empty for no text."""
+    found = _WORD.findall(text.lower())
+    return found[-1] if found else text
+
+
+async def told(ledger: Ledger, turn_id: str | None, author: str, say: Words, *, is_admin: bool = False) -> str:
+    """What there is to tell of a turn, if `author` has asked for it, or is an admin. Of one that is another's he hears
+    no more than of one that is not there.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    account = await ledger.account(turn_id) if turn_id else None
+    if account is None or account.is_reset or not (is_admin or author in account.askers):
+        return say(words.WHY_NOT_YOURS)
+    return why_text(account, say)
+
+
+def why_text(account: Account, say: Words) -> str:
+    """An account in words; nothing in it is more than text."""
+    lines = [say(words.WHY_TITLE, id=account.id), *(f"- {line}" for line in _lines(account, say))]
+    while len("\n".join(lines).encode("utf-16-le")) // 2 > MOST:
+        lines[-2:] = ["- …"]
+    return "\n".join(lines)
+
+
+def _lines(account: Account, say: Words) -> Iterator[str]:
+    yield from _outcome(account, say)
+    yield from _models(account, say)
+    if account.receipt is not None:
+        yield from _tools(account.receipt, say)
+    for ruling in [*account.led_by, *account.rulings][:MOST_RULINGS]:
+        yield _ruling(ruling, say)
+    if account.receipt is not None:
+        yield from _read(account, account.receipt, say)
+        yield _time(account, account.receipt, say)
+    if account.waited > _SOON:
+        yield say(words.WHY_WAITED, waited=f"{account.waited:.1f}")
+
+
+def _outcome(account: Account, say: Words) -> Iterator[str]:
+    match account.state:
+        case "queued" | "running":
+            yield say(words.WHY_RUNS)
+        case "failed":
+            yield say(words.WHY_FAILED)
+        case "cancelled":
+            yield say(words.WHY_STOPPED)
+    if account.receipt is None and account.finished_at is not None:
+        yield say(words.WHY_LOST)
+    kinds = {
+        "retry": words.WHY_RETRY,
+        "regenerate": words.WHY_REGENERATE,
+        "revise": words.WHY_REVISE,
+        "approval": words.WHY_DECIDED,
+    }
+    if kind := kinds.get(account.kind):
+        yield say(kind)
+    if account.asked > 1:
+        yield say(words.WHY_SEVERAL, count=account.asked)
+    if account.attempt > 1:
+        yield say(words.WHY_ATTEMPTS, count=account.attempt)
+
+
+def _models(account: Account, say: Words) -> Iterator[str]:
+    """The models that were asked, each with all of its calls."""
+    asked = dict[tuple[str, str, bool, bool], list[ModelCall]]()
+    for call in account.calls:
+        asked.setdefault((call.model, call.instead_of, bool(call.error), call.is_summary), []).append(call)
+    for (model, other, has_failed, is_summary), calls in [*asked.items()][:MOST_MODELS]:
+        seconds = sum(call.seconds for call in calls)
+        facts = {
+            "model": _code(model, MOST_NAME),
+            "other": _code(other, MOST_NAME),
+            "took": say.waited(f"{seconds:.1f}") if seconds else "",
+            "count": len(calls),
+            "read": f"{sum(call.input for call in calls):,}",
+            "written": f"{sum(call.output + call.thinking for call in calls):,}",
+        }
+        if has_failed:
+            yield say(words.WHY_MODEL_FAILED, **facts)
+        elif is_summary:
+            yield say(words.WHY_MODEL_SUMMARY, **facts)
+        else:
+            yield say(words.WHY_MODEL_INSTEAD if other else words.WHY_MODEL, **facts)
+    if account.cost or (asked and not account.unpriced):
+        yield say(words.WHY_COST, cost=dollars(account.cost))
+    if account.unpriced:
+        yield say(words.WHY_UNPRICED, tokens=f"{account.unpriced:,}")
+    if not asked:
+        if account.model:
+            yield say(words.STATUS_MODEL, model=_code(account.model, MOST_NAME))
+        if account.usage:
+            written = account.usage.get("output", 0) + account.usage.get("thinking", 0)
+            yield say(words.WHY_TOKENS, read=f"{account.usage.get('input', 0):,}", written=f"{written:,}")
+
+
+def _tools(receipt: Receipt, say: Words) -> Iterator[str]:
+    for use in receipt.tools[:MOST_TOOLS]:
+        yield _tool(use, say)
+    more = len(receipt.tools) + receipt.tools_hidden - MOST_TOOLS
+    if more > 0:
+        yield say(words.WHY_TOOLS_MORE, count=more)
+
+
+def _tool(use: ToolUse, say: Words) -> str:
+    sentences = {"failed": words.WHY_TOOL_FAILED, "asks": words.WHY_TOOL_ASKS, "open": words.WHY_TOOL_OPEN}
+    took = "" if use.seconds is None else say.waited(f"{use.seconds:.1f}")
+    cut = "…" if use.hidden and len(use.arguments) <= MOST_ARGUMENTS else ""
+    facts = {
+        "tool": _code(use.tool, MOST_NAME),
+        "took": took,
+        "arguments": f"`{_code(use.arguments, MOST_ARGUMENTS)}{cut}`",
+        "error": f"`{_code(use.error, MOST_ERROR)}`",
+    }
+    return say(sentences.get(use.ended, words.WHY_TOOL), **facts)
+
+
+def _ruling(ruling: Ruling, say: Words) -> str:
+    sentences = {
+        "approved": words.APPROVED,
+        "always": words.APPROVED_ALWAYS,
+        "denied": words.DENIED,
+        "expired": words.EXPIRED,
+    }
+    tool = _code(ruling.tool, MOST_NAME)
+    sentence = sentences.get(ruling.verdict or "")
+    if sentence is None:
+        return say(words.WHY_WAITS, tool=tool)
+    name = plain(ruling.decider)[:MOST_NAME] or say(words.SOMEBODY)
+    return f"`{tool}`: {say(sentence, name=_inert(name), when=moment(ruling.decided_at or 0.0))}"
+
+
+def _read(account: Account, receipt: Receipt, say: Words) -> Iterator[str]:
+    """What the model has got to read."""
+    if (history := receipt.history) is not None and history.messages:
+        yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
+        if history.covers:
+            yield say(words.WHY_SUMMARY)
+        if account.left_out:
+            cut = words.WHY_CUT_TURNS if history.bound == "turns" else words.WHY_CUT_TOKENS
+            yield say(cut, count=f"{account.left_out:,}", budget=f"{history.budget:,}", turns=TURNS)
+    if receipt.others.messages:
+        yield say(words.WHY_OTHERS, count=receipt.others.messages, tokens=f"{receipt.others.tokens:,}")
+    if receipt.others.left_out:
+        yield say(words.WHY_OTHERS_CUT, count=receipt.others.left_out)
+    for file in receipt.files[:MOST_FILES]:
+        name = _code(file.name, MOST_NAME)
+        yield (
+            say(words.WHY_FILE_NOT, name=name, why=_inert(plain(file.why)))
+            if file.why
+            else say(words.WHY_FILE, name=name)
+        )
+
+
+def _time(account: Account, receipt: Receipt, say: Words) -> str:
+    took = f"{account.seconds if account.seconds is not None else receipt.seconds:.1f}"
+    if receipt.first_word is None:
+        return say(words.WHY_TIME_ALL, all=took)
+    return say(words.WHY_TIME, first=f"{receipt.first_word:.1f}", all=took)
+
+
+def _code(text: str, most: int = MOST_ARGUMENTS) -> str:
+    """Foreign text for a code span, on one line: nothing in it ends the span, calls anybody or is a link."""
+    line = " ".join(text.replace("`", "'").split())
+    return _inert(line if len(line) <= most else f"{line[: most - 1].rstrip()}…")
+
+
+def _inert(text: str) -> str:
+    """Both platforms read `<...>` as their own, even within code, but not with this in it."""
+    return text.replace("<", "<\u200b").replace("@", "@\u200b")

@@ -1,0 +1,107 @@
+"""Who comes, and where he is, as the door asks for it.
+
+Discord: a message or interaction of a server tells its author's roles; what is found later does not, and direct
+messages tell nothing of servers. There, it is asked of those servers that are named.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import discord
+
+from channels.discord.client.api import DiscordApi
+from channels.discord.events.parser import NAME, guild_of
+from channels.intake.handler import Call
+from channels.rate_limits.caller import RefusedError
+from channels.ttl_cache import Remembered
+from core.conversations.identity import Spot, Visitor
+
+#: Seconds for which what is known of a member or channel is taken to be the same.
+FRESH = 300.0
+
+#: Discord's codes for somebody who is not in a server, and for a server in which the bot is not.
+_NOT_THERE = {"10007", "10013", "10004", "50001"}
+
+
+class Visits:
+    """Tells it.
+
+    Args:
+        homes: the ids of the servers whose members and roles count in direct messages.
+        looks: whether anything depends on that.
+    """
+
+    def __init__(self, api: DiscordApi, *, homes: Collection[int], looks: bool) -> None:
+        self._api = api
+        self._homes = sorted(homes) if looks else []
+        self._looks = looks
+        self._known = Remembered[tuple[str, int, int], Any](FRESH)
+
+    async def of_call(self, call: Call, message: discord.Message) -> Call:
+        """The call in a message, with all that the door asks for.
+
+        Raises:
+            SurfaceError: it is not known.
+        """
+        visitor = await self._visitor(guild_of(message), message.author)
+        spot = await self._spot(guild_of(message), message.channel)
+        return replace(call, inbound=replace(call.inbound, visitor=visitor, spot=spot))
+
+    async def of_interaction(self, interaction: discord.Interaction) -> tuple[Visitor, Spot]:
+        """Who presses a button or gives a command.
+
+        Raises:
+            SurfaceError: it is not known.
+        """
+        guild = interaction.guild_id
+        return await self._visitor(guild, interaction.user), await self._spot(guild, interaction.channel)
+
+    async def _visitor(self, guild: int | None, user: discord.abc.User) -> Visitor:
+        if guild is not None:
+            roles = _roles(user) if isinstance(user, discord.Member) else await self._roles_in(guild, user.id)
+            return Visitor(NAME, str(user.id), roles=roles or (), workspaces=(str(guild),))
+        found = [(home, await self._roles_in(home, user.id)) for home in self._homes]
+        there = {home: roles for home, roles in found if roles is not None}
+        every = {role for roles in there.values() for role in roles}
+        return Visitor(NAME, str(user.id), roles=tuple(sorted(every)), workspaces=tuple(map(str, there)))
+
+    async def _spot(self, guild: int | None, channel: Any) -> Spot:
+        if guild is None:
+            return Spot("", str(channel.id) if channel else "", is_direct=True)
+        parents = [channel.parent_id] if isinstance(channel, discord.Thread) else []
+        category = await self._category(channel)
+        above = tuple(str(id_) for id_ in (*parents, category) if id_)
+        return Spot(str(guild), str(channel.id) if channel else "", above)
+
+    async def _category(self, channel: Any) -> int | None:
+        """The one that a channel is in, or the channel of a thread."""
+        place = channel.parent if isinstance(channel, discord.Thread) else channel
+        if place is not None or not self._looks:
+            return getattr(place, "category_id", None)
+        of = await self._asked("category", 0, channel.parent_id, lambda: self._api.channel(channel.parent_id))
+        return getattr(of, "category_id", None)
+
+    async def _roles_in(self, guild: int, user: int) -> tuple[str, ...] | None:
+        """The ids of somebody's roles in a server; None if he is not there."""
+        if not self._looks:
+            return None
+        found: tuple[str, ...] | None = await self._asked("roles", guild, user, lambda: self._ask(guild, user))
+        return found
+
+    async def _ask(self, guild: int, user: int) -> tuple[str, ...] | None:
+        try:
+            member = await self._api.member(guild, user)
+        except RefusedError as refusal:
+            if refusal.code not in _NOT_THERE:
+                raise
+            return None
+        return tuple(map(str, member["roles"]))
+
+    async def _asked(self, kind: str, where: int, what: int, ask: Any) -> Any:
+        key = kind, where, what
+        return self._known.get(key) if self._known.is_fresh(key) else self._known.keep(key, await ask())
+
+
+def _roles(member: discord.Member) -> tuple[str, ...]:
+    return tuple(str(role.id) for role in member.roles)

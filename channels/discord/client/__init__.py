@@ -1,0 +1,1 @@
+"""The connection to Discord: REST, gateway, shards, login."""

@@ -1,0 +1,282 @@
+"""The gateway: the connection over which Discord tells what happens."""
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import discord
+import yarl
+from discord import app_commands
+from discord.gateway import DiscordWebSocket
+
+from channels.discord.client.auth import LONG_WAIT
+from channels.discord.events.listener import Ear
+from channels.discord.interactions.commands import Command, Translator, sync
+from core.concurrency import clock
+from core.secrets import traced
+
+log = logging.getLogger(__name__)
+
+#: Seconds to wait before a connection that could not be made is tried again, the last one from then on. Discord:
+#: a bot that identifies more than 1000 times a day loses its token; this makes 300 at the most.
+PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
+
+#: Seconds that a connection must have held, to count as one that could be made.
+HELD = 60.0
+
+#: Seconds of silence after which a connection is given up as dead. Discord: it speaks every 41 seconds at least.
+SILENCE = 60.0
+
+#: Discord: a heartbeat is answered every 41 seconds.
+PULSE = 45.0
+
+#: Seconds that saying goodbye to Discord may take.
+CLOSE_TIMEOUT = 5.0
+
+#: Seconds that registering the commands may take; the bot hears without them too.
+SYNC_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Which part of all servers a connection hears.
+
+    Attributes:
+        id: its number, from 0.
+        of: how many there are.
+        passed: awaited with the number before a session is begun.
+    """
+
+    id: int
+    of: int
+    passed: Callable[[int], Awaitable[None]]
+
+
+class Connection(discord.Client):
+    """One client's life on the gateway. What was once connected, discord.py resumes by itself.
+
+    Args:
+        shard: what it hears. The first one registers the commands.
+        commands: the application commands that there are to be; nothing is told to Discord if it knows them.
+        ear: told of each message, the bot's own included, and of what becomes of it.
+        on_pressed: awaited with each press of a button, and with the button's id.
+        on_connected: called with each new session. Discord may begin one anew at any time.
+        on_sign: called with each sign of life of a session.
+
+    Attributes:
+        is_up: whether it has a session.
+    """
+
+    def __init__(
+        self,
+        *,
+        shard: Shard,
+        intents: discord.Intents,
+        commands: Sequence[Command],
+        ear: Ear,
+        on_pressed: Callable[[discord.Interaction, str], Awaitable[None]],
+        on_connected: Callable[[], None],
+        on_sign: Callable[[], None],
+    ) -> None:
+        super().__init__(
+            intents=intents,
+            shard_id=shard.id,
+            shard_count=shard.of,
+            allowed_mentions=discord.AllowedMentions.none(),
+            max_messages=None,  # nothing here looks at what was said before
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            chunk_guilds_at_startup=False,
+            guild_ready_timeout=0.0,  # nothing here waits to be told of all servers
+            heartbeat_timeout=SILENCE,
+            max_ratelimit_timeout=LONG_WAIT,
+            enable_debug_events=True,  # `on_socket_raw_receive`
+        )
+        self._shard = shard
+        self._ear = ear
+        self._on_pressed = on_pressed
+        self._on_connected = on_connected
+        self._on_sign = on_sign
+        self.is_up = False
+        self._tree = _Tree(self)
+        for command in commands:
+            self._tree.add_command(command)
+
+    async def setup_hook(self) -> None:
+        """Discord.py calls it once, before it connects."""
+        if self._shard.id:
+            return
+        try:
+            async with asyncio.timeout(SYNC_TIMEOUT):
+                await self._tree.set_translator(Translator())
+                if await sync(self._tree):
+                    log.info("the commands are registered anew")
+        except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:
+            log.error("the commands cannot be registered: %s", traced(error))
+
+    async def before_identify_hook(self, _shard_id: int | None, *, initial: bool = False) -> None:
+        """Discord.py would wait in each client by itself, and not before its first session."""
+        del initial
+        await self._shard.passed(self._shard.id)
+
+    async def on_connect(self) -> None:
+        log.info("the gateway has a session")
+        self.is_up = True
+        self._on_connected()
+
+    async def on_resumed(self) -> None:
+        log.info("the gateway has resumed its session")
+        self.is_up = True
+        self._on_sign()
+
+    async def on_disconnect(self) -> None:
+        log.info("the gateway's connection is gone")
+        self.is_up = False
+
+    async def on_socket_raw_receive(self, _message: str) -> None:
+        """Anything at all, be it the answer to a heartbeat. What comes before the session stands tells of no event."""
+        if self.is_up:
+            self._on_sign()
+
+    async def on_message(self, message: discord.Message) -> None:
+        await self._ear.heard(message)
+
+    async def on_raw_message_edit(self, about: discord.RawMessageUpdateEvent) -> None:
+        await self._ear.edited(about.message)
+
+    async def on_raw_message_delete(self, about: discord.RawMessageDeleteEvent) -> None:
+        await self._ear.deleted(about.guild_id, about.channel_id, {about.message_id})
+
+    async def on_raw_bulk_message_delete(self, about: discord.RawBulkMessageDeleteEvent) -> None:
+        await self._ear.deleted(about.guild_id, about.channel_id, about.message_ids)
+
+    async def on_raw_thread_delete(self, about: discord.RawThreadDeleteEvent) -> None:
+        await self._ear.closed(about.guild_id, about.parent_id, about.thread_id)
+
+    async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
+        await self._ear.closed(channel.guild.id, channel.id, None)
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        if interaction.type is discord.InteractionType.component:
+            data: Any = interaction.data
+            await self._on_pressed(interaction, str(data["custom_id"]))
+
+    async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
+        """Discord.py's own word on it would quote what was said."""
+        log.error("%s: %s", event_method, traced(sys.exception() or RuntimeError()))
+
+
+class _Tree(app_commands.CommandTree[Connection]):
+    async def on_error(self, _interaction: discord.Interaction, error: app_commands.AppCommandError, /) -> None:
+        log.error("a command failed: %s", traced(error.__cause__ or error))
+
+
+class Gateway:
+    """Keeps a connection: one that cannot be made is tried again, each time with a new client.
+
+    Attributes:
+        heard_at: the time of the last sign of life, in seconds since the epoch; 0 before the first.
+
+    Args:
+        make: a new client, logged in, with these for `on_connected` and `on_sign`; and the gateway's address.
+        on_back: called with each session but the first, with the time (seconds since the epoch) of the last sign of
+            life of the one before: Discord tells it nothing of what came in between.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Callable[[], None], Callable[[], None]], Awaitable[tuple[Connection, str]]],
+        *,
+        on_back: Callable[[float], None],
+    ) -> None:
+        self.heard_at = 0.0
+        self._make = make
+        self._on_back = on_back
+        self._ready = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+        self._is_meant = False
+
+    async def start(self) -> None:
+        """Return when the connection stands. Cancelled, it takes down what it has begun."""
+        self._ready.clear()
+        self.heard_at = 0.0
+        self._is_meant = True
+        self._begin()
+        try:
+            await self._ready.wait()
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Hang up; returns when that is done."""
+        self._is_meant = False
+        await self._end()
+
+    async def reconnect(self) -> None:
+        """Give up the connection for dead, and begin to make a new one, unless it was stopped meanwhile."""
+        await self._end()
+        if self._is_meant and (self._keeping is None or self._keeping.done()):
+            self._begin()
+
+    async def _end(self) -> None:
+        keeping = self._keeping
+        if keeping is None:
+            return
+        if not keeping.cancelling():  # else somebody else ends it, and a second time would break off the goodbye
+            keeping.cancel()
+        while not (await asyncio.wait([keeping], timeout=2 * CLOSE_TIMEOUT))[0]:
+            keeping.cancel()  # discord.py uses `asyncio.wait_for`, which on Python 3.11 may lose that
+
+    def _begin(self) -> None:
+        self._keeping = asyncio.create_task(self._keep(), name="discord gateway")
+
+    def _connected(self) -> None:
+        lost_at, self.heard_at = self.heard_at, time.time()
+        self._ready.set()
+        if lost_at:
+            self._on_back(lost_at)
+
+    def _notice(self) -> None:
+        self.heard_at = time.time()
+
+    async def _keep(self) -> None:
+        failures = 0
+        while True:
+            began = clock.now()
+            try:
+                await self._connect()
+            except Exception as error:
+                log.warning("no connection to Discord's gateway: %s", traced(error))
+            failures = 0 if clock.now() - began > HELD else failures + 1
+            if failures:
+                await asyncio.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
+
+    async def _connect(self) -> None:
+        """Connect; returns or raises when the connection has come to its end."""
+        client, address = await self._make(self._connected, self._notice)
+        # discord.py would presume an address; Discord is to be asked. It keeps one for the whole process.
+        DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(address)
+        try:
+            await client.connect()
+        finally:
+            await _hang_up(client)
+
+
+async def _hang_up(client: Connection) -> None:
+    """Say goodbye, so that the bot is seen to be gone. Nobody may be listening to the client any more: discord.py
+    would answer the close of its own with another one, after which Discord waits for the bot to come back. Should it
+    take the close for another one, the bot is not to be seen all the same.
+    """
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            if client.is_up:
+                await client.change_presence(status=discord.Status.invisible)
+            await client.close()
+    except Exception as error:
+        log.info("Discord did not hear the goodbye: %s", traced(error))
+        await client.http.close()

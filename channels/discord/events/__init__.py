@@ -1,0 +1,1 @@
+"""From Discord's messages to inbound messages."""

@@ -1,0 +1,165 @@
+"""What was said in Discord while nobody listened.
+
+Discord: a channel's history has nothing of its threads; a server tells which of those are active, and of each channel
+and thread the id of its latest message: one call for all channels tells in which there is anything to be read.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import discord
+
+from channels.base import Priority
+from channels.discord.client.api import DiscordApi
+from channels.discord.events.fetch import messages_in
+from channels.discord.events.parser import ASIDE, snowflake, thread_of
+from channels.intake.handler import Call
+from channels.rate_limits.caller import RefusedError
+from core.concurrency import clock
+from core.inbox.watermarks import Place
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Discord: the most messages that one call tells; and the most calls for one channel or thread.
+PAGE = 100
+MOST_PAGES = 5
+
+#: Discord's codes for a place or a server that is gone, or that the bot may not see or read any more.
+_NOT_TO_BE_SEEN = {"10003", "10004", "50001", "50013"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A server.
+
+    Attributes:
+        latest: the ids of the latest messages of its channels, by their ids.
+        threads: those that are active.
+    """
+
+    guild: discord.Guild
+    latest: Mapping[int, int]
+    threads: Sequence[discord.Thread]
+
+
+@dataclass(slots=True, weakref_slot=True)
+class _Asked:
+    """What was told of a server last, for all looks that want to know it at one time: there may be one for each place
+    in which somebody speaks, and Discord takes few such calls.
+
+    Attributes:
+        at: when it was asked, by the loop's time.
+        server: nothing, if the bot is not in it.
+    """
+
+    at: float = -inf
+    server: _Server | None = None
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class History:
+    """Reads what Discord has kept.
+
+    Args:
+        serves: whether the bot answers in the server of that id.
+        hear: the call in a message, if it is one.
+    """
+
+    def __init__(
+        self,
+        api: DiscordApi,
+        *,
+        serves: Callable[[int | None], bool],
+        hear: Callable[[discord.Message], Awaitable[Call | None]],
+    ) -> None:
+        self._api = api
+        self._serves = serves
+        self._hear = hear
+        self._asked = WeakValueDictionary[int, _Asked]()
+
+    def look(self, since: float) -> Callable[[Place], Awaitable[list[Call]]]:
+        """Begin a look: what was said in a place since then (seconds since the epoch). What may not be seen is left.
+
+        Raises:
+            SurfaceError: Discord is out of reach, or does not take the token.
+        """
+        return partial(self._calls, after=snowflake(since), began=clock.now(), asked={})
+
+    async def _calls(self, place: Place, *, after: int, began: float, asked: dict[int, _Asked]) -> list[Call]:
+        """The calls in what was said in a place after the message of that id.
+
+        Args:
+            began: the loop's time; what is told of a server may be as old as that.
+            asked: what is told of servers, kept for as long as the whole look takes.
+        """
+        _, where, channel = place.id.split(":")
+        if where == ASIDE:  # Discord tells nothing of it but once
+            return []
+        if where == "dm":
+            rooms = [self._api.direct(int(channel))]
+        elif self._serves(guild := int(where)):
+            told = asked[guild] = self._asked.setdefault(guild, _Asked())
+            if (server := await self._server(guild, told, began)) is None:
+                return []
+            rooms = await self._rooms(server, int(channel), place, after)
+        else:
+            return []
+        messages = [message for room in rooms for message in await self._said(room, after)]
+        return [call for message in messages if (call := await self._hear(message)) is not None]
+
+    async def _server(self, id_: int, told: _Asked, since: float) -> _Server | None:
+        """The server as it is since then (the loop's time), unless the bot is not in it any more."""
+        async with told.turn:
+            if told.at < since:
+                at, guild = clock.now(), await _unless_hidden(self._api.guild(id_))
+                told.server = None if guild is None else await self._told(guild)
+                told.at = at
+        return told.server
+
+    async def _told(self, guild: discord.Guild) -> _Server:
+        return _Server(guild, await self._api.latest(guild.id), await self._api.threads(guild))
+
+    async def _rooms(self, server: _Server, channel_id: int, place: Place, after: int) -> list[Any]:
+        """The channel, as far as one can speak there and anybody has since the message of that id, its active threads,
+        and those that the bot follows.
+        """
+        threads = [thread for thread in server.threads if thread.parent_id == channel_id]
+        followed = {thread for session in place.sessions if (thread := thread_of(session)) is not None}
+        asleep = followed - {channel_id, *(thread.id for thread in threads)}
+        unread = [id_ for id_ in (channel_id, *sorted(asleep)) if server.latest.get(id_, after + 1) > after]
+        rooms = [await _unless_hidden(self._api.channel(id_, server.guild)) for id_ in unread]
+        return [*(room for room in rooms if isinstance(room, discord.abc.Messageable)), *threads]
+
+    async def _said(self, room: Any, after: int) -> list[discord.Message]:
+        """What was said in a channel or thread after the message of that id, oldest first."""
+        latest: int | None = getattr(room, "last_message_id", None)
+        if latest is not None and latest <= after:
+            return []
+        said, before = list[discord.Message](), None
+        for _ in range(MOST_PAGES):
+            look = messages_in(self._api, room, after=after, before=before, limit=PAGE, priority=Priority.LOOK)
+            page = await _unless_hidden(look) or []
+            said += page
+            if len(page) < PAGE:
+                break
+            before = page[-1].id
+        return said[::-1]
+
+
+async def _unless_hidden(call: Awaitable[T]) -> T | None:
+    """The answer, or nothing if it is that this is not for the bot to see."""
+    try:
+        return await call
+    except RefusedError as refusal:
+        if refusal.code not in _NOT_TO_BE_SEEN:
+            raise
+        log.info("a place cannot be looked into: %s", refusal)
+        return None

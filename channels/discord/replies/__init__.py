@@ -1,0 +1,1 @@
+"""Replies as Discord's messages."""

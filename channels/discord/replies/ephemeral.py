@@ -1,0 +1,125 @@
+"""Shows a reply to one person alone, where the bot has nothing but the token of an interaction."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from channels.base import LAST_WORDS, Button, File, Plan, Priority, Record
+from channels.discord.client.api import GONE
+from channels.discord.interactions.responses import ORIGINAL, Token
+from channels.discord.replies.files import check
+from channels.discord.replies.surface import DELETED, LIMITS
+from channels.i18n import messages as words
+from channels.rate_limits.caller import PassingError, RefusedError
+from channels.rate_limits.limiter import Budget
+from channels.replies.reactions import Receipts
+from channels.replies.reply import FILE_NAME
+from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
+
+#: The buttons that need no more of the place than what stands there; the others would show something anew later.
+_KEPT = ("stop", "good", "bad", "why", "approve", "always", "deny")
+
+
+#: Discord: the answer to an interaction, and 5 more.
+MOST_MESSAGES = 6
+
+
+class Aside(MessageSurface):
+    """One reply: its first message is the answer to the interaction, and the rest follow it.
+
+    A message that waits for its turn has no sign of that: the asker sees that the bot thinks.
+    """
+
+    limits = LIMITS
+
+    def __init__(self, token: Token, receipts: Receipts, address: Mapping[str, Any]) -> None:
+        super().__init__(receipts, address)
+        self._token = token
+        self._is_first = "apart" not in address
+        self._say = words.of(address.get("locale", ""))
+
+    @property
+    def _posts(self) -> Budget:
+        return self._token.posts
+
+    @property
+    def _edits(self) -> Budget:
+        return self._token.edits
+
+    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
+        """Discord tells of no message but the first: what was recorded is all that is known."""
+        return list(recorded)
+
+    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        """As of any reply; of one of more messages than there may be, the last of them has the whole as a file."""
+        if len(plan.chunks) > MOST_MESSAGES:
+            plan = self._beginning(plan)
+        return await super().show(plan, known, record)
+
+    def _beginning(self, plan: Plan) -> Plan:
+        chunks = [*plan.chunks[:MOST_MESSAGES]]
+        if plan.priority not in LAST_WORDS:
+            return replace(plan, chunks=chunks, grows=False)
+        chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{self._say(words.IN_FILE)}")
+        whole = "\n\n".join(chunk.text for chunk in plan.chunks)
+        names = {file.name for file in plan.files}
+        whole_file = [] if FILE_NAME in names else [File(FILE_NAME, whole.encode())]
+        return replace(plan, chunks=chunks, files=[*whole_file, *plan.files])
+
+    def waits(self) -> None: ...
+
+    def waited(self) -> None: ...
+
+    async def begun(self) -> None: ...
+
+    async def _post(
+        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
+    ) -> Posted | None:
+        del previous
+        is_admitted = self.is_admitted(self._posts)
+        if position or not self._is_first:
+            said = await self._token.post(text, _kept(controls), priority=priority, is_admitted=is_admitted)
+        else:
+            said = await self._token.edit(ORIGINAL, text, _kept(controls), priority=priority, is_admitted=is_admitted)
+        return None if said is None else Posted(str(said.id))
+
+    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
+        is_admitted = self.is_admitted(self._edits)
+        try:
+            said = await self._token.edit(message_id, text, _kept(controls), priority=priority, is_admitted=is_admitted)
+        except RefusedError as refusal:
+            if refusal.code not in GONE:
+                raise
+            return Edited.GONE
+        except PassingError:
+            return Edited.LOST
+        return Edited.DROPPED if said is None else Edited.DONE
+
+    async def _delete(self, message_id: str) -> None:
+        try:
+            await self._token.delete(message_id)
+        except RefusedError as refusal:
+            if refusal.code not in DELETED:
+                raise
+
+    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
+        check(files)
+        for id_ in set(known.values()) - {last}:
+            await self._detach(id_)
+        for file in files:
+            await record(file.name, last)
+        await self._token.attach(last, files)
+
+    async def _detach(self, file_id: str) -> None:
+        try:
+            await self._token.attach(file_id, ())
+        except RefusedError as refusal:
+            if refusal.code not in DELETED:
+                raise
+
+    async def _own(self) -> dict[int, str]:
+        return {}
+
+
+def _kept(controls: Sequence[Button]) -> list[Button]:
+    return [control for control in controls if control.id.startswith(_KEPT)]

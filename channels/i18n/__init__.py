@@ -1,0 +1,1 @@
+"""What the bot says in its own name, and in which language."""

@@ -1,0 +1,1 @@
+"""From what a platform tells to what a turn is asked."""

@@ -1,0 +1,202 @@
+"""What a model gets of the files that came with the messages of a turn.
+
+Nothing here holds a turn up for long, and nothing ends it: what cannot be read is named, with why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from channels.base import Channel, Heard
+from channels.intake.downloads import Fetched, UnreadableFileError, too_large
+from core.inbox.message import Attachment, Inbound, storable
+from core.lazy_import import Late
+from core.models import media
+from core.models.provider import Takes
+from core.observability.run_record import FileUse
+from core.secrets import traced
+
+if TYPE_CHECKING:
+    from google.genai import types
+else:
+    types = Late("google.genai.types")
+
+log = logging.getLogger(__name__)
+
+#: Tokens of text that the files of a turn may have together.
+TEXT_TOKENS = 8_000
+
+#: With fewer of them left, none of a text is told rather than its first words.
+_LEAST_TOKENS = 200
+
+#: Characters of a file's name that are told.
+_NAME = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What is read of files.
+
+    Attributes:
+        most_bytes: of how many bytes one may be.
+        most_files: how many of a message are read.
+        seconds: for how long an answer waits for those of a turn.
+    """
+
+    most_bytes: int = 10 * 2**20
+    most_files: int = 5
+    seconds: float = 20.0
+
+
+ALLOWANCE = Allowance()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the model is to know of one file: words, and what it is shown besides, if anything.
+
+    Attributes:
+        why: why it cannot open it; empty if it can.
+    """
+
+    words: str
+    part: types.Part | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Whether a file can be of use to a model."""
+
+    takes: Takes
+    most: int
+
+    def __call__(self, file: Attachment) -> None:
+        if file.size > self.most:
+            raise too_large(self.most)
+        kind = media.kind_of(file.name, file.mime_type)
+        if kind is None or media.is_text(kind):
+            return
+        if kind not in self.takes.kinds:
+            raise UnreadableFileError("I cannot read files of its kind")
+        if not self.takes.has(kind, file.size):
+            raise too_large(self.takes.kinds[kind])
+
+
+class Attachments:
+    """Reads files for turns."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+
+    async def read(
+        self, channel: Channel, messages: Sequence[Inbound], heard: Sequence[Heard], takes: Takes
+    ) -> tuple[list[Heard], list[types.Part], list[FileUse]]:
+        """What was heard, with what there is to say of the files that came with each message, what of them the model is
+        shown, and what became of each.
+
+        Args:
+            takes: what it can be shown.
+        """
+        check = _Check(takes, self._allowance.most_bytes)
+        fetching = {
+            (i, j): asyncio.create_task(self._fetch(channel, message, file, check), name="file")
+            for i, message in enumerate(messages)
+            for j, file in enumerate(message.attachments[: self._allowance.most_files])
+        }
+        if not any(message.attachments for message in messages):
+            return list(heard), [], []
+        try:
+            if fetching:
+                await asyncio.wait(fetching.values(), timeout=self._allowance.seconds)
+        finally:
+            for task in fetching.values():
+                task.cancel()
+            await asyncio.gather(*fetching.values(), return_exceptions=True)
+        return await asyncio.to_thread(self._joined, messages, heard, fetching, _Room(takes))  # texts may be long
+
+    def _joined(
+        self,
+        messages: Sequence[Inbound],
+        heard: Sequence[Heard],
+        fetched: Mapping[tuple[int, int], asyncio.Task[Fetched]],
+        room: _Room,
+    ) -> tuple[list[Heard], list[types.Part], list[FileUse]]:
+        told, parts, uses = [], [], []
+        for i, (message, said) in enumerate(zip(messages, heard, strict=True)):
+            lines = [said.text]
+            for j, file in enumerate(message.attachments):
+                read = self._told(file, fetched.get((i, j)), room, said.speaker)
+                lines.append(read.words)
+                parts += [read.part] if read.part else []
+                uses.append(FileUse(file.name, read.why))
+            told.append(replace(said, text="\n".join(filter(None, lines))))
+        return told, parts, uses
+
+    async def _fetch(self, channel: Channel, message: Inbound, file: Attachment, check: _Check) -> Fetched:
+        check(file)
+        return await channel.fetch(message, file, check)
+
+    def _told(self, file: Attachment, task: asyncio.Task[Fetched] | None, room: _Room, speaker: str) -> Read:
+        who = f"{speaker} sent a file"
+        try:
+            if task is None:
+                raise UnreadableFileError(f"I read no more than {self._allowance.most_files} files of a message")
+            if task.cancelled():
+                raise UnreadableFileError("it did not come in time")
+            return room.take(task.result(), who)
+        except UnreadableFileError as error:
+            why = str(error)
+        except Exception as error:  # whatever a platform says, the answer goes on
+            log.error("a file cannot be read: %s", traced(error))
+            why = "it cannot be fetched right now"
+        amount = f" ({media.size(file.size)})" if file.size else ""
+        return Read(f"[{who} that you cannot open: {_named(file)}{amount}: {why}]", why=why)
+
+
+class _Room:
+    """What the files of a turn may take up together, and what they have."""
+
+    def __init__(self, takes: Takes) -> None:
+        self._takes = takes
+        self._bytes = takes.total
+        self._tokens = TEXT_TOKENS
+
+    def take(self, fetched: Fetched, who: str) -> Read:
+        """What the model gets of a file.
+
+        Raises:
+            UnreadableFileError: it gets nothing.
+        """
+        file, data = fetched.file, fetched.data
+        kind = media.kind_in(data, media.kind_of(file.name, file.mime_type))
+        if kind is None:
+            raise UnreadableFileError("I cannot make out what is in it")
+        if media.is_text(kind):
+            return Read(self._text(file, data, who))
+        if kind not in self._takes.kinds:
+            raise UnreadableFileError("I cannot read files of its kind")
+        if not self._takes.has(kind, len(data)):
+            raise too_large(self._takes.kinds[kind])
+        if len(data) > self._bytes:
+            raise UnreadableFileError("it is too much together with the other files")
+        self._bytes -= len(data)
+        return Read(f"[{who}, which you are shown: {_named(file)}]", media.part(kind, data))
+
+    def _text(self, file: Attachment, data: bytes, who: str) -> str:
+        text = storable(media.decoded(data) or "")
+        shown = media.shortened(text, self._tokens)
+        if shown != text and self._tokens < _LEAST_TOKENS:
+            raise UnreadableFileError("it is too much together with the other files")
+        self._tokens -= media.tokens_of(shown)
+        cut = "" if shown == text else f"\n[it is cut here: this is {len(shown)} of its {len(text)} characters]"
+        return f"[{who}: {_named(file)}. This is what it says:]\n{media.fence(shown, file.name)}{cut}"
+
+
+def _named(file: Attachment) -> str:
+    """Its name, on one line and without what would end the brackets that it stands in."""
+    return " ".join(file.name.translate({ord("["): "(", ord("]"): ")"}).split())[:_NAME] or "a file"

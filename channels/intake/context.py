@@ -1,0 +1,223 @@
+"""What the model reads of a turn: what was said to the bot, and what was said around it.
+
+The words of people whom the turn does not answer stand in a frame that nothing in them can end or imitate; names are
+cleared of all that could pass for the beginning of a line.
+"""
+
+import asyncio
+import logging
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from channels.base import Around, Channel, Heard, Kind, Said
+from channels.rate_limits.caller import soon
+from core.concurrency.retry import retried
+from core.conversations.history_state import background
+from core.conversations.prompt_text import Spoken
+from core.conversations.quoting import CLOSE, MARK, OPEN, frame, lines, plain
+from core.inbox.message import Inbound, storable
+from core.observability.run_record import Others
+from core.secrets import traced
+from core.store.database import Database
+from core.turns.turn import Turn
+
+log = logging.getLogger(__name__)
+
+#: The most tokens of other people's words that one turn may have, unless it is told otherwise.
+TOKENS = 4_000
+
+#: Seconds that an answer waits for them.
+PATIENCE = 4.0
+
+_TITLES: Mapping[Kind, str] = {
+    "before": "What others said here before",
+    "quoted": "What the next message replies to",
+    "forwarded": "What the next message passes on",
+    "about": "What the next message is about",
+}
+_CUT = f"{OPEN}the rest is left out{CLOSE}"
+
+#: Characters of a name.
+_NAME = 80
+
+#: What tells in `Inbound.brings` that a message is a question about another one, which it has in words.
+ABOUT = "about"
+
+Count = Callable[[str], Awaitable[int]]
+
+
+class Context:
+    """Puts together what the model reads of a turn.
+
+    Args:
+        count: tells how many tokens a text is.
+        most: how many tokens of other people's words one turn may have; 0 for none.
+        patience: how many seconds it waits for them.
+    """
+
+    def __init__(self, database: Database, count: Count, *, most: int = TOKENS, patience: float = PATIENCE) -> None:
+        self._database = database
+        self._count = count
+        self._most = most
+        self._patience = patience
+
+    async def joined(self, turn: Turn, channel: Channel, heard: Sequence[Heard]) -> tuple[Spoken, Others]:
+        """What was said to the bot, each message behind what was said around it, and how much of that it is. Where
+        several speak, it is told who does.
+
+        Raises:
+            StoreError: it cannot be read what the history holds.
+        """
+        around = await self._around(turn, channel, is_alone=all(message.is_alone for message in heard))
+        about = [one for message in turn.messages for one in _asked_about(message)]
+        known = {(one.author, one.at) for one in about}
+        told = [*about, *(one for one in around.said if (one.author, one.at) not in known)]
+        authors = [message.author for message in turn.messages]
+        speakers = dict(zip(authors, (message.speaker for message in heard), strict=True))
+        names = labels({one.author: one.name for one in told} | dict(around.names) | speakers)
+        frames, others = await framed(turn.messages, told, names, count=self._count, most=self._most)
+        parts = list[tuple[str, str]]()
+        for message, said in zip(turn.messages, heard, strict=True):
+            own = plain(said.text)
+            parts += [("", around_it) for around_it in frames[message.event_key]]
+            parts.append((message.author, own if said.is_alone else f"{names[message.author]}: {own}"))
+        heard_of = {one.author for one in told} | set(authors)
+        people = {id_: name for id_, name in names.items() if id_ in heard_of}
+        return Spoken(tuple((who, words) for who, words in parts if words), people), others
+
+    async def _around(self, turn: Turn, channel: Channel, *, is_alone: bool) -> Around:
+        """Looked up once: what a run has stored of it, it goes on with."""
+        behind = None
+        if not self._most:
+            return Around()
+        if not is_alone or turn.is_resumed or turn.kind != "message":
+            behind = await retried(lambda: background(self._database, turn), what=f"turn {turn.id}")
+            if behind is None:
+                return Around()
+        try:
+            async with asyncio.timeout(self._patience):
+                with soon(self._patience):  # who asks waits no time for nothing
+                    return await channel.around(turn.messages, None if is_alone else behind)
+        except Exception as error:  # whatever the platform says, the answer goes on
+            log.warning("turn %s: what was said around it is not known: %s", turn.id, traced(error))
+            return Around()
+
+
+def about(author: str, name: str, text: str, at: float) -> dict[str, Any]:
+    """What a question about a message brings: see `Inbound.brings` and `Said`."""
+    return {ABOUT: {"author": author, "name": name, "text": storable(text), "at": at}}
+
+
+def _asked_about(message: Inbound) -> Iterator[Said]:
+    for part in message.brings:
+        if ABOUT in part:
+            yield Said(**part[ABOUT], kind="about", to=message.event_key)
+
+
+def labels(names: Mapping[str, str]) -> dict[str, str]:
+    """What people go by, by their ids: their names, and where one could be taken for another, their ids besides."""
+    shown = {id_: _name(name) or _name(id_) for id_, name in names.items()}
+    looks = [_look(name) for name in shown.values()]
+    ids = [f"({_look(id_)})" for id_ in names]
+
+    def is_mistakable(name: str) -> bool:
+        return looks.count(_look(name)) > 1 or any(id_ in _look(name) for id_ in ids)
+
+    return {id_: f"{name} ({id_})" if is_mistakable(name) else name for id_, name in shown.items()}
+
+
+def _name(name: str) -> str:
+    """On one line, and with nothing in it that ends a name."""
+    seen = (" " if char == ":" or unicodedata.category(char)[0] in "CZ" else char for char in plain(storable(name)))
+    return " ".join("".join(seen)[:_NAME].split())
+
+
+def _look(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A message as it stands in a frame."""
+
+    said: Said
+    lines: str
+
+
+async def framed(
+    messages: Sequence[Inbound], said: Sequence[Said], names: Mapping[str, str], *, count: Count, most: int
+) -> tuple[dict[str, list[str]], Others]:
+    """The frames before each of the messages, by their event keys: what they are questions about, and with no more
+    than so many tokens of all else first what they quote or pass on, then what their thread is about, then the newest.
+    And how much of it all that is.
+
+    Args:
+        names: what people go by, by their ids.
+    """
+    last = messages[-1].sent_at
+    told = [one for one in said if _words(one) and (one.to or one.at <= last)]
+    given = [one for one in told if one.kind == "about"]
+    apart = [one for one in told if (one.to or one.opens) and one not in given]
+    talk = [one for one in told if not (one.to or one.opens)]
+    shown, left = [_Shown(one, _lines(one, names)) for one in given], most
+    for one in apart:
+        told_of, cost = await _within(_lines(one, names), left // 2, count)
+        shown += [_Shown(one, told_of)] if told_of else []
+        left -= cost
+    kept = list[_Shown]()
+    for one in reversed(talk):
+        told_of = _lines(one, names)
+        cost = await count(told_of)
+        if cost > left and not kept:
+            told_of, cost = await _within(told_of, left, count)
+        if cost > left or not told_of:
+            break
+        kept.append(_Shown(one, told_of))
+        left -= cost
+    others = Others(len(shown) + len(kept), most - left, len(told) - len(shown) - len(kept))
+    missing = len(talk) - len(kept)
+    if missing and kept:
+        note = f"{OPEN}{missing} older messages are left out{CLOSE}"
+        kept[-1] = replace(kept[-1], lines=f"{note}\n{kept[-1].lines}")
+    shown += reversed(kept)
+    return {message.event_key: frames for message, frames in _placed(messages, shown)}, others
+
+
+def _placed(messages: Sequence[Inbound], shown: Sequence[_Shown]) -> Iterator[tuple[Inbound, list[str]]]:
+    begin = float("-inf")
+    for message in messages:
+        end = message.sent_at if message is not messages[-1] else float("inf")
+        before = [one for one in shown if not one.said.to and begin <= one.said.at < end]
+        own = [one for one in shown if one.said.to == message.event_key]
+        groups: Mapping[Kind, list[_Shown]] = {
+            "before": before,
+            "quoted": [one for one in own if one.said.kind == "quoted"],
+            "forwarded": [one for one in own if one.said.kind == "forwarded"],
+            "about": [one for one in own if one.said.kind == "about"],
+        }
+        yield message, [frame(_TITLES[kind], (one.lines for one in group)) for kind, group in groups.items() if group]
+        begin = end
+
+
+def _words(said: Said) -> str:
+    return plain(storable(said.text)).strip()
+
+
+def _lines(said: Said, names: Mapping[str, str]) -> str:
+    """A message as its lines in a frame."""
+    return lines(names[said.author], _words(said))
+
+
+async def _within(told_of: str, most: int, count: Count) -> tuple[str, int]:
+    """As much of the lines from their start as is no more than so many tokens, and how many it is."""
+    cost, text = await count(told_of), told_of
+    while cost > most:
+        text = text[: min(len(text) * most // cost, len(text) - 1)]
+        if len(text) < len(MARK) + 2 * _NAME:  # hardly more than who said it
+            return "", 0
+        cost = await count(text)
+    if text == told_of:
+        return told_of, cost
+    return f"{text.rstrip()} {_CUT}", cost

@@ -1,0 +1,144 @@
+"""Fetching the bytes of a file that came with a message."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+import aiohttp
+
+from core.errors import SurfaceError
+from core.inbox.message import Attachment
+from core.models import media
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which what failed in passing is tried again.
+PAUSES = (0.3, 1.0)
+
+#: How often an address may pass on to another one.
+_HOPS = 3
+
+_CONNECT_SECONDS = 5.0
+_REDIRECTS = (301, 302, 303, 307, 308)
+_HTML = ("<!doctype html", "<html")
+
+
+class UnreadableFileError(SurfaceError):
+    """A file cannot be read. Its text says why, so that the model can tell.
+
+    Attributes:
+        status: the HTTP status, if that was the answer.
+    """
+
+    def __init__(self, why: str, *, status: int = 0) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Check(Protocol):
+    """Whether a file is to be read, as far as is known of it.
+
+    Attributes:
+        most: of how many bytes it may be.
+    """
+
+    @property
+    def most(self) -> int: ...
+
+    def __call__(self, file: Attachment) -> None:
+        """Let it pass.
+
+        Raises:
+            UnreadableFileError: it is not to be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A file that was read.
+
+    Attributes:
+        file: what is known of it now.
+    """
+
+    file: Attachment
+    data: bytes
+
+
+async def download(
+    url: str, file: Attachment, check: Check, *, is_own: Callable[[SplitResult], bool], token: str = ""
+) -> Fetched:
+    """Fetch a file. No address is asked but the platform's own, whoever names another one.
+
+    Args:
+        is_own: whether an address is the platform's.
+        token: what is shown to it.
+
+    Raises:
+        UnreadableFileError: it cannot be had, is larger than it may be, or a page came in its place.
+    """
+    for pause in (*PAUSES, None):
+        try:
+            data, kind = await _get(url, file, check, is_own, token)
+            break
+        except (aiohttp.ClientError, OSError) as error:
+            log.info("a file cannot be fetched: %s", type(error).__name__)
+            failure = UnreadableFileError("it cannot be fetched right now")
+        except UnreadableFileError as error:
+            if error.status != 429 and error.status < 500:
+                raise
+            failure = error
+        if pause is None:
+            raise failure
+        await asyncio.sleep(pause)
+    fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)
+    if _is_page(data) and kind == "text/html" and not _is_expected(file, data):
+        raise UnreadableFileError("I am not allowed to read it", status=403)
+    return Fetched(fetched, data)
+
+
+async def _get(
+    url: str, file: Attachment, check: Check, is_own: Callable[[SplitResult], bool], token: str
+) -> tuple[bytes, str]:
+    timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=_CONNECT_SECONDS * 2)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
+        for _ in range(_HOPS):
+            if not is_own(urlsplit(url)):
+                log.warning("a file is said to be at %s, which is not asked", urlsplit(url).hostname)
+                raise UnreadableFileError("it is not where the platform keeps its files")
+            async with session.get(url, headers=headers, allow_redirects=False) as answer:
+                if answer.status in _REDIRECTS:
+                    url = urljoin(url, answer.headers.get("Location", ""))
+                    continue
+                if answer.status != 200:
+                    raise UnreadableFileError(f"it cannot be fetched (HTTP {answer.status})", status=answer.status)
+                check(replace(file, size=answer.content_length or file.size))
+                return await _read(answer, check.most), answer.content_type
+    raise UnreadableFileError("it cannot be fetched")
+
+
+async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
+    data = bytearray()
+    async for piece in answer.content.iter_chunked(2**16):
+        data += piece
+        if len(data) > most:
+            raise too_large(most)
+    return bytes(data)
+
+
+def too_large(most: int) -> UnreadableFileError:
+    return UnreadableFileError(f"it is larger than the {media.size(most)} that I read")
+
+
+def _is_page(data: bytes) -> bool:
+    return data[:256].lstrip().lower().startswith(tuple(start.encode() for start in _HTML))
+
+
+def _is_expected(file: Attachment, data: bytes) -> bool:
+    """Whether a page is what the file is: one on which to log in has another size."""
+    return media.kind_of(file.name, file.mime_type) == "text/html" and file.size in (0, len(data))

@@ -1,0 +1,351 @@
+"""What becomes of what a channel hears: of messages, their edits and deletions, and of presses.
+
+Whatever way it comes, the door is asked first who does it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from typing import Any
+from weakref import WeakValueDictionary
+
+from channels.access import Admission
+from channels.base import Surface
+from channels.commands.handlers import ENDING, PRIVATE, Asker, Commands, Name, Said, Ways, command_in
+from channels.commands.why import told
+from channels.i18n import messages as words
+from channels.i18n.messages import Words
+from channels.replies.buttons import OfRequest, OfTurn, wished
+from channels.replies.reactions import Receipts
+from channels.services import Desk
+from core.concurrency.task_group import Work
+from core.conversations.identity import Person, Spot, Visitor
+from core.errors import StoreError, SurfaceError
+from core.inbox.edits import Revised, Taken
+from core.inbox.message import Inbound
+from core.inbox.store import Accepted
+from core.secrets import traced
+from core.tools.approvals import Verdict
+from core.turns.cancel import Stopped
+from core.turns.rerun import Refused
+from core.usage.rate_limits import Limited
+from core.usage.refusals import Kind
+
+log = logging.getLogger(__name__)
+
+#: What a press decides.
+_VERDICTS: Mapping[OfRequest, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
+
+#: Why nothing is answered once more.
+_NOT_AGAIN: Mapping[Refused, str] = {
+    Refused.NOT_THEIRS: words.NOT_YOURS,
+    Refused.OVER: words.OVER,
+    Refused.NEWER: words.NEWER,
+}
+
+
+#: What is chosen for a conversation, and by which commands: the last one holds, whichever is heard first.
+_CHOICES: Mapping[Name, Collection[str]] = {
+    "mute": ("mute", "listen"),
+    "listen": ("mute", "listen"),
+    "agent": ("agent",),
+    "model": ("model",),
+}
+
+#: Seconds within which somebody can still call the bot by editing what he has said.
+MOMENT = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A message of a person.
+
+    Attributes:
+        is_called: whether it calls the bot by name or is written to it alone. Otherwise it is one that the
+            bot answers only where it speaks already, and only if that is for it.
+        is_free: whether it calls the bot by being said where nobody has to name it, and where it answers all unless
+            it is muted.
+        is_late: whether it was said a while ago, and others after it may have been heard before.
+        send_away: says to its author alone why it is not answered, where the platform would show that he got no
+            answer; else he is told once an hour.
+    """
+
+    inbound: Inbound
+    is_called: bool
+    is_free: bool = False
+    is_late: bool = False
+    send_away: Callable[[str], Awaitable[None]] | None = None
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether what is said behind it waits for it."""
+        return self.command is None or self.command[0] in ENDING
+
+    @property
+    def command(self) -> tuple[Name, str] | None:
+        """What it asks for, and of what, if that is a command and nothing else."""
+        return command_in(self.inbound.text) if self.is_called and not self.inbound.attachments else None
+
+
+class Intake:
+    """Takes in what a channel hears.
+
+    Attributes:
+        commands: for those that come as something else than a message.
+
+    Args:
+        surface: where the answer to a message is shown.
+        locale: the language of who wrote it: see `Channel.locale`.
+        whisper: says something to who wrote it, and to nobody else, if the call has no way of its own.
+        ways: how commands are given on the platform.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        receipts: Receipts,
+        surface: Callable[[Inbound], Surface],
+        locale: Callable[[Inbound], Awaitable[str]],
+        whisper: Callable[[Inbound, str], Awaitable[None]],
+        *,
+        ways: Ways,
+    ) -> None:
+        self.commands = Commands(desk, receipts, ways, self.run)
+        self._desk = desk
+        self._receipts = receipts
+        self._surface = surface
+        self._locale = locale
+        self._whisper = whisper
+        self._work = Work()
+        self._queues = WeakValueDictionary[str, asyncio.Lock]()
+
+    async def refusal(self, visitor: Visitor, spot: Spot, *, is_owed: bool = False) -> str | None:
+        """What somebody is told who may not speak; nothing at all if he may.
+
+        Args:
+            is_owed: whether the platform would show that he got no answer. Otherwise he is told once an hour, and
+                `refusal` is empty then; so it is for a bot, always.
+        """
+        admission = self._desk.door.admits(visitor, spot)
+        if admission is Admission.ADMITTED:
+            return None
+        return admission.sentence if is_owed or await self._is_to_be_told(visitor, "door") else ""
+
+    async def admits(self, call: Call) -> bool:
+        """Whether a message is by somebody who may speak. If it is not, and calls the bot, he is told so."""
+        inbound = call.inbound
+        admission = self._desk.door.admits(inbound.who, inbound.spot)
+        if admission is Admission.ADMITTED:
+            return True
+        is_said_to_the_bot = call.is_called and not call.is_free and not call.is_late
+        if call.send_away or (is_said_to_the_bot and await self._is_to_be_told(inbound.who, "door")):
+            self.run(self._send_away(call, lambda say: say(admission.sentence)), name="refusal")
+        return False
+
+    async def limited(self, said: Inbound | Asker) -> Limited | None:
+        """Whether that would be one too many, as far as can be seen before it is taken."""
+        try:
+            return await self._desk.inbox.limited(said.event_key, author=said.author, place=said.place)
+        except StoreError as error:
+            log.warning("it is not known how much somebody has asked: %s", traced(error))
+            return None
+
+    async def knows(self, said: Inbound | Asker) -> bool:
+        """Whether that was taken before.
+
+        Raises:
+            StoreError: it cannot be seen.
+        """
+        return await self._desk.inbox.knows(said.event_key)
+
+    async def _send_away(self, call: Call, sentence: Callable[[Words], str]) -> None:
+        text = sentence(words.of(await words.told(self._locale(call.inbound))))
+        await (call.send_away(text) if call.send_away else self._whisper(call.inbound, text))
+
+    async def _is_to_be_told(self, visitor: Visitor, kind: Kind, *, until: float | None = None) -> bool:
+        if visitor.is_bot:
+            return False
+        try:
+            person = f"{visitor.platform}:{visitor.author}"
+            return await self._desk.refusals.is_to_be_told(person, kind, until=until)
+        except StoreError as error:
+            log.warning("it is not known whether somebody was told that he is not answered: %s", traced(error))
+            return False
+
+    async def take(self, call: Call) -> None:
+        """Have a message answered, if it is one for the bot, and by somebody who may speak; who has to wait for the
+        answer sees a receipt. What is heard of one session at the same time is kept in that order.
+
+        Raises:
+            StoreError: it could not be kept, and must not be acknowledged.
+        """
+        if not await self.admits(call):
+            return
+        async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
+            await self._take(call)
+
+    async def _take(self, call: Call) -> None:
+        inbound = call.inbound
+        if not (call.is_called or await self._is_for_the_bot(inbound)):
+            return
+        if call.command is not None:
+            await self._do(*call.command, call)
+            return
+        accepted = await self._desk.inbox.accept(inbound)
+        if isinstance(accepted, Limited):
+            if call.send_away or await self._is_to_be_told(inbound.who, "rate", until=accepted.until):
+                self.run(self._send_away(call, partial(too_often, accepted)), name="refusal")
+        elif accepted is Accepted.WAITS:
+            self._receipts.give(inbound.address)
+
+    async def _is_for_the_bot(self, inbound: Inbound) -> bool:
+        return await self._desk.conversations.answers(inbound, follow=self._desk.follow)
+
+    async def _do(self, name: Name, argument: str, call: Call) -> None:
+        """Do what a message asks for, and say there what came of it, once however often it is heard. It is noted when
+        it is done: what is broken off before is done when it comes again.
+        """
+        inbound = call.inbound
+        asker = Asker.of(inbound, await words.told(self._locale(inbound)))
+        is_kept_by_itself = name in ENDING and await self._desk.inbox.is_session(inbound.session_id)
+        if not is_kept_by_itself and await self.knows(inbound):
+            return
+        among = _CHOICES.get(name)  # Slack may bring one again that is not known to be late
+        if among and await self._desk.inbox.is_outdone(inbound, among=among):
+            await self._desk.inbox.note(inbound, name)
+            return
+        if name in PRIVATE:
+            said = Said(words.of(asker.locale)(PRIVATE[name]))
+        else:
+            comes_again = name in ENDING or name in _CHOICES
+            said = await self.commands.run(name, argument, asker, comes_again=comes_again)
+        is_first = is_kept_by_itself or await self._desk.inbox.note(inbound, name)
+        if is_first and not said.is_seen:
+            self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
+
+    async def edited(self, event_key: str, text: str, *, calls: bool = False) -> bool:
+        """Take note that a message was edited: what waits is answered as it says now, and under an answer that is
+        given already stands a button to have it answered anew.
+
+        Args:
+            text: as `Inbound.text` has it.
+            calls: whether it calls the bot now.
+
+        Returns:
+            Whether it is a call by that: nothing came of it before.
+
+        Raises:
+            StoreError: it could not be noted, and must not be acknowledged.
+        """
+        revised = await self._desk.inbox.revise(event_key, text, calls=calls)
+        if isinstance(revised, Taken):
+            self.run(self._desk.reshow(revised.turn_id), name="edit")
+        return revised is Revised.UNHEARD
+
+    async def deleted(self, event_key: str) -> None:
+        """Take note that a message was deleted: it is not answered any more, or the answer says what became of it.
+
+        Raises:
+            StoreError: it could not be noted, and must not be acknowledged.
+        """
+        asked = await self._desk.approvals.open(event_key=event_key)
+        withdrawn = await self._desk.inbox.withdraw(event_key)
+        if isinstance(withdrawn, Taken) and withdrawn.is_alone:  # what is being ended may come to its end before that
+            for approval in asked:
+                self.run(self._desk.reask(approval, is_void=True), name="request")
+            self.run(self._desk.reshow(withdrawn.turn_id, ending=words.WITHDRAWN), name="deletion")
+
+    async def press(self, button: str, *, visitor: Visitor, spot: Spot, locale: str, name: str = "") -> str:
+        """Do what a button is there for, if who has pressed it may speak.
+
+        Args:
+            button: its id.
+            locale: of who has pressed it.
+            name: his, as others know him.
+
+        Returns:
+            What there is to say to him about it, if anything.
+        """
+        say = words.of(locale)
+        if (refused := await self.refusal(visitor, spot)) is not None:
+            return say(refused) if refused else ""
+        wish = wished(button)
+        if wish is None:
+            return say(words.NOT_MINE)
+        try:
+            match wish:
+                case ("approve" | "always" | "deny") as ruling, approval_id:
+                    return await self._decide(
+                        approval_id, self._desk.door.person(visitor, name), _VERDICTS[ruling], say
+                    )
+                case "why", turn_id:
+                    is_admin = self._desk.door.is_admin(visitor)
+                    return await told(self._desk.ledger, turn_id, visitor.author, say, is_admin=is_admin)
+                case other, turn_id:
+                    return await self._grant(other, turn_id, visitor.author, say)
+        except StoreError as error:
+            log.error("what a press asks for cannot be done: %s", traced(error))
+            return say.sorry(error.public)
+
+    async def _grant(self, wish: OfTurn, turn_id: str, author: str, say: Words) -> str:
+        match wish:
+            case "stop":
+                stopped = await self._desk.conversations.stop_turn(turn_id, author)
+                return {Stopped.NOT_THEIRS: say(words.NOT_YOURS_TO_STOP), Stopped.OVER: say(words.ENDED)}.get(
+                    stopped, ""
+                )
+            case "good" | "bad":
+                is_given = await self._desk.feedback.give(turn_id, author, wish)
+                return say(words.NOTED if is_given else words.FORGOTTEN)
+        asked = await self._desk.approvals.asked(turn_id) if wish != "retry" else ()
+        match await self._desk.inbox.again(turn_id, author=author, kind=wish):
+            case Refused() as refused:
+                return say(_NOT_AGAIN[refused])
+            case Limited() as limited:
+                return too_often(limited, say)
+            case accepted, Inbound() as inbound:
+                if accepted is Accepted.WAITS:
+                    self._receipts.give(inbound.address)
+                for approval in asked:
+                    self.run(self._desk.reask(approval, is_void=True), name="request")
+        return ""
+
+    async def _decide(self, approval_id: str, by: Person, verdict: Verdict, say: Words) -> str:
+        """Decide on a request, and show what was decided; a press that comes too late shows it too, since whoever
+        has decided it may not have come to that.
+        """
+        decided = await self._desk.approvals.decide(approval_id, by, verdict)
+        approval = decided.approval
+        if approval is None:
+            return say(words.ENDED)
+        if approval.verdict is None:
+            return say(words.NOT_YOURS_TO_DECIDE)
+        self.run(self._desk.reask(approval), name="request")
+        return "" if decided.is_first else say(words.DECIDED)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for errands and receipts as `Work.end` does."""
+        await self._work.end(seconds)
+        await self._receipts.settle(seconds)
+
+    def run(self, errand: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Do something that nobody waits for but `settle`."""
+        self._work.watch(asyncio.create_task(_run(errand, name), name=name))
+
+
+def too_often(limited: Limited, say: Words) -> str:
+    """What somebody is told who may ask again only later."""
+    return say(words.TOO_OFTEN, minutes=max(1, ceil((limited.until - time.time()) / 60)))
+
+
+async def _run(errand: Coroutine[Any, Any, None], name: str) -> None:
+    try:
+        await errand
+    except (StoreError, SurfaceError) as error:
+        log.error("%s: it cannot be shown: %s", name, traced(error))
+    except Exception as error:  # asyncio would tell of it with its text, and late
+        log.error("%s has failed: %s", name, traced(error))

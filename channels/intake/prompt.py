@@ -1,0 +1,107 @@
+"""What the agent is asked by a turn: the words and files of those who may ask, and with whose rights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from channels.access import Admission, Door
+from channels.base import Channel, Heard
+from channels.intake.attachments import Allowance, Attachments
+from channels.intake.context import Context
+from core.agents.runtime import AgentRuntime
+from core.conversations.identity import Speaker, together
+from core.conversations.prompt_text import Spoken
+from core.errors import DamagedTurnError
+from core.inbox.message import Inbound, storable
+from core.observability.run_record import Clerk
+from core.turns.store import Turns
+from core.turns.turn import Turn
+
+if TYPE_CHECKING:
+    from google.genai.types import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What goes into a run.
+
+    Attributes:
+        speaker: those who ask, as one.
+    """
+
+    spoken: Spoken
+    media: Sequence[Part]
+    speaker: Speaker
+
+
+class Asking:
+    """Puts it together.
+
+    Args:
+        allowance: what is read of the files that come with messages.
+    """
+
+    def __init__(self, turns: Turns, context: Context, door: Door, allowance: Allowance) -> None:
+        self._turns = turns
+        self._context = context
+        self._door = door
+        self._attachments = Attachments(allowance)
+
+    def admitted(self, turn: Turn) -> Turn | None:
+        """The turn with those of its messages whose authors may speak as the rules are now; none if no one may. What
+        was accepted may have waited, or be answered once more, while its author lost that.
+        """
+        may = tuple(one for one in turn.messages if self._door.admits(one.who, one.spot) is Admission.ADMITTED)
+        if len(may) == len(turn.messages):
+            return turn
+        return replace(turn, messages=may) if may else None
+
+    async def of(self, turn: Turn, channel: Channel, runtime: AgentRuntime, clerk: Clerk) -> Asked:
+        """What a turn asks.
+
+        Args:
+            runtime: of the agent that is asked.
+            clerk: takes down what is read of it.
+
+        Raises:
+            DamagedTurnError: it cannot be read what is asked.
+            StoreError: it cannot be read what was asked before.
+            CapError: nothing more may be spent.
+        """
+        if turn.is_damaged:
+            raise DamagedTurnError(f"turn {turn.id}: what is kept of it cannot be read")
+        heard: Sequence[Heard] = [await channel.read(message) for message in turn.messages]
+        files: Sequence[Part] = ()
+        turn.meter.place = turn.inbound.place
+        turn.meter.people = {
+            f"{message.channel}:{message.author}": storable(one.speaker)
+            for message, one in zip(turn.messages, heard, strict=True)
+        }
+        await turn.meter.ask(runtime.asks(turn.model), lambda: 0)  # what is refused is neither read nor stored
+        speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
+        speakers += await self._others(turn, channel)
+        if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
+            takes = runtime.takes(turn.model)
+            heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
+            clerk.files(uses)
+        spoken, clerk.others = await self._context.joined(turn, channel, heard)
+        return Asked(spoken, files, together(speakers))
+
+    async def _others(self, turn: Turn, channel: Channel) -> list[Speaker]:
+        """Who else has asked for what a turn goes on with when that is decided: it has nobody's rights but theirs."""
+        here = {message.author for message in turn.messages}
+        others = {message.author: message for message in await self._turns.led_to(turn) if message.author not in here}
+        return [self._speaker(message, (await channel.read(message)).speaker) for message in others.values()]
+
+    def _speaker(self, message: Inbound, name: str) -> Speaker:
+        who = message.who
+        return Speaker(
+            id=who.author,
+            name=name,
+            roles=frozenset(who.roles),
+            is_admin=self._door.is_admin(who),
+            platform=who.platform,
+            workspace=message.spot.workspace,
+        )

@@ -1,0 +1,1 @@
+"""API calls within the limits of a platform."""

@@ -1,0 +1,1 @@
+"""From what an agent says to the messages of a platform."""

@@ -1,0 +1,400 @@
+"""Answers a turn: runs the agent and shows what it says, to one end that the user sees."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence, Set
+from contextlib import aclosing
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from channels.access import Door
+from channels.base import Button, Channel, Priority
+from channels.i18n import messages as words
+from channels.i18n.language import Language
+from channels.i18n.messages import Words
+from channels.intake.attachments import ALLOWANCE, Allowance
+from channels.intake.context import Context
+from channels.intake.prompt import Asking
+from channels.rate_limits.caller import RefusedError
+from channels.replies.approval_message import show_request
+from channels.replies.buttons import EXTRAS, Extra, button, growing, under_answer
+from channels.replies.error_messages import Apologies, cause_of, instead, level, marked, restarting
+from channels.replies.latency import Delays
+from channels.replies.orphans import clearing
+from channels.replies.reply import MOST_MESSAGES, Reply
+from channels.replies.rerender import Standing, made
+from channels.replies.tool_status import Tools
+from channels.replies.turn_state import Answer, AtWork
+from core.agents.events import StreamEvent
+from core.agents.runtime import AgentRuntime
+from core.conversations.service import Conversations, Latest
+from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError, lasts
+from core.inbox.message import Inbound, storable
+from core.observability.run_record import Clerk
+from core.secrets import traced
+from core.tools.approvals import Approval, Approvals
+from core.turns import store as turns
+from core.turns.states import Ended
+from core.turns.store import Turns
+from core.turns.turn import Turn
+
+log = logging.getLogger(__name__)
+
+#: How often a turn is begun whose worker does not live to its end, unless it is told otherwise.
+MOST_ATTEMPTS = 3
+
+#: What is said of a turn that is ended, by the reason.
+_LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
+
+#: With what a run is cancelled whose turn another one is to go on with.
+_HANDED_BACK = ((turns.SHUTDOWN,), (turns.ANEW,))
+
+
+class Answerer:
+    """Runs turns for the worker.
+
+    Args:
+        runtime: of the agent that answers unless the turn names one of the `others`.
+        channels: the adapters by name.
+        time_limit: the most seconds that one run of the agent may take.
+        apologies: finds the words for why there is none.
+        most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
+        most_attempts: how often a turn is begun whose worker does not live to its end.
+        extras: what may be pressed under an answer.
+        allowance: what is read of the files that come with messages.
+    """
+
+    def __init__(
+        self,
+        runtime: AgentRuntime,
+        turns: Turns,
+        channels: Mapping[str, Channel],
+        conversations: Conversations,
+        context: Context,
+        *,
+        approvals: Approvals,
+        door: Door,
+        time_limit: float,
+        apologies: Apologies | None = None,
+        most_messages: int = MOST_MESSAGES,
+        most_attempts: int = MOST_ATTEMPTS,
+        extras: Set[Extra] = EXTRAS,
+        allowance: Allowance = ALLOWANCE,
+        others: Mapping[str, AgentRuntime] = MappingProxyType({}),
+    ) -> None:
+        self._runtime = runtime
+        self._others = others
+        self._turns = turns
+        self._channels = channels
+        self._time_limit = time_limit
+        self._most_messages = most_messages
+        self._most_attempts = most_attempts
+        self._extras = extras
+        self._asking = Asking(turns, context, door, allowance)
+        self._conversations = conversations
+        self._approvals = approvals
+        self._apologies = apologies or Apologies()
+        self._standing = Standing(
+            runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
+        )
+        self._at_work = dict[str, AtWork]()  # by the ids of the turns
+
+    async def answer(self, turn: Turn) -> None:
+        """Run `turn` to its end; one that was begun before goes on with what stands. Cancelled, it still closes the
+        reply with a word on why, or hands the turn back.
+
+        What stands of a resumed turn's reply is looked up, since a process may end between a post and its record. A
+        reply that cannot be shown ends the turn, and the log says why; what the database makes of that is told in
+        `core.turns.store`.
+        """
+
+        async def keep(ids: Sequence[str]) -> None:
+            await self._turns.shown(turn, ids)
+
+        at_work = self._at_work[turn.id] = AtWork(Delays(turn))
+        try:
+            channel = self._channel(turn.inbound)
+            surface = channel.surface(turn.inbound.address, turn_id=turn.origin)
+            for place in [*(channel.surface(message.address) for message in turn.messages[:-1]), surface]:
+                if turn.has_waited:
+                    place.waited()
+                if place is not surface:
+                    await place.begun()
+            if turn.attempt > 1:  # whose it was may only be slow
+                surface.doubt()
+            known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
+            if known != turn.chunks:
+                await keep(known)
+            async with (
+                Language(channel.locale(turn.inbound)) as language,
+                clearing(self._conversations, turn.id, surface) as astray,
+                Reply(
+                    surface,
+                    known=known,
+                    keep=keep,
+                    hold=partial(self._turns.hold, turn),
+                    most=self._most_messages,
+                    say=language.now,
+                    controls=await self._while_it_runs(turn, language.now),
+                    seen=at_work.delays.seen,
+                    astray=astray,
+                ) as reply,
+            ):
+                at_work.reply = reply
+                language.tell(partial(self._speak, turn, reply))
+                await self._in_reply(turn, reply, language)
+        except asyncio.CancelledError as stop:
+            if at_work.reply is None and stop.args in _HANDED_BACK:
+                await self._turns.hand_back(turn, turn.said)
+            raise
+        except Exception as error:
+            if isinstance(error, StoreError) and (turn.attempt <= self._most_attempts or not lasts(error)):
+                raise
+            log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
+            await self._turns.end(turn, "failed", error=cause_of(error), receipt=self._receipt(turn))
+        finally:
+            self._at_work.pop(turn.id, None)
+
+    async def reshow(self, turn_id: str, *, ending: str = "") -> None:
+        """Show the reply of a turn as it is to be seen now that what it answers was edited or deleted: at once while
+        it grows here, else when the turn has ended. A reply of which no text is kept, or not all messages stand, stays
+        as it is.
+
+        Args:
+            ending: a sentence to be seen below it, in the place of the buttons.
+
+        Raises:
+            StoreError: what is kept of it cannot be read.
+            SurfaceError: it cannot be shown.
+        """
+        latest = await self._conversations.latest(turn_id)
+        if latest is not None and not self._offer(latest):
+            await self._standing.show(self._channel(latest.inbound), latest, ending=ending)
+
+    async def reask(self, approval: Approval, *, is_void: bool = False) -> None:
+        """Show a request as it stands: what is to be decided, or what was.
+
+        Args:
+            is_void: whether there is nothing to decide any more, though nobody has.
+
+        Raises:
+            StoreError: the ids of its messages cannot be kept.
+            SurfaceError: it cannot be shown.
+        """
+        await show_request(self._channel(approval.inbound), self._approvals, approval, is_void=is_void)
+
+    def _offer(self, latest: Latest) -> bool:
+        """Show other buttons under a reply that grows here; false if it does not."""
+        at_work = self._at_work.get(latest.turn_id)
+        if at_work is None or at_work.reply is None or at_work.reply.is_closed:
+            return False
+        at_work.is_revised = latest.is_revised
+        at_work.reply.offer(growing(latest.turn_id, at_work.reply.say, is_revised=latest.is_revised))
+        return True
+
+    async def _while_it_runs(self, turn: Turn, say: Words) -> list[Button]:
+        """The buttons under a reply that grows. What another worker knew of an edit is not lost with it."""
+        self._at_work[turn.id].is_revised = turn.is_resumed and await self._standing.is_revised(turn.id)
+        return self._growing(turn, say)
+
+    def _growing(self, turn: Turn, say: Words) -> list[Button]:
+        return growing(turn.id, say, is_revised=self._at_work[turn.id].is_revised)
+
+    def _speak(self, turn: Turn, reply: Reply, say: Words) -> None:
+        """Let a reply go on in the language of who has asked."""
+        if say is not reply.say:
+            reply.say = say
+            reply.offer(self._growing(turn, say))
+
+    async def _in_reply(self, turn: Turn, reply: Reply, language: Language) -> None:
+        try:
+            unread = await self._recall(turn, turn.text) if turn.text is not None else None
+            if turn.cancel is not None:
+                await language.known()
+                reply.replace(turn.text or turn.said)
+                await self._cancelled(turn, reply, turn.cancel)
+            elif turn.text is not None and turn.attempt > self._most_attempts:
+                await language.known()
+                await instead(reply, turn.id, turn.text, (), words.TRIED)
+                await self._turns.end(turn, "failed", error=f"{self._most_attempts} workers did not live to show it")
+            elif (answer := self._at_work[turn.id].answer) is not None:
+                await language.known()
+                await self._show(turn, reply, answer)
+            elif unread is not None:
+                await language.known()
+                reply.replace(turn.text or "")
+                await self._fail(turn, reply, unread)
+            elif isinstance(admitted := self._admitted(turn), Turn):
+                await self._run(admitted, reply, language)
+            else:
+                await language.known()
+                await self._close(turn, reply, *admitted)
+        except asyncio.CancelledError as stop:
+            await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
+            raise
+        except RefusedError:
+            _, files, _ = self._at_work[turn.id].answer or ("", (), ())
+            await instead(reply, turn.id, reply.said, files)
+            raise
+
+    async def _recall(self, turn: Turn, text: str) -> Exception | None:
+        """Have all of an answer that is kept be there to be shown; or why it never can be."""
+        try:
+            files = await made(self._runtime, turn.session_id, turn.origin)
+            self._at_work[turn.id].answer = text, files, await self._approvals.asked(turn.id)
+        except Exception as error:
+            if not lasts(error):
+                raise
+            return error
+        return None
+
+    def _admitted(self, turn: Turn) -> Turn | tuple[str, Ended, str]:
+        """The turn as it is to be run; or how one that cannot be ends: what who asked is told, the state, the cause."""
+        if turn.kind == "approval" and turn.run is None:
+            return words.FORGOTTEN, "cancelled", "nothing waits for it any more"
+        if turn.kind == "approval" and self._others and turn.agent not in self._others:
+            return words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone"
+        if turn.attempt > self._most_attempts:
+            return words.TRIED, "failed", f"{self._most_attempts} workers did not live to its end"
+        nobody: tuple[str, Ended, str] = (words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
+        return self._asking.admitted(turn) or nobody
+
+    async def _run(self, turn: Turn, reply: Reply, language: Language) -> None:
+        """Run the agent and show what it says, to one end."""
+        clerk = self._at_work[turn.id].clerk = Clerk()
+        try:
+            try:
+                async with asyncio.timeout(self._time_limit):
+                    done = await self._agent_said(turn, reply, clerk)
+            finally:
+                await language.known()
+            text = marked(reply.text, done.calls, reply.say)
+            files = await made(self._runtime, turn.session_id, turn.origin)
+            if done.asks:
+                text = text if text.strip() else reply.say(words.ASKS)
+                asked = await self._approvals.answered(turn, text, turn.meter.to_json(), done.asks, clerk.receipt)
+            else:
+                text = text if text.strip() else reply.say(words.NO_ANSWER)
+                is_kept = await self._turns.answered(turn, text, turn.meter.to_json(), clerk.receipt)
+                asked = [] if is_kept else None
+        except SessionResetError:
+            return await self._cancelled(turn, reply, turns.RESET)
+        except TimeoutError:
+            return await self._close(turn, reply, words.TOO_LONG, "failed", "time limit")
+        except (SurfaceError, TurnLostError):
+            raise
+        except Exception as error:
+            return await self._fail(turn, reply, error)
+        if asked is None:
+            return await self._cancelled(turn, reply, turns.ANEW)
+        return await self._show(turn, reply, (text, files, asked))
+
+    async def _agent_said(self, turn: Turn, reply: Reply, clerk: Clerk) -> StreamEvent:
+        """Feed the reply with what the agent says, to its end. What hands the turn back lets tools at work end."""
+        tools = Tools()
+        saying = asyncio.create_task(self._say(turn, reply, clerk, tools), name=f"run of turn {turn.id}")
+        try:
+            return await asyncio.shield(saying)
+        except asyncio.CancelledError as stop:
+            if stop.args in _HANDED_BACK:
+                await tools.rest()
+            raise
+        finally:
+            saying.cancel()
+            await asyncio.wait([saying])
+
+    async def _say(self, turn: Turn, reply: Reply, clerk: Clerk, tools: Tools) -> StreamEvent:
+        runtime = self._others.get(turn.agent, self._runtime)
+        decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
+        channel = self._channel(turn.inbound)
+        asked = await self._asking.of(turn, channel, runtime, clerk)
+        events = runtime.stream(
+            user_id=turn.inbound.place,
+            session_id=turn.session_id,
+            text=asked.spoken.text,
+            spoken=asked.spoken,
+            media=asked.media,
+            speaker=asked.speaker,
+            model=turn.model,
+            run_id=turn.run or turn.origin,
+            generation=turn.generation,
+            fence=self._turns.fence(turn),
+            decisions=decisions,
+            meter=turn.meter,
+        )
+        async with aclosing(events):
+            async for event in events:
+                clerk.take(event)
+                match event.type:
+                    case "text_delta":
+                        reply.feed(storable(event.text))
+                    case "step_reset":
+                        reply.replace(reply.say.ending(storable(event.text)))
+                    case "tool_start":
+                        reply.status(tools.began(event, reply.say))
+                    case "tool_end":
+                        reply.status(tools.ended(event))
+                    case "error" if event.error is not None and not event.call_id:
+                        raise event.error
+                    case "done":
+                        reply.replace(reply.say.ending(storable(event.text)))
+                        return event
+        raise ParleyError("the run ended without an outcome")
+
+    def _channel(self, inbound: Inbound) -> Channel:
+        if (channel := self._channels.get(inbound.channel)) is None:
+            raise SurfaceError(f"the channel {inbound.channel} is not set up")
+        return channel
+
+    async def _cancelled(self, turn: Turn, reply: Reply, reason: str) -> None:
+        """End what was cancelled, or leave it to another worker."""
+        match reason:
+            case turns.RESET if (answer := self._at_work[turn.id].answer) and not answer[-1]:  # it is whole
+                await self._show(turn, reply, answer)
+            case turns.RESET | turns.STOP | turns.WITHDRAWN:
+                await self._close(turn, reply, _LAST_WORDS[reason], "cancelled", reason)
+            case turns.SHUTDOWN:
+                if not reply.is_closed:  # what is kept is shown by the next one
+                    await restarting(reply, turn.id, self._growing(turn, reply.say))
+                await reply.leave()
+                await self._turns.hand_back(turn, reply.said.rstrip())
+            case turns.ANEW:
+                await reply.leave()  # whoever goes on with it finds all that this one has shown
+                await self._turns.hand_back(turn)
+
+    async def _fail(self, turn: Turn, reply: Reply, error: Exception) -> None:
+        log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
+        sentence = await self._apologies.why(error, turn, reply.say)
+        await self._close(turn, reply, sentence, "failed", cause_of(error))
+
+    async def _close(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:
+        """End the reply with a sentence below what was said; what failed or was stopped can be answered after all."""
+        said, say = reply.said.rstrip(), reply.say
+        if state == "failed":
+            controls = [button("retry", turn.id, say)]
+            await reply.close(said, Priority.ERROR, ending=say.apology(sentence, turn.id), controls=controls)
+        else:
+            controls = self._under(turn, say, self._extras - {"feedback", "why"}) if cause == turns.STOP else []
+            await reply.close(said, ending=say(sentence), controls=controls)
+        await self._turns.end(turn, state, error=cause, receipt=self._receipt(turn))
+
+    async def _show(self, turn: Turn, reply: Reply, answer: Answer) -> None:
+        """Show the final text, and below it, each in a message of its own, what people are asked for."""
+        text, files, asked = self._at_work[turn.id].answer = answer
+        controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
+        await reply.close(text, controls=controls, files=files)
+        self._at_work[turn.id].delays.ended()
+        for approval in asked:
+            await self._turns.hold(turn)
+            await self.reask(approval)
+        await self._turns.end(turn, "done")
+
+    def _receipt(self, turn: Turn) -> dict[str, Any] | None:
+        """What a turn was made of, as far as it has run here."""
+        clerk = self._at_work[turn.id].clerk
+        return clerk.receipt if clerk is not None else None
+
+    def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
+        once = {"regenerate"} if turn.run is not None else set()  # what somebody has decided is done, and not once more
+        return under_answer(turn.id, say, extras - once, is_revised=self._at_work[turn.id].is_revised)

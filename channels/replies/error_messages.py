@@ -1,0 +1,91 @@
+"""What the bot says of an answer in its own name: why there is none, and which model has taken another's place."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from datetime import date, timedelta
+
+from channels.base import Button, File, Priority
+from channels.i18n import messages as words
+from channels.i18n.messages import Words
+from channels.replies.buttons import button
+from channels.replies.reply import FILE_NAME, Reply
+from core.errors import CapError, ParleyError, StoreError, SurfaceError
+from core.turns.turn import Turn
+from core.usage.meter import ModelCall
+from core.usage.spending import Spending
+
+log = logging.getLogger(__name__)
+
+#: Seconds that the word has that a turn is handed back: it is handed back without it, too.
+WORD_SECONDS = 3.0
+
+
+class Apologies:
+    """Finds the words.
+
+    Args:
+        spending: knows what people are called.
+        admins: the ids of those who can allow more to be spent.
+    """
+
+    def __init__(self, spending: Spending | None = None, admins: Collection[str] = ()) -> None:
+        self._spending = spending
+        self._admins = frozenset(admins)
+
+    async def why(self, error: Exception, turn: Turn, say: Words) -> str:
+        """Why a turn has failed, in the asker's language."""
+        if not isinstance(error, CapError):
+            return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
+        until = date.fromisoformat(turn.meter.day) + timedelta(days=1)
+        who = await self._who(turn.inbound.channel, say)
+        return f"{say(error.public, **error.facts)} {say(words.CAP_UNTIL, day=until.isoformat(), who=who)}"
+
+    async def _who(self, platform: str, say: Words) -> str:
+        """Who can raise a cap: the admins, by name as far as they are known."""
+        if self._spending is None or not self._admins:
+            return say(words.CAP_OPERATOR)
+        names = await self._spending.names([f"{platform}:{id_}" for id_ in self._admins])
+        return ", ".join(sorted(names.values())) or say(words.CAP_ADMINS)
+
+
+async def instead(reply: Reply, turn_id: str, said: str, files: Sequence[File], sentence: str = words.NOT_HAD) -> None:
+    """Say in the place of a reply why its text is not shown there: the platform refuses it, unless a `sentence` tells
+    else. The text comes as a file, before `files`. If that is refused, too, what stands stays.
+    """
+    said = said.strip()
+    text = [File(FILE_NAME, said.encode())] if said else []
+    ending = reply.say.apology(sentence if said else SurfaceError.public, turn_id)
+    with suppress(SurfaceError):
+        retry = [button("retry", turn_id, reply.say)]
+        await reply.close("", Priority.ERROR, ending=ending, controls=retry, files=[*text, *files])
+
+
+async def restarting(reply: Reply, turn_id: str, controls: Sequence[Button]) -> None:
+    """Say below a reply that it is handed back, if that can be said soon."""
+    try:
+        async with asyncio.timeout(WORD_SECONDS):
+            await reply.close(reply.said.rstrip(), ending=reply.say(words.RESTARTING), controls=list(controls))
+    except (StoreError, SurfaceError, TimeoutError) as error:
+        log.warning("turn %s: its reply does not say that it is handed back: %s", turn_id, error)
+
+
+def level(error: Exception) -> int:
+    """How loud the log tells of what a turn has failed with: that a cap holds is no fault."""
+    return logging.INFO if isinstance(error, CapError) else logging.ERROR
+
+
+def cause_of(error: Exception) -> str:
+    """For operators, and free of secrets."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, ParleyError) else type(error).__name__
+
+
+def marked(text: str, calls: Sequence[ModelCall], say: Words) -> str:
+    """An answer, with a line below it if a model has given it that stood in for another."""
+    answered = [call for call in calls if not call.error]
+    stand_in = answered[-1] if answered else None
+    if stand_in is None or not stand_in.instead_of or not text.strip():
+        return text
+    note = say(words.STOOD_IN, model=stand_in.model, other=stand_in.instead_of)
+    return f"{text.rstrip()}\n\n{note}"

@@ -1,0 +1,137 @@
+"""Replies that stand, shown again when what they answer was edited or deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence, Set
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from channels.base import Channel, File
+from channels.i18n import messages as words
+from channels.replies.buttons import Extra, under_answer
+from channels.replies.reply import FILE_NAME, Reply
+from core.conversations.service import Conversations, Latest
+from core.errors import TurnLostError, lasts
+from core.secrets import traced
+from core.tools.approvals import Approvals
+from core.turns.states import UNDER_WAY
+
+if TYPE_CHECKING:
+    from core.agents.runtime import AgentRuntime
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks whether a turn that runs elsewhere has ended.
+LOOK_SECONDS = 1.0
+
+#: How many files that it made come with an answer. Discord: a message has ten, with the one of a long text.
+MOST_FILES = 9
+
+
+class Standing:
+    """Shows them.
+
+    Args:
+        seconds: how long a turn may take to its end.
+        most_messages: see `Answerer`.
+        extras: see `Answerer`.
+    """
+
+    def __init__(
+        self,
+        runtime: AgentRuntime,
+        conversations: Conversations,
+        approvals: Approvals,
+        *,
+        seconds: float,
+        most_messages: int,
+        extras: Set[Extra],
+    ) -> None:
+        self._runtime = runtime
+        self._conversations = conversations
+        self._approvals = approvals
+        self._seconds = seconds
+        self._most_messages = most_messages
+        self._extras = extras
+
+    async def show(self, channel: Channel, turn: Latest, *, ending: str = "") -> None:
+        """Show the reply of a turn as it is to be seen now, when the turn has ended, whoever runs it. A reply of which
+        no text is kept, or not all messages stand, stays as it is.
+
+        Args:
+            ending: a sentence to be seen below it, in the place of the buttons.
+
+        Raises:
+            StoreError: what is kept of it cannot be read.
+            SurfaceError: it cannot be shown.
+        """
+        latest = await self._ended(turn)
+        if latest is None or latest.state != "done" or latest.text is None:
+            return
+        surface = channel.surface(latest.inbound.address, turn_id=latest.origin)
+        if tuple(await surface.find(latest.chunks)) != latest.chunks:
+            return
+        say = words.of(await words.told(channel.locale(latest.inbound)))
+        extras = frozenset[Extra]() if await self._approvals.asked(latest.turn_id) else self._extras
+        controls = under_answer(latest.turn_id, say, extras, is_revised=latest.is_revised)
+        files = await made(self._runtime, latest.session_id, latest.origin)
+        with suppress(TurnLostError):
+            async with Reply(
+                surface,
+                known=latest.chunks,
+                keep=_as_it_was,
+                hold=partial(self._hold_still, latest),
+                most=self._most_messages,
+                say=say,
+            ) as reply:
+                controls = [] if ending else controls
+                await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
+
+    async def is_revised(self, turn_id: str) -> bool:
+        """Whether what a turn answers was edited since, as far as that can be read.
+
+        Raises:
+            StoreError: the database is away.
+        """
+        try:
+            latest = await self._conversations.latest(turn_id)
+        except Exception as error:
+            if not lasts(error):
+                raise
+            log.warning("turn %s: whether its question was edited cannot be read: %s", turn_id, traced(error))
+            return False
+        return latest is not None and latest.is_revised
+
+    async def _ended(self, latest: Latest) -> Latest | None:
+        """What stands of a turn when it has ended; nothing if it is forgotten, or does not end."""
+        ended: Latest | None = latest
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                while ended is not None and ended.state in UNDER_WAY:
+                    await asyncio.sleep(LOOK_SECONDS)
+                    ended = await self._conversations.latest(latest.turn_id)
+                return ended
+        return None
+
+    async def _hold_still(self, latest: Latest) -> None:
+        """See that nothing else is to be shown there meanwhile: another turn answers, or people changed more."""
+        if await self._conversations.latest(latest.turn_id) != latest:
+            raise TurnLostError(f"turn {latest.turn_id} does not stand as it did")
+
+
+async def made(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[File]:
+    """What the turns of an origin have made, each file under a name of its own."""
+    files, names = list[File](), {FILE_NAME}
+    for one in (await runtime.made(session_id, origin))[:MOST_FILES]:
+        name = one.name if one.name not in names else f"{len(files) + 1}-{one.name}"
+        names.add(name)
+        alt = one.alt or (name if one.kind.startswith("image/") else "")
+        files.append(File(name, one.data, alt))
+    return files
+
+
+async def _as_it_was(_ids: Sequence[str]) -> None:
+    """All messages stand, and the same ones are shown again."""

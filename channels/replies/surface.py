@@ -1,0 +1,400 @@
+"""A reply as messages that are posted, edited and deleted until they are what they should be."""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from channels.base import (
+    LAST_WORDS,
+    Button,
+    Chunk,
+    EditRefusedError,
+    File,
+    FileRefusedError,
+    Limits,
+    Plan,
+    Priority,
+    Record,
+)
+from channels.rate_limits.caller import RefusedError
+from channels.rate_limits.limiter import Budget
+from channels.replies.reactions import Address, Receipts
+from core.concurrency import clock
+from core.errors import SurfaceError
+
+log = logging.getLogger(__name__)
+
+#: Seconds by which a call may be late of which no answer came, or that another process has made.
+LATE = 1.0
+
+#: Where more than half of a window is kept back already: seconds within which the end of a message has to be
+#: affordable, if it is to be shown before it is whole. Else it has to be so at once, and what is not is shown when it
+#: is whole, by a post.
+_SOON = 15.0
+
+#: What the id of a reply's file begins with, so that it is not taken for a message's; behind the id is the name.
+_FILE = "file:"
+
+#: Awaited with the name of a file and its id.
+RecordFile = Callable[[str, str], Awaitable[None]]
+
+
+class Edited(Enum):
+    """What became of an edit.
+
+    Attributes:
+        DONE: the message says it now.
+        DROPPED: a tick that could not go.
+        LOST: a tick of which no answer came: it may take effect yet.
+        GONE: the message is not there any more, or may not be edited any more.
+    """
+
+    DONE = auto()
+    DROPPED = auto()
+    LOST = auto()
+    GONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One message of a plan: the one at this position."""
+
+    position: int
+    plan: Plan
+
+    @property
+    def chunk(self) -> Chunk:
+        return self.plan.chunks[self.position]
+
+    @property
+    def controls(self) -> tuple[Button, ...]:
+        """The buttons under it: those of the plan stand under the last one."""
+        return tuple(self.plan.controls) if self.position == len(self.plan.chunks) - 1 else ()
+
+    @property
+    def content(self) -> tuple[str, tuple[Button, ...]]:
+        return self.chunk.text, self.controls
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is to come that would change it."""
+        return not self.plan.grows or self.position < len(self.plan.chunks) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A message that stands.
+
+    Attributes:
+        is_new: whether it says what was to be posted. Otherwise it was posted before, when the answer to that was
+            lost, and may say less.
+    """
+
+    id: str
+    is_new: bool = True
+
+
+class MessageSurface(ABC):
+    """A `Surface` of a platform on which a message, once posted, can be edited and deleted.
+
+    How a message is posted, edited, deleted and found again is up to the platform's own class.
+    """
+
+    limits: Limits
+
+    def __init__(self, receipts: Receipts, address: Address) -> None:
+        self._receipts = receipts
+        self._address = address
+        self._shown: dict[str, tuple[str, tuple[Button, ...]]] = {}
+        self._lost = set[str]()  # messages of which an edit is lost
+        self._is_in_doubt = False  # whether messages may stand that are not known here
+        self._is_contested = False  # whether another process may still show something
+        self._attached: tuple[str, ...] = ()  # the message that has files, and these
+        self._lacking: Budget | None = None  # that had no place for a post of the last tick
+        self._held: Budget | None = None  # in which the next call has its place
+        self._began = 0.0
+        self._kept = ExitStack()
+        self._is_open = False
+        self._reserve = ExitStack()
+        self._is_reserved = False
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        self._began = clock.now()
+        try:
+            yield
+        finally:
+            self._close()
+            self._give_up()
+            self._release()
+
+    def open(self) -> bool:
+        if not self._is_open:
+            if not self._has_room():
+                self._give_up()
+                return False
+            self._open()
+            self._keep()
+        return True
+
+    def _open(self) -> None:
+        self._is_open = True
+        self._keep_back()
+
+    def _keep_back(self) -> None:
+        """Keep an edit back, for the end of the message that grows."""
+        if not self._is_reserved:
+            self._is_reserved = True
+            self._reserve.enter_context(self._edits.kept())
+
+    def _give_up(self) -> None:
+        """Keep no edit back."""
+        self._is_reserved = False
+        self._reserve.close()
+
+    def _has_room(self) -> bool:
+        """Whether the end of one more message that grows can be afforded."""
+        return self._edits.can_spare(0 if self._is_reserved else 1, within=_SOON if self._edits.is_tight else 0.0)
+
+    def _keep(self) -> None:
+        """Have a share in what lets the message grow."""
+        self._kept.enter_context(self._edits.live(since=self._began, keeps=False))
+
+    def _close(self) -> None:
+        """There is no message any more that grows; what is kept back is so for the next one, if it may grow."""
+        self._is_open = False
+        self._kept.close()
+
+    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
+        budget = self._lacking or self._next(is_new=is_new, ends=ends)
+        await budget.admit(priority, since)
+        self._held = budget
+
+    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        """Edit, post and delete until the platform shows the plan: see `Surface`."""
+        self._lacking = None
+        try:
+            shown = await self._show(plan, known, record)
+        finally:
+            self._release()
+        if shown and not plan.grows:
+            self._close()
+        return shown
+
+    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
+        own = await self._own()
+        return [*(own[position] for position in sorted(own)), *filter(_is_file, recorded)]
+
+    def doubt(self) -> None:
+        self._is_contested = True
+
+    async def clear(self, message_ids: Sequence[str]) -> None:
+        for message_id in message_ids:
+            await _clear_away(self._delete, message_id)
+
+    async def say(self, text: str, file: File | None = None) -> None:
+        said = await self.announce(text)
+        if file is not None:
+            await self._attach([file], said, {}, _unrecorded)
+
+    async def announce(self, text: str) -> str:
+        """Post a message of its own; its id.
+
+        Raises:
+            SurfaceError: it cannot be shown.
+        """
+        posted = await self._post(0, text, (), Priority.FINAL, None)
+        assert posted is not None, "only a tick may be dropped"
+        return posted.id
+
+    def waits(self) -> None:
+        self._receipts.give(self._address)
+
+    def waited(self) -> None:
+        self._receipts.given(self._address)
+
+    async def begun(self) -> None:
+        self._receipts.take_back(self._address)
+
+    def is_admitted(self, budget: Budget) -> bool:
+        """Whether the next call has its place in `budget`; it has it once."""
+        if self._held is not budget:
+            return False
+        self._held = None
+        return True
+
+    @property
+    @abstractmethod
+    def _posts(self) -> Budget:
+        """What posting a message is limited by."""
+
+    @property
+    @abstractmethod
+    def _edits(self) -> Budget:
+        """What editing a message is limited by."""
+
+    def _next(self, *, is_new: bool, ends: bool) -> Budget:
+        """The budget of the call that comes next."""
+        del ends
+        return self._posts if is_new else self._edits
+
+    def _release(self) -> None:
+        if self._held is not None:
+            self._held.give_back()
+            self._held = None
+
+    async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        messages = [id_ for id_ in known if not _is_file(id_)]
+        shown: list[str] = []
+        for position in range(len(plan.chunks)):
+            piece = Piece(position, plan)
+            current = messages[position] if position < len(messages) else None
+            while current is None or (edited := await self._change(current, piece)) is Edited.GONE:
+                posted = await self._create(piece, shown[-1] if shown else None)
+                if posted is None:
+                    self._lacking = self._posts
+                    return False
+                current = posted.id
+                if posted.is_new:
+                    self._shown[current] = piece.content
+                await record(position, current)
+            if edited in (Edited.DROPPED, Edited.LOST):
+                return False
+            shown.append(current)
+        for message_id in messages[len(plan.chunks) :]:
+            await _clear_away(self._delete, message_id)
+        if plan.priority in LAST_WORDS:
+            await self._outlast([Piece(position, plan) for position in range(len(shown))], shown)
+            if self._is_in_doubt:
+                self._is_in_doubt = False
+                await self.clear(await self._strays(shown))
+        await self._show_files(plan, shown[-1] if shown else "", known, record)
+        return True
+
+    async def _outlast(self, pieces: Sequence[Piece], shown: Sequence[str]) -> None:
+        """Say the last word again where an edit was lost, or another process may have made one: if it comes late, it
+        writes over what was last said.
+        """
+        if self._is_contested:
+            self._is_contested, self._is_in_doubt = False, True
+            self._lost.update(shown)
+        if self._lost.isdisjoint(shown):
+            return
+        await asyncio.sleep(LATE)
+        for piece, message_id in zip(pieces, shown, strict=True):
+            if message_id in self._lost:
+                self._lost.discard(message_id)
+                await self._edit(message_id, *piece.content, Priority.PROGRESS)
+
+    async def _change(self, message_id: str, piece: Piece) -> Edited:
+        """Let a message show its piece."""
+        if self._shown.get(message_id) == piece.content:
+            return Edited.DONE
+        try:
+            edited = await self._edit(message_id, *piece.content, piece.plan.priority)
+        except RefusedError as refusal:
+            if piece.plan.priority in LAST_WORDS:
+                raise
+            raise EditRefusedError(str(refusal)) from refusal
+        if edited is Edited.DONE:
+            self._shown[message_id] = piece.content
+        if edited is Edited.LOST:
+            self._lost.add(message_id)
+        return edited
+
+    async def _create(self, piece: Piece, previous: str | None) -> Posted | None:
+        """Begin the message of a piece, behind the `previous` one; none if a tick could not go."""
+        return await self._post(piece.position, *piece.content, piece.plan.priority, previous)
+
+    async def _show_files(self, plan: Plan, last: str, known: Sequence[str], record: Record) -> None:
+        positions = {file.name: len(plan.chunks) + number for number, file in enumerate(plan.files)}
+        recorded = dict(_file(id_) for id_ in known if _is_file(id_))
+        kept = {name: id_ for name, id_ in recorded.items() if name in positions}
+        for id_ in sorted(set(recorded.values()) - set(kept.values())):
+            await _clear_away(self._detach, id_)
+        if not (plan.files and last):
+            return
+        for name, id_ in kept.items():
+            entry, position = _entry(name, id_), positions[name]
+            if known[position : position + 1] != [entry]:
+                await record(position, entry)
+        if self._attached == (last, *positions):
+            return
+        try:
+            await self._attach(plan.files, last, kept, lambda name, id_: record(positions[name], _entry(name, id_)))
+        except FileRefusedError:
+            raise
+        except SurfaceError as error:
+            raise FileRefusedError(str(error), list(positions)) from error
+        self._attached = (last, *positions)
+
+    @abstractmethod
+    async def _post(
+        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
+    ) -> Posted | None:
+        """Post the message for this position of the reply, behind the `previous` one; none if a tick could not go."""
+
+    @abstractmethod
+    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited: ...
+
+    @abstractmethod
+    async def _delete(self, message_id: str) -> None:
+        """Delete a message; one that is gone already is no fault."""
+
+    @abstractmethod
+    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
+        """Show files with or behind the `last` message, each once and in order.
+
+        Args:
+            known: the ids of those that were recorded, by name; they may or may not be shown then.
+            record: to be awaited with a file's name and id, before it is shown.
+
+        Raises:
+            FileRefusedError: some of them cannot be shown.
+            SurfaceError: none of them can.
+        """
+
+    @abstractmethod
+    async def _detach(self, file_id: str) -> None:
+        """Take a file away; one that is gone already is no fault."""
+
+    async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
+        """Messages of this reply that stand beside those that are `shown`: a post may take effect long after its answer
+        was given up, and what another process posts may be found by nobody.
+        """
+        del shown
+        return ()
+
+    @abstractmethod
+    async def _own(self) -> dict[int, str]:
+        """The ids of the messages of this reply that stand, by their positions, as the platform has them."""
+
+
+async def _clear_away(delete: Callable[[str], Awaitable[None]], id_: str) -> None:
+    """Delete what is left over. If that is refused, it stays: what is to be seen is seen all the same."""
+    try:
+        await delete(id_)
+    except RefusedError as refusal:
+        log.error("what is left over of a reply stays: %s", refusal)
+
+
+async def _unrecorded(_name: str, _id: str) -> None:
+    """Of what is no reply, nothing is shown again."""
+
+
+def _is_file(id_: str) -> bool:
+    return id_.startswith(_FILE)
+
+
+def _entry(name: str, id_: str) -> str:
+    return f"{_FILE}{id_}:{name}"
+
+
+def _file(entry: str) -> tuple[str, str]:
+    """The name of a file, and its id."""
+    id_, _, name = entry.removeprefix(_FILE).partition(":")
+    return name, id_

@@ -1,0 +1,44 @@
+"""What stands behind the channels: the parts of the core that what people say, press and change goes to."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from channels.access import Door
+from core.conversations.feedback import Feedback
+from core.conversations.service import Conversations, Follow
+from core.inbox.interactions import Errands
+from core.inbox.store import Inbox
+from core.observability.turn_report import Ledger
+from core.tools.approvals import Approval, Approvals
+from core.usage.refusals import Refusals
+from core.usage.spending import Spending
+
+
+class Reask(Protocol):
+    """See `Answerer.reask`."""
+
+    async def __call__(self, approval: Approval, *, is_void: bool = False) -> None: ...
+
+
+class Reshow(Protocol):
+    """See `Answerer.reshow`."""
+
+    async def __call__(self, turn_id: str, *, ending: str = "") -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One for all channels of a process."""
+
+    inbox: Inbox
+    conversations: Conversations
+    feedback: Feedback
+    reshow: Reshow
+    approvals: Approvals
+    reask: Reask
+    errands: Errands
+    ledger: Ledger
+    refusals: Refusals
+    spending: Spending
+    door: Door = field(default_factory=Door)
+    follow: Follow = "asker"

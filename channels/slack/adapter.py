@@ -1,0 +1,378 @@
+"""Slack, through slack-bolt: in Socket Mode or by HTTP, in one workspace or in several."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.response import BoltResponse
+
+from channels.access import Admission
+from channels.base import Around, Heard
+from channels.i18n import messages as words
+from channels.intake.backfill import Bounds, Gaps
+from channels.intake.downloads import Check, Fetched
+from channels.intake.handler import Call, Intake
+from channels.rate_limits.caller import RefusedError
+from channels.services import Desk
+from channels.slack.access import Visits
+from channels.slack.client import event_types as events
+from channels.slack.client.api import SlackApi
+from channels.slack.client.auth import client, connections, verify
+from channels.slack.client.http_mode import Requests
+from channels.slack.client.oauth import Installing
+from channels.slack.client.socket_mode import PING_INTERVAL, Sockets
+from channels.slack.client.token_monitor import PROOF_INTERVAL, Proof
+from channels.slack.client.workspaces import Workspaces
+from channels.slack.events.downloads import Downloads
+from channels.slack.events.history import History
+from channels.slack.events.mentions import Names
+from channels.slack.events.parser import (
+    NAME,
+    Change,
+    called_by_edit,
+    changed,
+    hear,
+    lacks_files,
+    located,
+    session_id,
+    team_of,
+)
+from channels.slack.events.thread_context import Surroundings
+from channels.slack.interactions.commands import SlashCommands, asking
+from channels.slack.interactions.handler import Deeds
+from channels.slack.interactions.responses import Doer, Private
+from channels.slack.interactions.shortcuts import WAYS, Shortcuts
+from channels.slack.replies.assistant import Sessions
+from channels.slack.replies.reactions import receipts, send_away
+from channels.slack.replies.streaming import Streams, StreamSurface
+from channels.slack.replies.suggested_prompts import suggest
+from channels.slack.replies.surface import SlackSurface
+from channels.slack.settings import SlackSettings
+from channels.slack.text import to_words
+from channels.slack.user_groups import Groups, is_group
+from channels.slack.users import People
+from core.conversations.history_state import Background
+from core.errors import SettingsError, StoreError, SurfaceError
+from core.inbox.message import Attachment, Inbound
+from core.inbox.watermarks import Places
+from core.privacy.encryption import Seal
+from core.privacy.vault import Vault
+from core.secrets import traced
+from core.workers.usage_sharing import Uses
+
+log = logging.getLogger(__name__)
+
+#: Seconds that connecting may take.
+CONNECT_TIMEOUT = 30.0
+
+#: Seconds that a mention waits for the other event of its message, which has the files, and then for Slack's history.
+FILES_SECONDS, HISTORY_SECONDS = 1.0, 10.0
+
+#: Seconds that a stop waits for confirmations and receipts.
+SETTLE_TIMEOUT = 2.0
+
+
+class SlackChannel:
+    """The Slack adapter. To be made inside a running event loop.
+
+    Args:
+        vault: keeps the tokens, where there may be several workspaces.
+
+    Attributes:
+        routes: what of the process's HTTP server is Slack's.
+    """
+
+    name = NAME
+    pulse = max(PING_INTERVAL, PROOF_INTERVAL)
+
+    def __init__(
+        self, settings: SlackSettings, desk: Desk, places: Places, bounds: Bounds, vault: Vault | None = None
+    ) -> None:
+        self._desk = desk
+        self._app_token = settings.app_token if settings.mode == "socket" else ""
+        self._client = client(settings)
+        self._connections = self._client.session = connections()
+        self._workspaces = Workspaces(vault) if vault is not None else None
+        self._api = SlackApi(self._client, workspaces=self._workspaces)
+        self._people = People(self._api)
+        self._visits = Visits(Groups(self._api, are_asked_for=any(map(is_group, desk.door.names(NAME)))))
+        self._downloads = Downloads(self._api)
+        self._names = Names(self._api, self._people)
+        self._surroundings = Surroundings(self._api, self._names, hears_all=desk.follow != "mention")
+        self._receipts = receipts(self._api)
+        self._settings = settings
+        self._sessions = Sessions(self._api)
+        self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away, ways=WAYS)
+        self._app = AsyncApp(
+            name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
+            client=self._client,
+            authorize=None if settings.bot_token else _nobody,
+            request_verification_enabled=False,  # it is done before anything is read
+            before_authorize=self._dispatch,
+            attaching_conversation_kwargs_enabled=False,
+        )
+        self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
+        self._history = History(self._api, self._hear)
+        look, heard_at = self._history.look, self.heard_at
+        self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=heard_at, holds=False)
+        self._seal = Seal(settings.bot_token or settings.client_secret)
+        self._private = Private(self._api, self.surface)
+        commands, take = self._intake.commands, self._gaps.hear
+        self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
+        self._shortcuts = Shortcuts(
+            self._surface_of, self._names, self._private, self._intake, take, direct=settings.direct
+        )
+        self._deeds = Deeds(
+            desk,
+            self._intake,
+            self._visits,
+            self._people,
+            private=self._private,
+            commands=self._commands,
+            shortcuts=self._shortcuts,
+            seal=self._seal,
+            is_installed=self._is_installed,
+        )
+        self.routes = list[web.AbstractRouteDef]()
+        if vault is not None and self._workspaces is not None:
+            keys = {"client_id": settings.client_id, "client_secret": settings.client_secret}
+            self.routes += Installing(self._client, self._workspaces, vault, **keys).routes
+        self._line = self._line_of(settings)
+        self._taking_up: asyncio.Task[None] | None = None
+
+    def _line_of(self, settings: SlackSettings) -> Sockets | Requests:
+        """How Slack reaches the app."""
+        proof = Proof(self._client) if settings.bot_token else None
+        if settings.mode == "socket":
+            count, on_back = settings.sockets, self._gaps.open
+            return Sockets(self._app, settings.app_token, count=count, proof=proof, on_back=on_back)
+        requests = Requests(self._app, settings.signing_secret, proof)
+        self.routes += requests.routes
+        return requests
+
+    async def start(self) -> None:
+        await verify(self._client, self._app_token)
+        if self._workspaces is not None:
+            await self._workspaces.verify()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                await self._line.open()
+        except TimeoutError as error:
+            await self._line.close()
+            raise SettingsError(
+                f"SLACK_API_URL: no socket could be opened within {CONNECT_TIMEOUT:g} s; "
+                "can this machine reach wss:// addresses?"
+            ) from error
+        await self._gaps.start()
+        self._taking_up = asyncio.create_task(self._desk.errands.watch(NAME, self._deeds.again), name="slack errands")
+
+    async def stop(self) -> None:
+        if self._taking_up is not None:
+            self._taking_up.cancel()
+            await asyncio.wait([self._taking_up], timeout=SETTLE_TIMEOUT)  # it may be at a database that hangs
+        await self._line.close()
+        await self._intake.settle(SETTLE_TIMEOUT)
+        await self._gaps.stop()
+
+    async def aclose(self) -> None:
+        """Let Slack know of the end of what was shown last; to be called when nothing is shown any more."""
+        await self._sessions.settle(SETTLE_TIMEOUT)
+        await self._connections.close()
+
+    def tell(self) -> Uses:
+        return self._api.pacer.tell()
+
+    def left(self) -> float:
+        return self._api.pacer.left
+
+    def share(self, others: Sequence[Uses]) -> None:
+        self._api.pacer.share(others)
+
+    def heard_at(self) -> float:
+        return self._line.heard_at
+
+    async def reconnect(self) -> None:
+        await self._line.reopen()
+
+    def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
+        if self._streams is None:
+            return SlackSurface(self._api, self._receipts, address, turn_id, sessions=self._sessions)
+        return StreamSurface(self._api, self._receipts, address, turn_id, self._streams, sessions=self._sessions)
+
+    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        del name  # its mark tells it from all others
+        return address
+
+    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+        del message_id
+        return address
+
+    def locate(self, lost: Inbound) -> Inbound | None:
+        return located(lost)
+
+    async def locale(self, inbound: Inbound) -> str:
+        return "" if inbound.is_bot else await self._people.locale(str(inbound.address["team"]), inbound.author)
+
+    async def read(self, inbound: Inbound) -> Heard:
+        """The message in words; in a channel, where several may speak, the speaker's name comes first."""
+        team = str(inbound.address["team"])
+        await self._api.at(team).token()  # where the app was uninstalled, no model is asked
+        users = [] if inbound.is_bot else [inbound.author]
+        names = await self._names.of(team, [inbound.text], users)
+        names.setdefault(inbound.author, str(inbound.address.get("name", "")))
+        is_direct = str(inbound.address["channel"]).startswith("D")
+        return Heard.of(to_words(inbound.text, names), names[inbound.author], inbound.attachments, alone=is_direct)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        return await self._downloads.fetch(str(inbound.address["team"]), file, check)
+
+    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        return await self._surroundings.look(messages, behind)
+
+    async def _dispatch(
+        self,
+        body: dict[str, Any],
+        next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - Bolt's name
+    ) -> BoltResponse:
+        """Hear every event before Bolt acknowledges it, so that what is acknowledged is kept.
+
+        What fails here is not acknowledged, and Slack delivers it again. Bolt, which would come afterwards, is
+        asked about its own address alone: it would acknowledge an event for which its own `auth.test` fails.
+        """
+        if body.get("type") == "url_verification":
+            return await next()
+        if await self._deeds.take(body):  # Slack: it waits for 3 seconds, and does not deliver it again
+            return BoltResponse(status=200)
+        try:
+            if body.get("type") == "event_callback" and await self._is_installed(team_of(body)):
+                await self._take_event(body)
+        except Exception as error:
+            log.error("an event could not be taken: %s", traced(error))
+            return BoltResponse(status=500)
+        return BoltResponse(status=200)
+
+    async def _is_installed(self, team: str) -> bool:
+        """Whether a workspace is one of those in which the app is installed.
+
+        Raises:
+            StoreError: the database does not say.
+        """
+        if self._workspaces is None or await self._workspaces.has(team):
+            return True
+        log.warning("the app is not installed in workspace %s: what is said there is left", team)
+        return False
+
+    async def _take_event(self, body: Mapping[str, Any]) -> None:
+        event = body.get("event") or {}
+        match event.get("type"):
+            case "app_mention" | "message":
+                if call := self._hear(body):
+                    # what is not kept now is kept as soon as it can be: Slack, which delivers it again as well, may do
+                    # so later, and does so three times at the most
+                    with self._gaps.holding(call):
+                        await self._gaps.hear(await self._with_files(body, call) if lacks_files(event) else call)
+                elif change := changed(body):
+                    await self._take_change(change, called_by_edit(body, self._hear))
+            case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
+                opened = Doer(team_of(body), str(event["channel"]), str(event["user"]), "", "", "")
+                if self._desk.door.admits(*await self._visits.of_deed(opened)) is not Admission.ADMITTED:
+                    return
+                prompts = suggest(self._api, team_of(body), event["channel"], self._settings.prompts)
+                self._intake.run(prompts, name="prompts")
+            case events.STOPPED:
+                await self._stop(body)
+            case events.UNINSTALLED:
+                await self._leave(body)
+            case events.REVOKED if (event.get("tokens") or {}).get("bot"):
+                await self._leave(body)
+
+    async def _with_files(self, body: Mapping[str, Any], call: Call) -> Call:
+        """A mention with the files that came along. The other event of the message, which has them, is waited for. If
+        it stays out (it came by a socket that was just closed, say, and Slack brings it again later), Slack is asked.
+        """
+        await asyncio.sleep(FILES_SECONDS)
+        event = body["event"]
+        try:
+            if await self._desk.inbox.knows(call.inbound.event_key):
+                return call
+            async with asyncio.timeout(HISTORY_SECONDS):
+                channel, ts = str(event["channel"]), str(event["ts"])
+                said = await self._history.message(team_of(body), channel, str(event.get("thread_ts") or ts), ts)
+        except (SurfaceError, StoreError, TimeoutError) as error:
+            log.warning("the files of a message are not known: %s", traced(error))
+            return call
+        return self._hear({**body, "event": {**event, "files": (said or {}).get("files", ())}}) or call
+
+    async def _leave(self, body: Mapping[str, Any]) -> None:
+        """Serve a workspace no more. Where it is the one that there is, its token will show that it is good no more."""
+        if self._workspaces is not None:
+            await self._workspaces.remove(team_of(body), float(body.get("event_time") or 0))
+
+    async def _take_change(self, change: Change, call: Call | None) -> None:
+        self._gaps.changed(change.event_key, change.text)
+        await self._gaps.settled(change.event_key)
+        if change.text is None:
+            await self._intake.deleted(change.event_key)
+        elif await self._intake.edited(change.event_key, change.text, calls=call is not None) and call is not None:
+            await self._gaps.hear(call)
+
+    async def _stop(self, body: Mapping[str, Any]) -> None:
+        """Stop what somebody wants to be stopped by Slack's own button, if it was he who asked. What was streamed there
+        has been ended by Slack, and is edited from then on. Told of it late, or twice, the bot ends nothing that was
+        said since.
+        """
+        event, team = body["event"], team_of(body)
+        channel, user, root = str(event["channel"]), str(event["user"]), str(event.get("thread_ts") or "")
+        doer = Doer(team, channel, user, root, "", str(body.get("event_id")))
+        seen = await self._visits.of_deed(doer)
+        if (refused := await self._intake.refusal(*seen)) is not None:
+            if refused:
+                say = words.of(await words.told(self._people.locale(team, user)))
+                self._intake.run(self._private.whisper(doer, say(refused)), name="refusal")
+            return
+        session = session_id(team, channel, root, self._settings.direct)
+        locale = await words.told(self._people.locale(team, user))
+        pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
+        asker = replace(asking(doer, session, root, locale, seen), sent_at=pressed_at, until=pressed_at)
+        said = await self._intake.commands.attempt("stop", "", asker)
+        if not said.is_seen:
+            self._intake.run(self._private.whisper(doer, said.text), name="stop")
+        if root and not (await self._desk.conversations.status(session)).is_running:
+            self._sessions.rests(asker.address)
+
+    async def _take(self, call: Call) -> None:
+        if not await self._is_loop(call.inbound):
+            await self._intake.take(await self._visits.of_call(call))
+
+    async def _send_away(self, inbound: Inbound, text: str) -> None:
+        """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""
+        address = {name: str(inbound.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")}
+        thread = "" if address["thread_ts"] == address["ts"] else address["thread_ts"]
+        somebody = Doer(address["team"], address["channel"], address["user"], thread, "", inbound.event_key)
+        try:
+            await self._private.whisper(somebody, text)
+        except RefusedError as refusal:
+            log.info("somebody cannot be told that he is not answered: %s", refusal)
+            await send_away(self._api, inbound.address)
+
+    async def _is_loop(self, inbound: Inbound) -> bool:
+        """Whether only bots have spoken for so long that this one is left alone."""
+        if not inbound.is_bot:
+            return False
+        most = self._settings.bot_loop_limit
+        return await self._desk.conversations.bots_in_a_row(inbound.session_id, most) >= most
+
+    def _surface_of(self, inbound: Inbound) -> SlackSurface:
+        return self.surface(inbound.address, turn_id=inbound.event_key)
+
+
+async def _nobody(*_: object, **__: object) -> AuthorizeResult:
+    """Bolt's own look for a token, which it does not come to: see `_dispatch`."""
+    return AuthorizeResult(enterprise_id=None, team_id=None)

@@ -1,0 +1,101 @@
+"""The workspaces that the app is installed in, and what it may speak there with."""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from channels.rate_limits.caller import PassingError, RefusedError
+from channels.ttl_cache import Remembered
+from core.errors import SettingsError, StoreError
+from core.privacy.vault import Vault
+from core.secrets import remember
+
+log = logging.getLogger(__name__)
+
+#: Seconds for which the app is taken to be installed where it was: another process may hear that it is not any more.
+FRESH = 10.0
+
+
+class Workspaces:
+    """Knows the bot's token by workspace; the vault keeps it."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._known = Remembered[str, str | None](FRESH)  # None where the app is not installed
+
+    async def verify(self) -> None:
+        """Try the key.
+
+        Raises:
+            SettingsError: the tokens were kept with another one.
+            StoreError: the database cannot be used.
+        """
+        await self._vault.verify()
+
+    async def add(self, team: str, about: Mapping[str, Any], token: str) -> None:
+        """The app was installed, or installed again.
+
+        Raises:
+            StoreError: the token cannot be kept.
+        """
+        remember(token)
+        await self._vault.put(_name(team), {**about, "token": token, "at": int(time.time())})
+        self._known.keep(team, token)
+
+    async def remove(self, team: str, since: float) -> None:
+        """The app was uninstalled then (whole seconds since the epoch), or its token revoked. What was installed since
+        stays.
+
+        Raises:
+            StoreError: the token cannot be deleted.
+        """
+        try:
+            kept = await self._vault.get(_name(team))
+        except SettingsError:  # who cannot read it can delete it
+            kept = None
+        if kept is not None and since < kept["at"]:
+            return
+        await self._vault.remove(_name(team))
+        log.info("workspace %s is served no more: the app was uninstalled there", team)
+        self._known.keep(team, None)
+
+    async def has(self, team: str) -> bool:
+        """Whether the app is installed there.
+
+        Raises:
+            SettingsError: its token was kept with another key.
+            StoreError: the database does not say.
+        """
+        return await self._token(team) is not None
+
+    async def token(self, team: str, method: str) -> str:
+        """What to call `method` with in that workspace.
+
+        Raises:
+            RefusedError: there is nothing to call it with.
+            PassingError: the database does not say.
+        """
+        try:
+            token = await self._token(team)
+        except StoreError as error:
+            raise PassingError("the database does not give the token") from error
+        except SettingsError as error:
+            log.error("%s", error)
+            raise RefusedError(method, "token_unreadable") from error
+        if token is None:
+            raise RefusedError(method, "not_installed")
+        return token
+
+    async def _token(self, team: str) -> str | None:
+        known = self._known.get(team)
+        if known is None or not self._known.is_fresh(team):
+            kept = await self._vault.get(_name(team))
+            known = self._known.keep(team, None if kept is None else str(kept["token"]))
+            if known is not None:
+                remember(known)
+        return known
+
+
+def _name(team: str) -> str:
+    return f"slack:installation:{team}"

@@ -1,0 +1,1 @@
+"""From Slack's events to inbound messages."""

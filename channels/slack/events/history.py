@@ -1,0 +1,169 @@
+"""What was said in Slack while nobody listened.
+
+Slack: `conversations.history` has what was said in a channel or in direct messages, newest first, and of each thread
+the time of the latest reply; `conversations.replies` has a thread, oldest first, its first message always before all.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from channels.base import Priority
+from channels.intake.backfill import ALIVE
+from channels.intake.handler import Call
+from channels.rate_limits.caller import RefusedError
+from channels.slack.client.api import Answer, SlackApi
+from channels.slack.client.rate_limits import PAST, PROOFS, TIER_3
+from channels.slack.events.parser import root_of
+from core.concurrency.cooperative import room
+from core.inbox.watermarks import Place
+
+log = logging.getLogger(__name__)
+
+#: Seconds before the gap in which a thread may have begun in which somebody has called the bot for the first time.
+THREADS = 86_400.0
+
+#: How many messages one call asks for, and the most calls for one channel or thread.
+PAGE = 200
+MOST_PAGES = 5
+
+#: Slack: the refusals that speak of the app, and not of a place.
+_OF_THE_APP = {"account_inactive", "invalid_auth", "not_authed", "token_expired", "token_revoked"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Selves:
+    """What `auth.test` says of each workspace, asked once in a look."""
+
+    known: dict[str, Answer] = field(default_factory=dict)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class History:
+    """Reads what a workspace has kept.
+
+    Args:
+        hear: finds the call in an event.
+    """
+
+    def __init__(self, api: SlackApi, hear: Callable[[Mapping[str, Any]], Call | None]) -> None:
+        self._api = api
+        self._hear = hear
+        self._lacks = set[str]()
+
+    def look(self, since: float) -> Callable[[Place], Awaitable[list[Call]]]:
+        """Begin a look: what was said in a place since then (seconds since the epoch). What cannot be looked into is
+        left.
+
+        Raises:
+            SurfaceError: Slack is out of reach, or does not take the token.
+        """
+        return partial(self._calls, since=since, selves=_Selves())
+
+    async def _calls(self, place: Place, *, since: float, selves: _Selves) -> list[Call]:
+        """The calls in what was said in a place since then."""
+        _, team, channel = place.id.split(":")
+        try:
+            async with selves.turn:
+                own = selves.known[team] = selves.known.get(team) or await self._self(team)
+            messages = await self._said(team, channel, [root_of(session) for session in place.sessions], since)
+            is_shared = await self._is_shared(team, channel, messages)
+        except RefusedError as refusal:
+            self._skip(place, refusal)
+            return []
+        authorization = {"team_id": team, "user_id": own["user_id"], "enterprise_id": own.get("enterprise_id")}
+        about = {"team_id": team, "authorizations": [authorization], "is_ext_shared_channel": is_shared}
+        calls = []
+        for message in messages:  # there may be a thousand of them
+            await room()
+            if (call := self._hear({**about, "event": _event(channel, message)})) is not None:
+                calls.append(call)
+        return calls
+
+    async def message(self, team: str, channel: str, root: str, ts: str) -> Answer | None:
+        """What was said at `ts`, in the thread that began at `root`.
+
+        Raises:
+            SurfaceError: Slack does not tell.
+        """
+        about = {"channel": channel, "ts": root, "oldest": ts, "latest": ts, "inclusive": True, "limit": 1}
+        budget = self._api.budget(("conversations.replies", team), PAST)
+        answer = await self._api.at(team).call("conversations.replies", about, budget, reads=True) or {}
+        return next((message for message in answer.get("messages", ()) if message["ts"] == ts), None)
+
+    async def _self(self, team: str) -> Answer:
+        """The user that the app is in a workspace, and the organisation that this is of."""
+        budget = self._api.budget(("auth.test", team), PROOFS)
+        answer = await self._api.at(team).call("auth.test", {}, budget, priority=Priority.LOOK, reads=True)
+        assert answer is not None, "only a tick may be dropped"
+        return answer
+
+    async def _is_shared(self, team: str, channel: str, messages: Sequence[Answer]) -> bool | None:
+        """Whether a channel is shared with another organisation, as an event tells; unknown where only people of the
+        workspace speak. One that several workspaces of an organisation have is not.
+        """
+        if {message.get("user_team") or message.get("team") or team for message in messages} <= {team}:
+            return None
+        budget, about = self._api.budget(("conversations.info", team), TIER_3), {"channel": channel}
+        answer = await self._api.at(team).call("conversations.info", about, budget, priority=Priority.LOOK, reads=True)
+        return bool((answer or {}).get("channel", {}).get("is_ext_shared"))
+
+    async def _said(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
+        """What was said in a channel, and in those of its threads that have news.
+
+        Args:
+            sessions: the first messages of threads that the bot follows, however old they are; empty for one
+                conversation of all that is said, in whichever thread.
+        """
+        about = {"channel": channel, "oldest": _ts(since - (ALIVE if "" in sessions else THREADS))}
+        opening = await self._pages("conversations.history", team, about)
+        said = {message["ts"]: message for message in opening}
+        threads = [ts for ts, message in said.items() if float(message.get("latest_reply") or 0) >= since]
+        for root in [*threads, *(root for root in sessions if root and root not in said)]:
+            about = {"channel": channel, "ts": root, "oldest": _ts(since)}
+            try:
+                replies = await self._pages("conversations.replies", team, about)
+            except RefusedError as refusal:
+                if refusal.code != "thread_not_found":
+                    raise
+                continue
+            said |= {message["ts"]: message for message in replies}
+        return [message for ts, message in said.items() if float(ts) >= since]
+
+    async def _pages(self, method: str, team: str, about: Mapping[str, Any]) -> list[Answer]:
+        api, asked = self._api.at(team), {**about, "limit": PAGE}
+        budget = self._api.budget((method, team), PAST)
+        return await api.pages(method, asked, budget, most=MOST_PAGES, priority=Priority.LOOK)
+
+    def _skip(self, place: Place, refusal: RefusedError) -> None:
+        """Pass over a place that may not be looked into.
+
+        Raises:
+            RefusedError: it is not the place that it is about.
+        """
+        if refusal.code in _OF_THE_APP and not self._api.is_shared:
+            raise refusal
+        if refusal.code != "missing_scope":
+            log.info("%s cannot be looked into: %s", place.id, refusal)
+        elif str(refusal) not in self._lacks:
+            self._lacks.add(str(refusal))
+            log.warning("what was said while I could not hear it cannot be looked for: %s; add it", refusal)
+
+
+def _event(channel: str, message: Answer) -> dict[str, Any]:
+    """A message as the event would have told it.
+
+    What was edited since reads as it does now. Of the first message of a thread, an event tells no thread: nobody had
+    replied then.
+    """
+    event = {name: value for name, value in message.items() if name != "edited"}
+    if event.get("thread_ts") == event["ts"]:
+        del event["thread_ts"]
+    return {**event, "type": "message", "channel": channel}
+
+
+def _ts(at: float) -> str:
+    return f"{at:.6f}"

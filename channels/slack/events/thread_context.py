@@ -1,0 +1,147 @@
+"""What was said around a question: in its thread by others, and in the messages that it passes on.
+
+Slack: `conversations.replies` has a thread, oldest first, its first message always before all; what was edited reads as
+it does now, and what was deleted is not there.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from channels.base import Around, Said
+from channels.slack.client.api import Answer, SlackApi
+from channels.slack.client.rate_limits import PAST, PROOFS
+from channels.slack.events.content import PERMALINK, passed_on, said
+from channels.slack.events.mentions import Names
+from channels.slack.events.parser import NAME, is_written, name_of
+from channels.slack.text import to_words
+from core.conversations.history_state import Background
+from core.conversations.identity import BOT
+from core.inbox.message import Inbound
+
+#: Slack: the most messages that one call tells. And the most calls for one question.
+PAGE = 999
+MOST_PAGES = 5
+
+#: How many calls have to be left for one more that is likely to tell nothing: where nobody was heard to speak.
+SPARE = PAST.calls // 2
+
+#: For how many messages of a thread names are asked for: more of them find no place.
+NAMED = 200
+
+
+class Surroundings:
+    """Looks it up.
+
+    Args:
+        hears_all: whether it is kept of a conversation that somebody has said something there to others.
+    """
+
+    def __init__(self, api: SlackApi, names: Names, *, hears_all: bool) -> None:
+        self._api = api
+        self._names = names
+        self._hears_all = hears_all
+
+    async def look(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        """See `Channel.around`.
+
+        Raises:
+            SurfaceError: Slack is out of reach, or does not let the bot read there.
+        """
+        newest = messages[-1]
+        team, asked = str(newest.address["team"]), {str(message.address["ts"]): message for message in messages}
+        thread = await self._thread(messages, behind)
+        now = {message["ts"]: passed_on(message) for message in thread if message["ts"] in asked}
+        passed = [(message, part) for ts, message in asked.items() for part in now.get(ts) or _brought(message)]
+        before = []
+        if behind is not None:
+            bot = await self._bot(newest, any_said=bool(thread))
+            before = [
+                message
+                for message in thread
+                if is_written(message)
+                and message["ts"] not in asked
+                and message.get("user") != bot
+                and behind.since < float(message["ts"]) <= newest.sent_at
+            ]
+        others = {one.author: one for one in behind.others} if behind is not None else {}
+        near = [*before[:1], *before[-NAMED:]]
+        names = await self._names.of(
+            team,
+            [*map(said, near), *(str(part["text"]) for _, part in passed)],
+            {
+                *(str(message["user"]) for message in near if message.get("user") and not message.get("bot_id")),
+                *(part["author"] for _, part in passed if part["author"]),
+                *(author for author, one in others.items() if not one.is_bot),
+            },
+        )
+        return Around(
+            [
+                *(_before(message, names) for message in before),
+                *(_passed_on(message, part, names) for message, part in passed),
+            ],
+            {author: names.get(author) or str(one.address.get("name", "")) for author, one in others.items()},
+        )
+
+    async def _thread(self, messages: Sequence[Inbound], behind: Background | None) -> list[Answer]:
+        """What stands in the thread since the newest that the history holds, the questions included; nothing, if there
+        can be nothing to be known of it.
+        """
+        newest, root = messages[-1], str(messages[-1].address["thread_ts"] or messages[-1].address["ts"])
+        is_deep = any(str(message.address["ts"]) != root for message in messages)
+        if not (behind is not None and is_deep) and not any(PERMALINK in message.text for message in messages):
+            return []
+        since = min(behind.since if behind is not None else newest.sent_at, messages[0].sent_at)
+        about = {
+            "channel": newest.address["channel"],
+            "ts": root,
+            "oldest": f"{since:.6f}",
+            "latest": newest.address["ts"],
+            "inclusive": True,
+            "limit": PAGE,
+        }
+        api = self._api.at(str(newest.address["team"]))
+        budget = api.budget(("conversations.replies", newest.address["team"]), PAST)
+        if behind is not None and behind.is_quiet and self._hears_all and not budget.can_spare(SPARE):
+            return []
+        told = await api.pages("conversations.replies", about, budget, most=MOST_PAGES)
+        return list({message["ts"]: message for message in told}.values())
+
+    async def _bot(self, inbound: Inbound, *, any_said: bool) -> str:
+        """The bot's own user: an event tells it, and what people do else does not."""
+        known = str(inbound.address.get("bot", ""))
+        if known or not any_said:
+            return known
+        team = str(inbound.address["team"])
+        proofs = self._api.budget(("auth.test", team), PROOFS)
+        answer = await self._api.at(team).call("auth.test", {}, proofs, reads=True)
+        return str((answer or {}).get("user_id", ""))
+
+
+def _brought(message: Inbound) -> list[Mapping[str, Any]]:
+    """What a message passes on, as an event told it."""
+    return [part for part in message.brings if "text" in part]
+
+
+def _before(message: Mapping[str, Any], names: Mapping[str, str]) -> Said:
+    bot = str(message.get("bot_id") or "")
+    user = str(message.get("user") or "")
+    parts = [said(message), *(f"[passed on] {part['name']}: {part['text']}" for part in passed_on(message))]
+    return Said(
+        author=f"{BOT}{bot}" if bot else user,
+        name=name_of(message, bot) if bot else names.get(user, user),
+        text=to_words("\n".join(filter(None, parts)), names),
+        at=float(message["ts"]),
+        opens=message.get("thread_ts", message["ts"]) == message["ts"],
+    )
+
+
+def _passed_on(message: Inbound, part: Mapping[str, str], names: Mapping[str, str]) -> Said:
+    author = part["author"]
+    return Said(
+        author=author or f"{NAME}:{part['name']}",
+        name=names.get(author) or part["name"] or "somebody",
+        text=to_words(part["text"], names),
+        at=float(part["ts"] or 0),
+        kind="forwarded",
+        to=message.event_key,
+    )

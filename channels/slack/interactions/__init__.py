@@ -1,0 +1,1 @@
+"""Slash commands, buttons, shortcuts and modals."""

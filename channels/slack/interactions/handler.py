@@ -1,0 +1,171 @@
+"""What people do in Slack beside writing: commands, presses, shortcuts and modals.
+
+Slack: it waits for 3 seconds to hear that it was received, and does not deliver it again.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from channels.access import Admission
+from channels.i18n import messages as words
+from channels.i18n.messages import Words
+from channels.intake.handler import Intake
+from channels.services import Desk
+from channels.slack.access import Seen, Visits
+from channels.slack.events.parser import NAME
+from channels.slack.interactions.commands import COMMANDS, PICK, SlashCommands
+from channels.slack.interactions.responses import KEPT_AT, Doer, Private
+from channels.slack.interactions.shortcuts import ASKED, Shortcuts
+from channels.slack.replies.blocks import pressed
+from channels.slack.users import People
+from core.errors import StoreError, SurfaceError
+from core.inbox.interactions import Errand
+from core.privacy.encryption import Seal
+
+log = logging.getLogger(__name__)
+
+#: What is to be done for somebody.
+Deed = Callable[[Seen], Coroutine[Any, Any, None]]
+
+#: Seconds for which it is looked who does something, and that keeping it may take, before Slack is told that it was
+#: received.
+LOOK_SECONDS = 1.0
+KEEP_SECONDS = 1.5
+
+
+class Deeds:
+    """Has what is asked for done, if who asks may speak, and once.
+
+    Args:
+        is_installed: whether the app is in the workspace of that id; raises `StoreError` if nobody can tell.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        intake: Intake,
+        visits: Visits,
+        people: People,
+        *,
+        private: Private,
+        commands: SlashCommands,
+        shortcuts: Shortcuts,
+        seal: Seal,
+        is_installed: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        self._desk = desk
+        self._intake = intake
+        self._visits = visits
+        self._people = people
+        self._private = private
+        self._commands = commands
+        self._shortcuts = shortcuts
+        self._seal = seal
+        self._is_installed = is_installed
+
+    async def take(self, body: Mapping[str, Any]) -> bool:
+        """Have it done; nobody waits for that. False if it is nothing that somebody does."""
+        if self._deed(body) is None:
+            return False
+        seen = await self._seen(body)
+        if seen is not None and self._desk.door.admits(*seen) is not Admission.ADMITTED:  # nothing of it is kept
+            self._intake.run(self._turn_away(body, seen), name="refusal")
+        elif (errand := await self._kept(body)) is not None:
+            self._intake.run(self._do(errand, body), name=str(body.get("type") or body.get("command")))
+        return True
+
+    async def _seen(self, body: Mapping[str, Any]) -> Seen | None:
+        """Who does something, and where; nothing if that cannot be told at once."""
+        with suppress(SurfaceError, TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                return await self._visits.of_deed(Doer.of_deed(body))
+        return None
+
+    async def _kept(self, body: Mapping[str, Any]) -> Errand | None:
+        """What somebody has asked for, kept until it is done if that can be; nothing if it was here before."""
+        kept = {**body, KEPT_AT: time.time()}
+        errand = Errand(f"{NAME}:{_key_of(body)}", {"body": self._seal.close(json.dumps(kept))})
+        return errand if await self._desk.errands.keep(NAME, errand, within=KEEP_SECONDS) else None
+
+    async def _do(self, errand: Errand, body: Mapping[str, Any]) -> None:
+        """Do what somebody has asked for, if he may; what is broken off before that is left to another worker."""
+        async with self._desk.errands.doing(errand):
+            if (deed := self._deed(body)) is not None and (seen := await self._seen_to_do(body)) is not None:
+                await deed(seen)
+
+    async def _seen_to_do(self, body: Mapping[str, Any]) -> Seen | None:
+        """Who does something, and where, if he may; who may not, or cannot be seen, is told."""
+        try:
+            seen = await self._visits.of_deed(Doer.of_deed(body))
+        except SurfaceError as error:
+            log.warning("it cannot be seen who does something: %s", error)
+            public = error.public
+            await self._tell(body, lambda say: say.sorry(public))
+            return None
+        return seen if await self._admits(body, seen) else None
+
+    async def again(self, errand: Errand) -> None:
+        """Do what a worker has left undone who is gone."""
+        body = self._seal.open(str(errand.what["body"]))
+        await self._do(errand, json.loads(body) if body else {})
+
+    async def _turn_away(self, body: Mapping[str, Any], seen: Seen) -> None:
+        await self._admits(body, seen)
+
+    async def _admits(self, body: Mapping[str, Any], seen: Seen) -> bool:
+        """Whether somebody may do what he does; if he may not, he is told."""
+        with suppress(StoreError):  # he will be told why it is not done
+            if not await self._is_installed(Doer.of_deed(body).team):
+                return False
+        if (refused := await self._intake.refusal(*seen)) is None:
+            return True
+        if refused:
+            sentence = refused
+            await self._tell(body, lambda say: say(sentence))
+        return False
+
+    async def _tell(self, body: Mapping[str, Any], word: Callable[[Words], str]) -> None:
+        """Tell somebody, in his language, and nobody else, why what he does is not done."""
+        somebody = Doer.of_deed(body)
+        say = words.of(await words.told(self._people.locale(somebody.team, somebody.user)))
+        tell = self._private.whisper if body.get("type") == "block_actions" else self._private.answer
+        await tell(somebody, word(say))
+
+    def _deed(self, body: Mapping[str, Any]) -> Deed | None:
+        """What is to be done for what somebody has done; none if it is an event."""
+        if body.get("command") in COMMANDS:
+            return partial(self._commands.take, body)
+        match body.get("type"):
+            case "block_actions":
+                return partial(self._take_presses, body)
+            case "message_action":
+                return partial(self._shortcuts.use, body)
+            case "view_submission" if body["view"].get("callback_id") == ASKED:
+                return partial(self._shortcuts.submitted, body)
+        return None
+
+    async def _take_presses(self, body: Mapping[str, Any], seen: Seen) -> None:
+        for action in body.get("actions", ()):
+            if (id_ := pressed(action)).startswith(PICK):
+                await self._commands.pick(body, id_, seen)
+            else:
+                await self._take_press(Doer.of_press(body), id_, seen)
+
+    async def _take_press(self, doer: Doer, button: str, seen: Seen) -> None:
+        """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
+        locale = await words.told(self._people.locale(doer.team, doer.user))
+        names = await self._people.names(doer.team, [doer.user])
+        name, (who, spot) = names[doer.user], seen
+        if word := await self._intake.press(button, visitor=who, spot=spot, locale=locale, name=name):
+            await self._private.whisper(doer, word)
+
+
+def _key_of(body: Mapping[str, Any]) -> str:
+    """What tells one thing that somebody does from all others."""
+    return str((body.get("view") or {}).get("id") if body.get("type") == "view_submission" else body.get("trigger_id"))

@@ -1,0 +1,1 @@
+"""Replies as Slack's messages and streams."""

@@ -1,0 +1,386 @@
+"""Shows a reply by Slack's native streams (`chat.startStream` and its kin), and by edits where those do not serve.
+
+What is appended to a stream cannot be taken back. So only what is settled of a text is appended; and when a text comes
+that does not go on from there, or a call fails, or the stream comes near its end, the stream is stopped and its message
+edited from then on.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from channels.base import LAST_WORDS, Priority
+from channels.i18n.messages import PLACEHOLDER
+from channels.rate_limits.caller import PassingError, RefusedError
+from channels.rate_limits.limiter import Budget
+from channels.replies.reactions import Receipts
+from channels.replies.surface import Edited, Piece, Posted
+from channels.slack.client.api import SlackApi
+from channels.slack.client.rate_limits import TIER_2, TIER_4
+from channels.slack.replies.assistant import Sessions
+from channels.slack.replies.blocks import below
+from channels.slack.replies.surface import SlackSurface
+from channels.slack.settings import Streaming
+from channels.slack.text import inert
+from core.concurrency import clock
+
+log = logging.getLogger(__name__)
+
+#: A stream dies after about five minutes and at about 11,000 bytes; it is stopped well before, in seconds and bytes.
+LIFETIME = 240.0
+MOST_BYTES = 9_000
+
+#: Seconds for which no stream is begun in a channel in which Slack has refused one.
+RESPITE = 600.0
+
+#: Slack: what it says of a stream that has ended, or whose message is gone.
+_OVER = {"message_not_in_streaming_state", "stopped_by_user", "message_not_found"}
+
+#: Slack: the most that a task's title may hold, in characters.
+_TITLE_SIZE = 256
+
+
+class Streams:
+    """What all replies that may be streamed have in common.
+
+    Args:
+        lifetime: for how many seconds a stream is used.
+    """
+
+    def __init__(self, streaming: Streaming = "auto", *, lifetime: float = LIFETIME) -> None:
+        self.streaming = streaming
+        self.lifetime = lifetime
+        self._refused: dict[str, float] = {}
+
+    def refuse(self, channel: str) -> None:
+        """Slack has no streams in this channel, for now."""
+        self._refused[channel] = clock.now() + RESPITE
+
+    def are_in(self, channel: str) -> bool:
+        if clock.now() >= self._refused.get(channel, 0.0):
+            self._refused.pop(channel, None)
+            return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The task in a stream that says what goes on; the first one says that something does.
+
+    Attributes:
+        status: what it says; empty in the first one, as long as that says no more.
+        is_open: whether it goes on.
+    """
+
+    number: int = 0
+    status: str = ""
+    title: str = ""
+    is_open: bool = False
+
+    @property
+    def is_placeholder(self) -> bool:
+        return self.is_open and not self.status
+
+    def turned(self, status: str, waited: str, *, is_silent: bool) -> tuple["Card", list[dict[str, Any]]]:
+        """The card that is to stand, and the chunks that make it stand.
+
+        Args:
+            waited: for how long nothing has come.
+            is_silent: whether there is nothing to read yet.
+        """
+        title = inert(f"{status.strip('_') or PLACEHOLDER}{waited}")[:_TITLE_SIZE]
+        if self.is_open and (status == self.status or self.is_placeholder) and (status or is_silent):
+            card = replace(self, status=status, title=title)
+            return card, [] if title == self.title else [card._chunk("in_progress")]
+        if self.is_placeholder:  # it goes with the end of the stream
+            return self, []
+        ended = self.ended()
+        if not status and (self.number or not is_silent):
+            return replace(self, is_open=False), ended
+        card = Card(self.number + 1, status, title, is_open=True)
+        return card, [*ended, card._chunk("in_progress")]
+
+    def ended(self) -> list[dict[str, Any]]:
+        """The chunks that leave no task open. Slack shows one that is as failed."""
+        return [self._chunk("complete")] if self.is_open else []
+
+    def _chunk(self, status: str) -> dict[str, Any]:
+        title = self.title if status != "complete" or self.is_placeholder else inert(self.status.strip("_")).rstrip("…")
+        return {"type": "task_update", "id": str(self.number), "title": title[:_TITLE_SIZE], "status": status}
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A message that is being streamed, and what of it Slack has confirmed.
+
+    Attributes:
+        size: what it holds, in bytes.
+        ends_at: the loop's time at which it is to be stopped.
+    """
+
+    ts: str
+    position: int
+    ends_at: float
+    text: str
+    card: Card
+    size: int
+
+    def holds(self, chunks: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether it takes these, too."""
+        return clock.now() < self.ends_at and self.size + _size(chunks) <= MOST_BYTES
+
+
+class StreamSurface(SlackSurface):
+    """One reply in one thread, by streams as long as they serve."""
+
+    def __init__(
+        self,
+        api: SlackApi,
+        receipts: Receipts,
+        address: Mapping[str, Any],
+        turn_id: str,
+        streams: Streams,
+        *,
+        sessions: Sessions | None = None,
+    ) -> None:
+        super().__init__(api, receipts, address, turn_id, sessions=sessions)
+        self._streams = streams
+        self._user = str(address.get("user", ""))
+        self._user_team = str(address.get("user_team", ""))
+        self._may_stream = bool(self._user and self._bot and self._thread_ts)
+        self._is_native = False  # whether the message that grows is one that is streamed
+        self._stream: Stream | None = None
+        self._over = set[str]()  # streams that are known to have ended
+
+    def open(self) -> bool:
+        """The way that a message goes is chosen here."""
+        if not self._is_open and self._is_better_streamed():
+            self._open()  # what is not to stay of it goes by an edit
+            self._is_native = True
+            self._kept.enter_context(self._stops.live(since=self._began))
+            self._kept.enter_context(self._appends.live(since=self._began, keeps=False))
+        return super().open()
+
+    def _close(self) -> None:
+        self._is_native = False
+        super()._close()
+
+    def _goes_on(self, stream: Stream) -> Stream:
+        """What stands of a stream now. Its end takes an edit only if a card is to go then."""
+        if not stream.card.is_placeholder:
+            self._give_up()
+        return stream
+
+    def _is_better_streamed(self) -> bool:
+        """Whether Slack takes a stream here, and whether a message is better shown by one.
+
+        Each stream that is begun has to be stopped, and both have a small budget: so none is begun without a place to
+        stop it. In a channel, Slack lets one person see it grow, and all others what it began with: so, in `auto`,
+        one is begun only where nobody else reads along yet. And it must have its turns as often as edits would.
+        """
+        if not (self._may_stream and self._streams.are_in(self._channel)):
+            return False
+        if not (self._stops.can_spare(1) and self._starts.can_spare(1)):
+            return False
+        if not self._has_room():
+            return False
+        if self._streams.streaming == "native":
+            return True
+        is_between_two = self._is_direct or self._asked_ts == self._thread_ts
+        return is_between_two and self._appends.each >= self._edits.each
+
+    @property
+    def _is_direct(self) -> bool:
+        return self._channel.startswith("D")
+
+    @property
+    def _starts(self) -> Budget:
+        return self._api.budget(("chat.startStream", self._team), TIER_2)
+
+    @property
+    def _appends(self) -> Budget:
+        return self._api.budget(("chat.appendStream", self._team), TIER_4)
+
+    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
+        if self._next(is_new=is_new, ends=ends) in (self._starts, self._stops):  # those are no idle calls
+            priority = min(priority, Priority.PROGRESS)
+        await super().ready(priority, is_new=is_new, ends=ends, since=since)
+
+    def _next(self, *, is_new: bool, ends: bool) -> Budget:
+        if self._stream is not None:
+            return self._stops if ends else self._appends
+        if is_new and self._is_native and not ends:
+            return self._starts
+        return super()._next(is_new=is_new, ends=ends)
+
+    def _go_by_edits(self) -> None:
+        """From here on, the reply is shown by edits."""
+        self._may_stream = False
+        if self._is_native:
+            self._go_on_by_edits()
+
+    def _go_on_by_edits(self) -> None:
+        """The message that grows is shown by edits."""
+        self._is_native = False
+        self._kept.close()
+        self._keep_back()
+        self._keep()
+
+    async def _create(self, piece: Piece, previous: str | None) -> Posted | None:
+        if self._is_native and not piece.is_done and self._stops.can_spare(0):
+            self._stream = await self._start(piece)
+            if self._stream is not None:
+                return Posted(self._stream.ts, is_new=False)
+            if self._is_native:
+                self._go_on_by_edits()
+        return await super()._create(piece, previous)
+
+    async def _start(self, piece: Piece) -> Stream | None:
+        """Begin a stream, if there may be one."""
+        if not (self.is_admitted(self._starts) or self._starts.try_admit(Priority.PROGRESS)):
+            return None
+        text = _settled(piece)
+        card, chunks = Card().turned(piece.plan.status, piece.plan.waited, is_silent=not text)
+        chunks += _said(text)
+        # Slack: the recipient is required in channels, where only he sees the text grow.
+        recipient = {} if self._is_direct else {"recipient_user_id": self._user, "recipient_team_id": self._user_team}
+        try:
+            answer = await self._api.once(
+                "chat.startStream",
+                {
+                    "channel": self._channel,
+                    "thread_ts": self._thread_ts,
+                    "unfurl_links": False,
+                    "unfurl_media": False,
+                    "chunks": chunks,
+                    **recipient,
+                },
+                self._starts,
+            )
+            ts = str(answer["ts"])
+        except RefusedError as refusal:
+            log.warning("%s; for a while, replies there are shown by edits", refusal)
+            self._streams.refuse(self._channel)
+            ts = ""
+        except PassingError as failure:
+            ts = "" if failure.retry_after is not None else await self._begun_at(piece.position)
+        if not ts:
+            self._go_by_edits()
+            return None
+        self._streamed[ts] = piece.position
+        ends_at = clock.now() + self._streams.lifetime
+        return self._goes_on(Stream(ts, piece.position, ends_at, text=text, card=card, size=_size(chunks)))
+
+    async def _begun_at(self, position: int) -> str:
+        """The message of a stream of whose start no answer came; empty if there is none as yet. It may come still, and
+        is taken away then, when the last word stands.
+        """
+        ts = (await self._own()).get(position, "")
+        if not ts:
+            self._is_in_doubt = self._is_start_lost = True
+        return ts
+
+    async def _change(self, message_id: str, piece: Piece) -> Edited:
+        stream = self._stream
+        if stream is None or stream.ts != message_id:
+            return await super()._change(message_id, piece)
+        goes_on = piece.chunk.text.startswith(stream.text)
+        if goes_on and not piece.is_done:
+            grown = await self._grow(stream, piece)
+            if grown is not None:
+                return grown
+        self._stream = None
+        if not (goes_on and piece.is_done and await self._finish(stream, piece)):
+            if stream.ts not in self._over:
+                await self._stop(stream.ts)
+            if goes_on or not piece.is_done:  # not if only its end has moved to the next message
+                self._go_by_edits()
+        elif not stream.card.is_placeholder:
+            self._shown[message_id] = piece.content
+        else:  # all of the text stands, so that taking the card away may wait for others
+            piece = _urgent(piece)
+        return await super()._change(message_id, piece if piece.plan.priority in LAST_WORDS else _urgent(piece))
+
+    async def _grow(self, stream: Stream, piece: Piece) -> Edited | None:
+        """Append what is new; none if the stream cannot go on."""
+        new = _settled(piece)[len(stream.text) :]
+        is_silent = not (stream.text or new)
+        card, chunks = stream.card.turned(piece.plan.status, piece.plan.waited, is_silent=is_silent)
+        chunks += _said(new)
+        if not stream.holds(chunks):
+            return None
+        if not chunks:
+            return Edited.DONE
+        if not (self.is_admitted(self._appends) or self._appends.try_admit(Priority.TICK)):
+            return Edited.DROPPED
+        try:
+            await self._api.once(
+                "chat.appendStream", {"channel": self._channel, "ts": stream.ts, "chunks": chunks}, self._appends
+            )
+        except RefusedError as refusal:
+            self._note(refusal, stream)
+            return None
+        except PassingError as failure:  # whether it was appended is not known, unless it came too often
+            return None if failure.retry_after is None else Edited.DROPPED
+        size = stream.size + _size(chunks)
+        self._stream = self._goes_on(replace(stream, text=stream.text + new, card=card, size=size))
+        return Edited.DONE
+
+    async def _finish(self, stream: Stream, piece: Piece) -> bool:
+        """Stop a stream with the rest of its text, and what is to be pressed below; whether that is known to have
+        succeeded.
+        """
+        priority = piece.plan.priority if piece.plan.priority in LAST_WORDS else Priority.PROGRESS
+        rest = [*stream.card.ended(), *_said(piece.chunk.text[len(stream.text) :])]
+        if not stream.holds(rest):
+            return False
+        if not self.is_admitted(self._stops):
+            await self._stops.admit(priority)
+        try:
+            await self._api.once(
+                "chat.stopStream",
+                {
+                    "channel": self._channel,
+                    "ts": stream.ts,
+                    "metadata": self._mark(stream.position),
+                    **({"chunks": rest} if rest else {}),
+                    **({"blocks": below(piece.controls)} if piece.controls else {}),
+                },
+                self._stops,
+            )
+        except RefusedError as refusal:
+            self._note(refusal, stream)
+            return False
+        except PassingError:
+            return False
+        self._streamed.pop(stream.ts, None)
+        return True
+
+    def _note(self, refusal: RefusedError, stream: Stream) -> None:
+        log.info("%s", refusal)
+        if refusal.code in _OVER:
+            self._over.add(stream.ts)
+
+
+def _urgent(piece: Piece) -> Piece:
+    """The piece, by a call that is not an idle one."""
+    return replace(piece, plan=replace(piece.plan, priority=Priority.PROGRESS))
+
+
+def _settled(piece: Piece) -> str:
+    """What of a piece may be appended. The start of one of Slack's tokens waits for what comes of it."""
+    return piece.chunk.text[: piece.chunk.settled].rstrip("<")
+
+
+def _said(text: str) -> list[dict[str, Any]]:
+    return [{"type": "markdown_text", "text": text}] if text else []
+
+
+def _size(chunks: Sequence[Mapping[str, Any]]) -> int:
+    """In bytes; what a task says counts twice, as others have measured it."""
+    return sum(
+        len(chunk["text"].encode()) if "text" in chunk else 2 * len(json.dumps(chunk, ensure_ascii=False).encode())
+        for chunk in chunks
+    )

@@ -1,0 +1,1 @@
+"""ADK agents: loaded, routed, run, and their events."""

@@ -1,0 +1,168 @@
+"""Steps: what a run says, as it says it, and the reply that comes of it.
+
+A step is one model call of one agent; its partial texts are provisional, and its final event replaces them. The reply
+is the texts of the steps, joined by a blank line.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from google.adk.events.event import Event
+from google.genai import types
+
+from core.agents.events import StreamEvent
+from core.errors import ContentBlockedError, ProviderError
+from core.models.adapter import NO_CONTENT
+from core.models.code_parts import fenced, written
+from core.models.finish_reasons import BLOCKED, ended
+from core.models.retries import takes_back
+from core.sessions.resume import INPUT
+from core.tools.confirmations import QUESTION, Ask, asks_in
+
+
+class Steps:
+    """Turns ADK's events into ours, and knows the reply's text so far.
+
+    Agents that run side by side have a step open each, told apart by author and branch.
+
+    Args:
+        lines: what is shown while a tool runs, by its name.
+    """
+
+    def __init__(self, lines: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._lines = lines
+        self._texts: list[str] = []
+        self._open: dict[tuple[str, str | None], int] = {}
+        self._error_code = ""  # of the newest step, if that said nothing else
+        self._asks: dict[str, Ask] = {}
+
+    def take(self, event: Event) -> Iterator[StreamEvent]:
+        """What an event of ADK's tells."""
+        if event.partial:
+            if takes_back(event):
+                yield from self._write(self._step(event), "")
+            elif text := _visible_text(event):
+                yield from self._write(self._step(event), text, append=True)
+            return
+        if event.content is not None:
+            text = _visible_text(event)
+            if text.strip() and not event.get_function_calls():  # with calls, the run goes on
+                text = ended(text, event.finish_reason)
+            step = self._open.pop((event.author, event.branch), None)
+            if step is not None:
+                yield from self._write(step, text)
+            elif text:
+                yield from self._write(self._step(event), text)
+                self._open.pop((event.author, event.branch))
+        self._asks |= {ask.call: ask for ask in asks_in(event)}
+        yield from self._tools_in(event)
+        for name, version in event.actions.artifact_delta.items():
+            yield StreamEvent("file", data={"name": name, "version": version})
+        self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
+
+    def retold(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
+        """What an earlier attempt at the run has said and called, and the calls that are made now."""
+        made_now = open_calls(stored)
+        calls = dict[str, StreamEvent]()
+        for event in stored:
+            failures = dict[str, StreamEvent]()
+            for told in self.take(event):
+                if not told.tool or told.call_id in made_now:
+                    yield told
+                elif told.type == "tool_start":
+                    calls[told.call_id] = told
+                elif told.type == "error":
+                    failures[told.call_id] = told
+                elif call := calls.get(told.call_id):
+                    failed = failures.get(told.call_id)
+                    yield replace(call, type="tool_past", error=failed.error if failed else None)
+
+    def end(self) -> StreamEvent:
+        """What there is to tell at the end: `done`, or an `error` if the model broke off before its first word."""
+        if self._error_code in BLOCKED:
+            return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
+        if self._error_code and self._error_code != NO_CONTENT:
+            return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
+        return StreamEvent("done", text=self.text, asks=tuple(self._asks.values()))
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(text for text in self._texts if text.strip())
+
+    def begun(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> StreamEvent:
+        """What there is to tell when a tool begins."""
+        return StreamEvent("tool_start", text=self._lines.get(tool, ""), tool=tool, call_id=call_id, data=arguments)
+
+    def _tools_in(self, event: Event) -> Iterator[StreamEvent]:
+        """The tools that begin with it, and that end. What asks a person is none."""
+        for call in event.get_function_calls():
+            if call.name not in (QUESTION, INPUT):
+                yield self.begun(call.name or "", call.id or "", call.args or {})
+        for response in event.get_function_responses():
+            if response.name not in (QUESTION, INPUT):
+                yield from _tool_end(response)
+
+    def _step(self, event: Event) -> int:
+        key = (event.author, event.branch)
+        if key not in self._open:
+            self._open[key] = len(self._texts)
+            self._texts.append("")
+        return self._open[key]
+
+    def _write(self, step: int, text: str, *, append: bool = False) -> Iterator[StreamEvent]:
+        is_last, begun = step == len(self._texts) - 1, self._texts[step]
+        if append and is_last and begun and not begun.isspace():  # the usual case, at no cost of the length
+            self._texts[step] += text
+            yield StreamEvent("text_delta", text=text)
+            return
+        before = self.text
+        self._texts[step] = self._texts[step] + text if append else text
+        after = self.text
+        if after.startswith(before):
+            if after != before:
+                yield StreamEvent("text_delta", text=after[len(before) :])
+        else:
+            yield StreamEvent("step_reset", text=after)
+
+
+def open_calls(events: Sequence[Event]) -> set[str | None]:
+    """The calls that are to be made yet; a long-running one may have been, and its answer is to come."""
+    answered = {answer.id for event in events for answer in event.get_function_responses()}
+    made = (
+        {call.id for call in event.get_function_calls()} - (event.long_running_tool_ids or set()) for event in events
+    )
+    return set().union(*made) - answered
+
+
+def _visible_text(event: Event) -> str:
+    if event.content is None or event.author == "user":
+        return ""
+    actions = event.actions
+    if actions.skip_summarization and not (actions.requested_tool_confirmations or actions.requested_auth_configs):
+        return "\n\n".join(filter(None, map(_answered, event.get_function_responses())))
+    if event.content.role == "user":
+        return ""
+    asked = [str((call.args or {}).get("message") or "") for call in event.get_function_calls() if call.name == INPUT]
+    parts = [part for part in event.content.parts or [] if not part.thought]
+    text = "".join([*map(written, parts), *asked])
+    return text.strip("\n") if any(part.executable_code or part.code_execution_result for part in parts) else text
+
+
+def _answered(response: types.FunctionResponse) -> str:
+    """What a tool gave back whose result is the answer; nothing if it is an error, or asks a person first."""
+    result = response.response or {}
+    if not result or "error" in result:
+        return ""
+    said = result.get("result") if set(result) == {"result"} else result
+    return said if isinstance(said, str) else fenced(json.dumps(said, ensure_ascii=False, indent=2), "json").strip()
+
+
+def _tool_end(response: types.FunctionResponse) -> Iterator[StreamEvent]:
+    name, call_id, result = response.name or "", response.id or "", response.response or {}
+    if set(result) == {"error"}:
+        error = RuntimeError(str(result["error"]))
+        yield StreamEvent("error", tool=name, call_id=call_id or name, data=result, error=error)
+    yield StreamEvent("tool_end", tool=name, call_id=call_id, data=result)

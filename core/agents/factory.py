@@ -1,0 +1,59 @@
+"""The agent, made from configuration."""
+
+from collections.abc import Sequence
+
+from google.adk.agents import LlmAgent
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.apps import App
+from google.adk.models import BaseLlm
+from google.adk.plugins import BasePlugin
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
+
+from core.agents.config import NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
+from core.agents.plugins import GuardPlugin
+from core.errors import SettingsError
+from core.models.selection import ChoicePlugin
+from core.models.usage_plugin import MeterPlugin
+from core.tools.call_log import Journal
+
+
+def make_app(
+    config: AgentConfig,
+    *,
+    model: BaseLlm,
+    tools: Sequence[BaseTool | BaseToolset] = (),
+    plugins: Sequence[BasePlugin] | None = None,
+) -> App:
+    """An ADK app around one agent.
+
+    Args:
+        plugins: `ours`, with what they are to know.
+
+    Raises:
+        SettingsError: ADK takes no such name.
+    """
+    if NAME.fullmatch(config.name) is None:
+        raise SettingsError(f"AGENT_NAME={config.name}: {NAME_RULE}")
+
+    def instruction(_context: ReadonlyContext) -> str:  # ADK fills in the {braces} of a plain text
+        return config.instruction
+
+    agent = LlmAgent(
+        name=config.name,
+        description=config.description,
+        model=model,
+        instruction=instruction,
+        tools=list(tools),
+    )
+    return App(name=config.name, root_agent=agent, plugins=list(ours() if plugins is None else plugins))
+
+
+def ours(journal: Journal | None = None, *, tool_seconds: float = TOOL_SECONDS) -> list[BasePlugin]:
+    """What is added to every app, before the plugins of its own.
+
+    Args:
+        journal: keeps the calls of tools from being made twice, in sessions that are kept.
+        tool_seconds: how long a call of a tool may take.
+    """
+    return [GuardPlugin(journal, tool_seconds=tool_seconds), ChoicePlugin(), MeterPlugin()]

@@ -1,0 +1,140 @@
+"""An agent that is brought along: a folder or a module in ADK's own layout, as `adk web` and `adk run` load it."""
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.adk.plugins import BasePlugin
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.workflow import BaseNode
+
+from core.agents.folders import folder_of
+from core.errors import ParleyError, SettingsError
+
+_LAYOUT = (
+    "it must have `app` or `root_agent` in agent.py or __init__.py, or be described in root_agent.yaml: "
+    "docs/howto/bring-your-own-agent.md"
+)
+
+
+def load_app(agent: str, plugins: Sequence[BasePlugin] = ()) -> App:
+    """The app at `agent`, a folder or a module, with our plugins before its own.
+
+    ADK's loader takes in the folder's `.env` as well; what the environment says already stands. The app of a bare
+    `root_agent` has the name of its folder, as with `adk web`.
+
+    Raises:
+        SettingsError: there is nothing, it breaks while it is imported, or ADK or one of its models does not take it;
+            names `AGENT`.
+    """
+    try:
+        with warnings.catch_warnings():  # what ADK holds of the author's ways is not for who runs the bot
+            warnings.simplefilter("ignore")
+            app = _loaded(agent)
+            _resolve(agent, app)
+            return app.model_copy(update={"plugins": [*plugins, *app.plugins]})
+    except SettingsError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a module raises while it is imported
+        raise SettingsError(f"AGENT={agent}: {_told(error, agent)}") from error
+
+
+def _loaded(agent: str) -> App:
+    folder = folder_of(agent)
+    if folder is not None:
+        found, name = _from_folder(agent, folder), folder.name
+    elif os.sep in agent or agent.startswith("."):
+        raise SettingsError(f"AGENT={agent}: there is no such folder")
+    else:
+        found, name = _from_module(agent), agent.removesuffix(".agent").rpartition(".")[2]
+    return found if isinstance(found, App) else App(name=name, root_agent=found)
+
+
+def _from_folder(agent: str, folder: Path) -> App | BaseNode:
+    from google.adk.cli.utils.agent_loader import AgentLoader, is_single_agent_directory  # noqa: PLC0415 - takes long
+
+    if not folder.name.isidentifier():
+        raise SettingsError(f"AGENT={agent}: its folder's name must consist of letters, digits and underscores")
+    there = sys.modules.get(folder.name)
+    if there is not None and folder not in map(Path, getattr(there, "__path__", ())):
+        raise SettingsError(f"AGENT={agent}: Python has another module of the name {folder.name}: rename the folder")
+    if not any((folder / name).is_file() for name in ("agent.py", "__init__.py", "root_agent.yaml")):
+        raise SettingsError(f"AGENT={agent}: there is no agent in it: {_LAYOUT}")
+    loader = AgentLoader(str(folder if is_single_agent_directory(folder) else folder.parent))
+    found = loader.load_agent(folder.name)
+    assert isinstance(found, App | BaseNode)
+    return found
+
+
+def _from_module(agent: str) -> App | BaseNode:
+    """As ADK's loader looks into a folder: first at the module, then at the `agent` in it."""
+    for name in (agent, f"{agent}.agent"):
+        try:
+            module = import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+                raise  # it is there, and lacks something itself
+            continue
+        for found, kind in ((getattr(module, "app", None), App), (getattr(module, "root_agent", None), BaseNode)):
+            if isinstance(found, kind):
+                return found
+    raise SettingsError(f"AGENT={agent}: there is no such folder, and no module with an agent in it: {_LAYOUT}")
+
+
+def _resolve(agent: str, app: App) -> None:
+    """Have every agent of the app find its model now, and not at somebody's first question."""
+    faults = []
+    for each in agents(app):
+        try:
+            _ = each.canonical_model
+        except SettingsError as error:
+            faults += [f"AGENT={agent}: the agent {each.name}: {fault}" for fault in error.faults]
+        except (ValueError, ImportError) as error:
+            model = each.model or "its parent's model"
+            faults.append(
+                f"AGENT={agent}: the agent {each.name}: ADK does not find the model {model} ({type(error).__name__}): "
+                "name one as in MODEL, leave it out to have MODEL's, or bring a model object"
+            )
+    if faults:
+        raise SettingsError(*dict.fromkeys(faults))
+
+
+def agents(app: App) -> Iterator[LlmAgent]:
+    """The agents of an app that ask models, the first one first; those that are tools of others among them."""
+    return _agents(app.root_agent, set())
+
+
+def _agents(node: object, seen: set[int]) -> Iterator[LlmAgent]:
+    if not isinstance(node, BaseNode) or id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, LlmAgent):
+        yield node
+        for tool in node.tools:
+            yield from _agents(tool.agent if isinstance(tool, AgentTool) else tool, seen)
+    for child in node._iter_static_children():  # ADK has no public way through a tree of every kind
+        yield from _agents(child, seen)
+
+
+def _told(error: BaseException, agent: str) -> str:
+    """What is wrong, in our words: a foreign text may hold anything."""
+    cause = error.__cause__ or error
+    if isinstance(cause, ModuleNotFoundError) and cause.name:
+        return f"it needs the Python module `{cause.name}`, which is not installed"
+    if isinstance(cause, SyntaxError) and cause.filename:
+        return f"{Path(cause.filename).name}, line {cause.lineno}: it is not Python ({type(cause).__name__})"
+    if isinstance(cause, ParleyError):
+        return str(cause)
+    folder = folder_of(agent)
+    for frame in reversed(traceback.extract_tb(cause.__traceback__)):
+        if folder is not None and folder in Path(frame.filename).parents:
+            return f"{Path(frame.filename).relative_to(folder)}, line {frame.lineno}, raises {type(cause).__name__}"
+    if isinstance(cause, ValueError):
+        return f"ADK does not take it ({type(cause).__name__}): {_LAYOUT}"
+    return f"it cannot be loaded ({type(cause).__name__}): {_LAYOUT}"

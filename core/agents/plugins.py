@@ -1,0 +1,226 @@
+"""What Parley adds to every agent that it runs, as ADK plugins."""
+
+import logging
+from typing import Any
+
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.agents.run_config import RunConfig
+from google.adk.plugins import BasePlugin
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
+from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
+
+from core.agents.config import TOOL_SECONDS
+from core.conversations.identity import NOBODY, SPEAKER, Speaker
+from core.conversations.identity import told as told_of
+from core.errors import ToolError
+from core.models.selection import ChosenRun
+from core.secrets import redact
+from core.sessions.history import INTERRUPTED
+from core.sessions.service import StoredSession
+from core.tools.call_log import Call, Entry, Journal
+from core.tools.confirmations import allow, rule_on
+from core.tools.result_files import kept
+from core.tools.results import told
+from core.tools.tool import ToolAdapter, contain, is_allowed, is_idempotent
+
+log = logging.getLogger(__name__)
+
+#: The most that a tool's error may tell the model, in characters.
+ERROR_LIMIT = 500
+
+
+class GuardPlugin(BasePlugin):
+    """Keeps a model's slip or a tool's fault from ending the run, and a call from being made twice.
+
+    The two are one plugin, for ADK asks its plugins in their order, and none behind the first that answers. A call must
+    not be in the journal before it is known that it is not refused; and what the journal has of its result must be what
+    the model is told. The one that refuses and tells would have to come first for the one, and last for the other.
+    Where an app has plugins of its own, this one comes first: what they answer is journalled as the tool's answer.
+
+    Args:
+        journal: keeps the calls that are made in kept sessions. Those of an agent that is itself run as a tool, in a
+            session of its own that nobody keeps, are a part of that tool's call.
+        tool_seconds: how long a call may take, unless its tool says otherwise by an attribute `seconds`.
+    """
+
+    def __init__(self, journal: Journal | None = None, *, tool_seconds: float = TOOL_SECONDS) -> None:
+        super().__init__(name="parley_guard")
+        self._journal = journal
+        self._tool_seconds = tool_seconds
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Tell an agent that is run as a tool for whom it is, too: ADK gives its session what the state of the other
+        one holds, and leaves out what is of one run.
+        """
+        if (speaker := _speaker(invocation_context.run_config)) is not None:
+            invocation_context.session.state.setdefault(SPEAKER, told_of(speaker))
+
+    async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
+        """Have an agent that goes on know of the calls that it has made: it would make them again."""
+        _input_first(callback_context)
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, Any] | None:
+        """Answer a transfer to an agent that does not exist with the names of those that do, and a call that was made
+        before with what came of it then.
+
+        Raises:
+            StoreError: the call cannot be written into the journal; it is not made.
+        """
+        contain(tool, self._tool_seconds)
+        if isinstance(run := tool_context.run_config, ChosenRun):
+            run.stopwatch.begin(tool_context.function_call_id or tool.name)
+        if (refused := _wrong_speaker(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
+            return refused or _wrong_agent(tool, tool_args)
+        if not isinstance(tool, ToolAdapter) or tool.always:
+            allow(tool_context, tool.name)
+        call = self._call(tool, tool_args, tool_context)
+        asks = await _asks_first(tool, tool_args, tool_context)
+        if asks and not isinstance(tool_context.session, StoredSession):
+            return _cannot_ask(tool)
+        if self._journal is None or call is None or asks:
+            return None
+        entry = await self._journal.begin(call)
+        if entry is not None and ((is_idempotent(tool) and not entry.ended) or _is_decided(entry, tool_context)):
+            await self._journal.begin_again(call)
+            entry = None
+        return None if entry is None else _Recorded.of(entry, tool, tool_context)
+
+    async def after_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
+    ) -> Any:
+        """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
+        if isinstance(run := tool_context.run_config, ChosenRun):
+            run.stopwatch.end(tool_context.function_call_id or tool.name)
+        if isinstance(result, _Recorded):
+            return None
+        if tool_context.actions.requested_tool_confirmations and not isinstance(tool_context.session, StoredSession):
+            tool_context.actions.requested_tool_confirmations.clear()
+            return _cannot_ask(tool)
+        if tool_context.actions.requested_auth_configs:
+            tool_context.actions.requested_auth_configs.clear()
+            given = _cannot_sign_in(tool)
+        else:
+            given = result
+        if isinstance(tool, ToolAdapter):
+            rule_on(tool_context, tool.approvers, always=tool.always)
+        call = self._call(tool, tool_args, tool_context)
+        said = told(given if call is None else await kept(given, tool.name, tool_context))
+        if self._journal is not None and call is not None:
+            await self._journal.end(call, said, tool_context.actions)
+        return None if said == result else said
+
+    async def on_tool_error_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
+    ) -> dict[str, Any] | None:
+        """Tell the model that the tool failed; without this ADK ends the run."""
+        if not isinstance(error, Exception):  # a cancellation comes here too, and goes on whatever we say
+            return None
+        log.warning("tool %s failed", tool.name, exc_info=error)
+        if isinstance(error, ToolError) and isinstance(error.__cause__, TimeoutError):
+            return {"error": f"{tool.name} failed: {error}"}
+        raised = error.__cause__ if isinstance(error, ToolError) and error.__cause__ else error
+        return {"error": redact(f"{tool.name} failed: {type(raised).__name__}: {raised}")[:ERROR_LIMIT]}
+
+    def _call(self, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> Call | None:
+        session = tool_context.session
+        if not isinstance(session, StoredSession) or type(tool) is BaseTool:  # ADK: a name that no tool has
+            return None
+        return Call(
+            session=session.id,
+            generation=session.generation,
+            run=tool_context.invocation_id,
+            id=tool_context.function_call_id or tool.name,
+            tool=tool.name,
+            arguments=tool_args,
+            fence=session.fence,
+        )
+
+
+def _input_first(context: CallbackContext) -> None:
+    """Put what an agent of a workflow is given before what it has done with it. ADK puts it at the end of the session
+    each time the agent begins or goes on, and has its model see nothing of what is before it.
+    """
+    events, path = context.session.events, context.node_path
+    own = [i for i, event in enumerate(events) if path and event.node_info.path == path]
+    if own and events[own[-1]].author == "user" and not events[own[-1]].invocation_id:
+        done = (i for i in own if events[i].invocation_id == context.invocation_id)
+        events.insert(next(done, own[-1]), events.pop(own[-1]))
+
+
+class _Recorded(dict[str, Any]):
+    """A result out of the journal: it is told as it was, and not written again."""
+
+    @classmethod
+    def of(cls, entry: Entry, tool: BaseTool, tool_context: ToolContext) -> "_Recorded":
+        """What an earlier attempt at the call came to; what it changed besides is changed."""
+        if not entry.ended:
+            return cls(error=INTERRUPTED)
+        changed = entry.actions.state_delta
+        tool_context.state.update(changed)
+        for name in entry.actions.model_fields_set - {"state_delta"}:
+            setattr(tool_context.actions, name, getattr(entry.actions, name))
+        if isinstance(entry.result, dict):
+            return cls(entry.result)
+        if entry.result is None and tool.is_long_running:  # its answer is yet to come, and nothing is what it said
+            return cls()
+        return cls(result=entry.result)
+
+
+def _cannot_ask(tool: BaseTool) -> dict[str, Any]:
+    """For an agent that is run as a tool of another, in a session that nobody keeps: ADK could not go on with it."""
+    return {
+        "error": f"{tool.name} was not called: a person would have to be asked first, and cannot be, since this agent "
+        "is run as a tool of another one. Say that it was not done, and why."
+    }
+
+
+def _cannot_sign_in(tool: BaseTool) -> dict[str, Any]:
+    """For a tool that wants somebody to sign in elsewhere: a conversation in which all may read has no way there."""
+    return {
+        "error": f"{tool.name} was not called: somebody would have to sign in for it, and cannot do so here. Say that "
+        "it was not done, and why."
+    }
+
+
+async def _asks_first(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:
+    """Whether ADK will not make the call, but have a person asked."""
+    if tool_context.tool_confirmation is not None:
+        return False
+    try:
+        return await tool.check_require_confirmation(tool_args, tool_context) is True
+    except Exception:  # ADK asks again behind us, and has the model told that the tool failed
+        return False
+
+
+def _is_decided(entry: Entry, tool_context: ToolContext) -> bool:
+    """Whether the call ended in a question to a person, and ADK makes it again for it was answered: the question is
+    in the history then.
+    """
+    id_ = tool_context.function_call_id
+    return bool(entry.actions.requested_tool_confirmations) and any(
+        answer.id == id_ for event in tool_context.session.events for answer in event.get_function_responses()
+    )
+
+
+def _wrong_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
+    if is_allowed(tool, _speaker(tool_context.run_config) or NOBODY):
+        return None
+    return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
+
+
+def _speaker(run: RunConfig | None) -> Speaker | None:
+    """For whom it is: what a tool or an agent makes of the state gives nobody's rights away."""
+    return run.speaker if isinstance(run, ChosenRun) else None
+
+
+def _wrong_agent(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
+    if not isinstance(tool, TransferToAgentTool):
+        return None
+    valid = list(tool._agent_names)  # ADK offers these in the tool's declaration alone
+    wrong = tool_args.get("agent_name")
+    return None if wrong in valid else {"error": f"Agent {wrong!r} does not exist. Valid agents: {', '.join(valid)}."}

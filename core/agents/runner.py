@@ -1,0 +1,156 @@
+"""ADK's runner, made to go on where a run was broken off or has waited."""
+
+import warnings
+from typing import Any
+
+from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.apps import ResumabilityConfig
+from google.adk.events.event import Event
+from google.adk.runners import Runner
+from google.adk.sessions import Session
+from google.genai import types
+
+from core.agents.event_mapper import open_calls
+from core.agents.workflow_input import as_one, asked_for, turning
+from core.conversations.prompt_text import Spoken
+from core.errors import SessionResetError
+from core.sessions.codec import role_of
+from core.sessions.history import is_user_message
+from core.sessions.history_window import Extent
+from core.sessions.resume import correction_of
+from core.sessions.service import SessionService, StoredSession
+from core.turns.fencing import Fence
+
+with warnings.catch_warnings():  # ADK: to go on with a run is an experiment
+    warnings.simplefilter("ignore")
+    _RESUMABLE = ResumabilityConfig(is_resumable=True)
+
+#: The agents that run others and keep how far those have come.
+_STAGED = (SequentialAgent, ParallelAgent, LoopAgent)
+
+
+class CorrectedError(Exception):
+    """The run named an agent that does not exist, and is to go on behind what it was told about that."""
+
+
+class _Invocation(InvocationContext):
+    """A run, as its agents see it: each goes on from what was said and done, whatever is noted meanwhile.
+
+    ADK has a workflow note that a node was started once it was, and whether that is stored before the node looks at
+    its newest event is a matter of who is quicker. Behind a note, a call that is to be made yet is not the newest
+    event: ADK would have the agent wait for its answer to come from elsewhere, and the run would end without a word.
+    """
+
+    def _get_events(self, *, current_invocation: bool = False, current_branch: bool = False) -> list[Event]:
+        events = super()._get_events(current_invocation=current_invocation, current_branch=current_branch)
+        return [event for event in events if event.content is not None] if current_branch else events
+
+
+class OneRunner(Runner):
+    """ADK's runner, made to go on where a run was broken off.
+
+    For ADK that is a property of the app, and costs every run a stored event for each agent that ends. A run of an
+    `LlmAgent` needs none of those: it goes on from its calls. An agent of any other kind keeps in them how far it has
+    come.
+
+    One object is for one run.
+    """
+
+    _session: Session | None = None
+    _run_id = ""
+    _others = frozenset[str]()
+    _answer: Event | None = None
+
+    @property
+    def said(self) -> list[Event]:
+        """What people and agents have said in the run."""
+        events = self._own(self._session) if self._session is not None else []
+        events = [self._answer if self._answer and event.id == self._answer.id else event for event in events]
+        return [event for event in events if role_of(event) in ("user", "assistant")]
+
+    @property
+    def extent(self) -> Extent | None:
+        """How much of the conversation the run goes on with, where that is known."""
+        return self._session.extent if isinstance(self._session, StoredSession) else None
+
+    async def stored(
+        self, run_id: str, generation: int | None, fence: Fence | None, spoken: Spoken | None, **session: str
+    ) -> list[Event]:
+        """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
+
+        Raises:
+            SessionResetError: the session is of another generation.
+            CorrectedError: it has named an agent that does not exist, and was told so.
+        """
+        self._session, self._run_id = await self._get_or_create_session(**session), run_id
+        found = self._session.generation if isinstance(self._session, StoredSession) else generation
+        if generation is not None and generation != found:
+            raise SessionResetError.of(self._session.id, generation)
+        if isinstance(self._session, StoredSession):
+            self._session.keep_to(fence, spoken)
+        if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
+            raise CorrectedError
+        return _of_run(self._session, run_id)
+
+    async def resumed(self, message: types.Content) -> list[Event] | None:
+        """Have a message answer what a workflow has asked for, if one waits for that: the run goes on with the one that
+        has asked.
+
+        Returns:
+            What is stored of it from the answer on; None if nothing was asked.
+        """
+        session, run = self._session, self._run_id
+        if isinstance(self.agent, BaseAgent) or not isinstance(session, StoredSession):
+            return None
+        said = Event(author="user", invocation_id=run, content=message)
+        is_new = not _of_run(session, run)
+        chain = asked_for([*session.events, said] if is_new else session.events, run, self.agent.name)
+        if not chain:
+            return None
+        service = self.session_service
+        assert isinstance(service, SessionService), "whose the session is"
+        if is_new:
+            await service.append_event(session, said)
+        turns = turning(session.events, chain)
+        self._answer = next(event for event in _of_run(session, run) if is_user_message(event))
+        self._others = frozenset(event.id for event in session.events if event.invocation_id != run)
+        session.events[:] = as_one(session.events, run, self.agent.name, await service.as_stored(session, turns))
+        return self._own(session)
+
+    def _own(self, session: Session) -> list[Event]:
+        """What is of this run, and not of those that it goes on with."""
+        return [event for event in _of_run(session, self._run_id) if event.id not in self._others]
+
+    async def _get_or_create_session(self, **session: Any) -> Session:
+        return self._session or await super()._get_or_create_session(**session)
+
+    def _create_invocation_context(self, **values: Any) -> InvocationContext:
+        return _Invocation(**values)
+
+    def _find_agent_to_run(self, session: Session, root_agent: BaseAgent) -> BaseAgent:
+        """ADK has an answer to a call told to the agent that made it, and to that one alone. Where agents take their
+        turns, the one goes on that runs them, from where it was: it has the others take theirs.
+        """
+        found = super()._find_agent_to_run(session, root_agent)
+        while isinstance(found.parent_agent, _STAGED):
+            found = found.parent_agent
+        return found
+
+    def _new_invocation_context(self, session: Session, **more: Any) -> InvocationContext:  # ADK: an extension point
+        context = super()._new_invocation_context(session, **more)
+        if not isinstance(self.agent, LlmAgent) or _has_stages(self.agent):
+            context.resumability_config = _RESUMABLE
+            context.populate_invocation_agent_states()
+        elif open_calls(_of_run(session, context.invocation_id)):
+            context.resumability_config = _RESUMABLE
+        return context
+
+
+def _has_stages(agent: BaseAgent) -> bool:
+    return any(isinstance(each, _STAGED) or _has_stages(each) for each in agent.sub_agents)
+
+
+def _of_run(session: Session, run_id: str) -> list[Event]:
+    return [event for event in session.events if event.invocation_id == run_id]

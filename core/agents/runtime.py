@@ -1,0 +1,346 @@
+"""Runs the agent for a session and tells what it says while it runs."""
+
+import logging
+import re
+import warnings
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from copy import copy
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from google.adk.agents import LlmAgent
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.invocation_context import LlmCallsLimitExceededError
+from google.adk.agents.run_config import StreamingMode, ToolThreadPoolConfig
+from google.adk.apps import App
+from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
+from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
+from google.adk.events.event import Event
+from google.adk.memory import BaseMemoryService, InMemoryMemoryService
+from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.telemetry.context import ContentCapturingMode, TelemetryConfig
+from google.genai import types
+from opentelemetry import trace
+
+from core.agents.event_mapper import Steps
+from core.agents.events import StreamEvent
+from core.agents.loader import agents
+from core.agents.runner import CorrectedError, OneRunner
+from core.conversations.identity import SPEAKER, Speaker, told
+from core.conversations.prompt_text import Spoken
+from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
+from core.models.adapter import ModelAdapter
+from core.models.provider import MOST_TAKE, Takes
+from core.models.selection import ChosenRun
+from core.secrets import traced
+from core.sessions.artifacts import Artifacts, Made
+from core.sessions.memory import Memories, recalls
+from core.sessions.resume import correction_of
+from core.tools.confirmations import Ask, Decision, asks_in, behind, telling
+from core.tools.progress import BUILT_IN, lines_of
+from core.turns.fencing import Fence
+from core.usage.meter import Meter, run_with
+
+log = logging.getLogger(__name__)
+
+#: How ADK, in its several paths, says that a model named an agent that does not exist.
+_INVENTED_AGENT = re.compile(
+    r"failed to find agent: (?P<a>[^\s.,]+)"
+    r"|Transfer target agent '(?P<b>[^']+)' not found"
+    r"|Agent (?P<c>\S+) not found in the agent tree"
+)
+
+#: What ADK is told of a run of which no trace is made. Told nothing, it asks the environment anew for each piece of a
+#: reply, and lays out what nobody collects.
+_UNTRACED = TelemetryConfig(
+    genai_semconv_stability_opt_in="stable",
+    capture_message_content=ContentCapturingMode.NO_CONTENT,
+    adk_experimental_telemetry_opt_in=False,
+)
+
+#: Threads for tools that are plain functions; ADK would run those on the event loop.
+_TOOL_THREADS = ToolThreadPoolConfig(max_workers=32)
+
+
+with warnings.catch_warnings():  # ADK: to keep what a tool may show is an experiment
+    warnings.simplefilter("ignore")
+    _CREDENTIALS = InMemoryCredentialService()  # it keeps them by app and user
+
+
+class AgentRuntime:
+    """An ADK app over stored sessions.
+
+    Any number of sessions may run at once; that one session runs once at a time is the caller's care.
+
+    Args:
+        lines: what is shown while a tool runs, by its name, where that is not what it says itself.
+
+    Attributes:
+        max_llm_calls: how many model calls one run may take before it is ended.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        sessions: BaseSessionService,
+        *,
+        artifacts: BaseArtifactService | None = None,
+        memory: BaseMemoryService | None = None,
+        lines: Mapping[str, str] = MappingProxyType({}),
+        max_llm_calls: int = 25,
+    ) -> None:
+        self.app = app
+        self.sessions = sessions
+        self.max_llm_calls = max_llm_calls
+        self._lines = {**BUILT_IN, **lines_of(app), **lines}
+        self._artifacts = artifacts or InMemoryArtifactService()
+        self._memory = memory or InMemoryMemoryService()
+        self._remembers = recalls(app)
+        self._runner = OneRunner(
+            app=app,
+            session_service=sessions,
+            artifact_service=self._artifacts,
+            memory_service=self._memory,
+            credential_service=_CREDENTIALS,
+        )
+
+    def takes(self, model: str | None = None) -> Takes:
+        """The files that the agent can be given, if it asks that model; of models that are not ours, what most take."""
+        agent = self.app.root_agent
+        asked = agent.canonical_model if isinstance(agent, LlmAgent) else None
+        return asked.takes(asked.named(model)) if isinstance(asked, ModelAdapter) else MOST_TAKE
+
+    def asks(self, model: str | None = None) -> str:
+        """The full name of the one model that the agent and all others of its app ask where that one was chosen, or
+        none; empty if they ask several: who of them begins is not known before.
+        """
+        asked = [agent.canonical_model for agent in agents(self.app)]
+        names = {each.named(model) if isinstance(each, ModelAdapter) else each.model for each in asked}
+        return names.pop() if len(names) == 1 else ""
+
+    async def made(self, session_id: str, origin: str) -> list[Made]:
+        """The files that the turns of an origin have made, in the order in which they did."""
+        return await self._artifacts.made(session_id, origin) if isinstance(self._artifacts, Artifacts) else []
+
+    async def aclose(self) -> None:
+        """Close the agent's toolsets and plugins."""
+        await self._runner.close()
+
+    async def stream(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        text: str,
+        media: Sequence[types.Part] = (),
+        speaker: Speaker | None = None,
+        streaming: bool = True,
+        model: str | None = None,
+        run_id: str | None = None,
+        generation: int | None = None,
+        fence: Fence | None = None,
+        spoken: Spoken | None = None,
+        decisions: Sequence[Decision] = (),
+        meter: Meter | None = None,
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
+
+        A model that hands over to an agent that it made up is told the right names and tried once more
+        (seeds: hallucination retry).
+
+        Args:
+            speaker: for whom it is run, as tools and instructions are told (`temp:speaker` of the state).
+            media: files that came with the text, as `core.models.media.part` makes them.
+            model: the full name of the one that was chosen; none for the default. It takes a `ChoicePlugin`.
+            run_id: what the run stores is stored under it, and under `correction_of` it. A run that goes on with what
+                an earlier one has stored under the same id does not store `text` again, and its reply begins with
+                what that one has said.
+            generation: the session's, when it was asked. If it was started over since, that is the run's error.
+            fence: the turn that is run, with a `run_id`. Once another worker has it, the run stores nothing and begins
+                no tool: `TurnLostError` is its error.
+            spoken: who says the text, to be kept beside it.
+            decisions: on all that the run of that id has asked people for, and waits for. It goes on with them, instead
+                of beginning with `text`, and its reply begins with what is said from then on.
+            meter: counts the model calls, for whom the last event does not reach; the task in which the run is made
+                is its own from then on.
+        """
+        said: dict[str, Any] = {
+            "user_id": user_id,
+            "session_id": session_id,
+            "speaker": speaker,
+            "streaming": streaming,
+            "model": model,
+            "generation": generation,
+            "fence": fence,
+            "meter": meter or Meter(),
+        }
+        failed: StreamEvent | None = None
+        begun = self._stream_once(text=text, media=media, spoken=spoken, decisions=decisions, run_id=run_id, **said)
+        async with aclosing(begun) as events:
+            async for event in events:
+                if event.type == "error" and not event.call_id:
+                    failed = event
+                else:
+                    yield event
+        if failed is None or failed.error is None:
+            return
+        correction = text if isinstance(failed.error, CorrectedError) else self._correction(failed.error)
+        if correction is None:
+            yield failed
+            return
+        yield StreamEvent("step_reset")
+        again = self._stream_once(text=correction, run_id=run_id and correction_of(run_id), **said)
+        async with aclosing(again) as events:
+            async for event in events:
+                if event.error is not None and not event.call_id:
+                    event.error.__cause__ = event.error.__cause__ or failed.error
+                yield event
+
+    async def run_and_collect(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
+        """The whole reply, with one retry for an invented agent name.
+
+        Raises:
+            Exception: what the run failed with; after a retry the retry's error, caused by the first.
+        """
+        events = self.stream(user_id=user_id, session_id=session_id, text=text, streaming=streaming)
+        return await _collect(events)
+
+    async def run_and_collect_once(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
+        """The whole reply of one run. A step's text is taken from its partial events or from its final one,
+        never from both.
+        """
+        events = self._stream_once(user_id=user_id, session_id=session_id, text=text, speaker=None, streaming=streaming)
+        return await _collect(events)
+
+    async def _stream_once(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        text: str,
+        speaker: Speaker | None,
+        streaming: bool,
+        media: Sequence[types.Part] = (),
+        model: str | None = None,
+        run_id: str | None = None,
+        generation: int | None = None,
+        fence: Fence | None = None,
+        spoken: Spoken | None = None,
+        decisions: Sequence[Decision] = (),
+        meter: Meter | None = None,
+    ) -> AsyncGenerator[StreamEvent, None]:
+        meter = meter or Meter()
+        run_with(meter)
+        runner = copy(self._runner)
+        if run_id is not None and isinstance(self._artifacts, Artifacts):
+            runner.artifact_service = self._artifacts.of(run_id, generation, fence)
+        if isinstance(self._memory, Memories):
+            runner.memory_service = self._memory.of(session_id, generation, fence)
+        message = types.Content(role="user", parts=[types.Part(text=text), *media])
+        steps = Steps(self._lines)
+        config = ChosenRun(
+            model=model,
+            speaker=speaker,
+            streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
+            max_llm_calls=self.max_llm_calls,
+            tool_thread_pool_config=_TOOL_THREADS,
+            telemetry=None if trace.get_current_span().is_recording() else _UNTRACED,
+        )
+        try:
+            if run_id is not None:
+                whose = {"user_id": user_id, "session_id": session_id}
+                stored = await runner.stored(run_id, generation, fence, spoken, **whose)
+                if (loaded := runner.extent) is not None:
+                    yield StreamEvent("history", history=loaded)
+                stored = await runner.resumed(message) or stored
+                if decisions:
+                    message = telling(stored, decisions) or message
+                    for ask in _allowed(stored, decisions):
+                        yield steps.begun(ask.tool, ask.asks_for, ask.arguments)
+                    stored = behind(stored, decisions) or []
+                meter.retell(stored)
+                for again in steps.retold(stored):
+                    yield again
+            run = runner.run_async(
+                user_id=user_id,
+                session_id=session_id,
+                invocation_id=run_id,
+                new_message=message,
+                state_delta={SPEAKER: told(speaker)} if speaker else None,
+                run_config=config,
+            )
+            async with aclosing(run) as events:
+                async for event in events:
+                    for said in steps.take(event):
+                        yield replace(said, seconds=config.stopwatch.seconds(said.call_id)) if said.call_id else said
+            if self._remembers and run_id is not None:
+                await self._remember(user_id, session_id, runner)
+            yield replace(steps.end(), calls=meter.calls, usage=meter.usage)
+        except LlmCallsLimitExceededError as error:
+            limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
+            limit.__cause__ = error
+            yield StreamEvent("error", error=limit, calls=meter.calls, usage=meter.usage)
+        except Exception as error:
+            yield StreamEvent("error", error=_ours(error), calls=meter.calls, usage=meter.usage)
+
+    async def _remember(self, user_id: str, session_id: str, runner: OneRunner) -> None:
+        """Have the memory keep what was said in a run. What it cannot keep ends no answer."""
+        assert runner.memory_service is not None, "it was given one"
+        try:
+            await runner.memory_service.add_events_to_memory(
+                app_name=self.app.name, user_id=user_id, session_id=session_id, events=runner.said
+            )
+        except (SessionResetError, TurnLostError):
+            raise
+        except Exception as error:
+            log.warning("what was said in session %s is not remembered: %s", session_id, traced(error))
+
+    def _correction(self, error: Exception) -> str | None:
+        found = _INVENTED_AGENT.search(str(error))
+        valid = list(_sub_agents(self.app.root_agent))
+        if found is None or not valid:
+            return None
+        log.warning("the model named an agent that does not exist; telling it the right names")
+        name = next(group for group in found.groups() if group)
+        return (
+            f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
+            "Please retry using one of the valid agent names listed above.]"
+        )
+
+
+def _allowed(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[Ask]:
+    """The calls that were allowed, and are made now."""
+    calls = {decision.call for decision in decisions if decision.is_allowed}
+    made = {answer.id for event in behind(stored, decisions) or () for answer in event.get_function_responses()}
+    for event in stored:
+        for ask in asks_in(event):
+            if ask.call in calls and ask.asks_for not in made:
+                yield ask
+
+
+def _ours(error: Exception) -> Exception:
+    """The error that a plugin of ours raised, out of those in which ADK has wrapped it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ParleyError):
+            return cause
+        cause = cause.__cause__
+    return error
+
+
+def _sub_agents(agent: Any) -> Iterator[str]:
+    for sub_agent in agent.sub_agents if isinstance(agent, BaseAgent) else ():
+        yield sub_agent.name
+        yield from _sub_agents(sub_agent)
+
+
+async def _collect(events: AsyncGenerator[StreamEvent, None]) -> str:
+    async with aclosing(events) as told:
+        async for event in told:
+            if event.type == "error" and event.error is not None and not event.call_id:
+                raise event.error
+            if event.type == "done":
+                return event.text
+    raise ProviderError("the run ended without an outcome")

@@ -1,0 +1,1 @@
+"""Conversations: who is in them, what they are set to, how they stand."""

@@ -1,0 +1,88 @@
+"""What the history of a conversation has of what was said there, for a turn that is about to run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from core.inbox.message import Inbound
+from core.sessions.ordering import NEWEST_FIRST, of_session
+from core.sessions.resume import is_stored
+from core.store.database import Database
+from core.store.schema import inbox, messages, sessions, turns
+from core.turns.queries import readable
+from core.turns.turn import Turn
+
+#: Of how many others who take part in a conversation is told, at the most.
+OTHERS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """Attributes:
+    since: when the newest message was sent that the history holds, or that has ended it (seconds since the epoch); 0 if
+        it holds none.
+    others: of each who takes part besides those whom the turn answers, the newest message.
+    is_quiet: whether nobody is known to have said anything since that was not for the bot.
+    """
+
+    since: float = 0.0
+    others: tuple[Inbound, ...] = ()
+    is_quiet: bool = False
+
+
+async def background(database: Database, turn: Turn) -> Background | None:
+    """What stands behind a turn; none if its run has stored already what it is asked, and goes on from that."""
+    async with database.read() as connection:
+        if (await connection.execute(sa.select(is_stored(turn.session_id, turn.generation, turn.origin)))).scalar():
+            return None
+        since, overheard, is_muted = (await connection.execute(_said(turn))).one()
+        others = (await connection.execute(_others(turn))).scalars().all()
+    is_quiet = since > 0 and overheard <= since and not is_muted  # where it is muted, nobody is listened to
+    return Background(since, tuple(message for said in others if (message := readable(said))), is_quiet)
+
+
+def _said(turn: Turn) -> sa.Select[Any]:
+    """Since when it is, when somebody was last heard to speak to others, and whether the bot is muted.
+
+    The inbox forgets what was answered long ago; of that, it is known when it came into the history.
+    """
+    here = inbox.c.session == turn.session_id
+
+    def newest(outcome: str) -> sa.ColumnElement[float]:
+        at = sa.select(sa.func.max(inbox.c.sent_at)).where(here, inbox.c.outcome == outcome)
+        return sa.func.coalesce(at.scalar_subquery(), 0.0)
+
+    answered = (
+        sa.select(inbox.c.sent_at)
+        .join(turns, turns.c.id == inbox.c.turn)
+        .where(here, inbox.c.generation == turn.generation, inbox.c.kind == "message", turns.c.id != turn.origin)
+        .where((turns.c.state == "done") | is_stored(turn.session_id, turn.generation, turns.c.id))
+        .order_by(inbox.c.sent_at.desc())
+        .limit(1)
+    )
+    kept = (
+        sa.select(messages.c.created_at)
+        .where(of_session(turn.session_id), messages.c.generation == turn.generation)
+        .where(messages.c.role == "user")
+        .order_by(*NEWEST_FIRST)
+        .limit(1)
+    )
+    known = sa.func.coalesce(answered.scalar_subquery(), kept.scalar_subquery(), 0.0)
+    over = newest("reset")
+    is_muted = sa.exists().where(sessions.c.id == turn.session_id, sessions.c.muted)
+    return sa.select(sa.case((known > over, known), else_=over), newest("overheard"), is_muted)
+
+
+def _others(turn: Turn) -> sa.Select[tuple[object]]:
+    authors = {message.author for message in turn.messages}
+    newest = (
+        sa.select(sa.func.max(inbox.c.id).label("id"))
+        .where(inbox.c.session == turn.session_id, inbox.c.generation == turn.generation)
+        .where(inbox.c.inbound.is_not(None), inbox.c.author.not_in(authors))
+        .group_by(inbox.c.author)
+        .order_by(sa.func.max(inbox.c.id).desc())
+        .limit(OTHERS)
+        .subquery()
+    )
+    return sa.select(inbox.c.inbound).join(newest, newest.c.id == inbox.c.id).order_by(inbox.c.id)

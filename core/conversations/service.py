@@ -1,0 +1,390 @@
+"""Conversations as those who have them see them: what is in them, what they are set to, and what ends in them."""
+
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.concurrency.retry import PAUSES, retried
+from core.conversations.identity import BOT
+from core.conversations.status import Status, stands
+from core.inbox.message import Inbound
+from core.privacy.export import Form, pieces
+from core.store.database import Database
+from core.store.schema import inbox, sessions, turns
+from core.store.upsert import insert_new
+from core.turns.cancel import Halt, Stopped, stop, stop_turn
+from core.turns.queries import answered_by, note, readable, row_of
+from core.turns.states import State
+from core.turns.store import STOP, Turns
+from core.usage.prices import Prices
+from core.workers.worker import Worker
+
+#: What of a conversation that the bot is in is for it though it is not called: nothing, what the one says who spoke
+#: with it last, or all.
+Follow = Literal["mention", "asker", "all"]
+
+#: The most characters of a message that it is recognised by.
+_WORDS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """The agent that answers in a conversation.
+
+    Attributes:
+        missed: the one that was chosen, if that may not be chosen any more.
+    """
+
+    name: str
+    missed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """A conversation that somebody took part in.
+
+    Attributes:
+        at: when he last spoke in it (seconds since the epoch).
+        first: its first message that is known.
+    """
+
+    session_id: str
+    at: float
+    first: Inbound
+
+    @property
+    def words(self) -> str:
+        """The first words of it, on one line."""
+        said = " ".join(self.first.text.split())
+        return said if len(said) <= _WORDS else f"{said[: _WORDS - 1].rstrip()}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """What it takes to show a reply again: the newest of the turns that it is of.
+
+    Attributes:
+        origin: by what the reply's messages can be found.
+        text: the final text; None if there is none.
+        chunks: the platform's ids of its messages.
+        inbound: what it answers: the newest of its messages.
+        is_revised: whether a message that it answers was edited since.
+    """
+
+    turn_id: str
+    origin: str
+    session_id: str
+    state: State
+    text: str | None
+    chunks: tuple[str, ...]
+    inbound: Inbound
+    is_revised: bool
+
+
+class Conversations:
+    """What the tables tell of conversations, and what is done to them but for a reset (`Inbox`).
+
+    Attributes:
+        agents: those of the bot. Who asks for one of them, or for its models, waits until they are there.
+
+    Args:
+        budget: how many tokens of history are sent.
+        pauses: seconds between the tries of `stop_turn` while the database is away; it comes by a button, and once.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        turns: Turns,
+        worker: Worker,
+        *,
+        budget: int,
+        pauses: Sequence[float] = PAUSES,
+    ) -> None:
+        self._database = database
+        self._turns = turns
+        self._worker = worker
+        self._pauses = pauses
+        self._budget = budget
+        self.agents = turns.agents
+
+    async def stop(
+        self, session_id: str, *, author: str | None, until: float = inf, asked: Inbound | None = None
+    ) -> Halt | None:
+        """End what runs in a session, over all workers, and what waits there.
+
+        Args:
+            author: only what he has asked for; None for all.
+            until: of that, only what was said by then (seconds since the epoch).
+            asked: the message that asks for it, which is noted.
+
+        Returns:
+            What was ended; nothing at all if that message was here before.
+
+        Raises:
+            StoreError: nothing was changed.
+        """
+        async with self._database.write() as connection:
+            if asked is not None and not await note(connection, asked, "command", kind="stop"):
+                return None
+            halt = await stop(connection, self._turns, session_id, author=author, until=until)
+            await self._turns.announce(connection)
+        self._worker.end(halt.turn_id, STOP)
+        return halt
+
+    async def stop_turn(self, turn_id: str, author: str | None) -> Stopped:
+        """End a turn that runs, whoever runs it, if `author` has asked for it; None for an operator, who may. However
+        often that is said, it is done once.
+
+        Raises:
+            StoreError: it could not be kept, however often that was tried.
+        """
+
+        async def work() -> Stopped:
+            async with self._database.write() as connection:
+                return await stop_turn(connection, self._turns, turn_id, author=author)
+
+        stopped = await retried(work, what=f"stop of turn {turn_id}", pauses=self._pauses)
+        self._worker.end(turn_id if stopped is Stopped.DONE else None, STOP)
+        return stopped
+
+    async def status(self, session_id: str, spots: Sequence[str] = ()) -> Status:
+        """How a session stands. One that is not there has nothing in it.
+
+        Args:
+            spots: what rules on places may call where it is: see `Inbound`.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        await self.agents.there.wait()
+        async with self._database.read() as connection:
+            row = await _session(connection, session_id)
+            agent = self._answering(row, spots).name
+            if row is None:
+                return Status(self._known(None, agent), agent, budget=self._budget)
+            return await stands(connection, row, self._known(row.model, agent), agent, budget=self._budget)
+
+    async def agent(self, session_id: str, spots: Sequence[str]) -> Answering:
+        """The agent that answers in a session.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        await self.agents.there.wait()
+        async with self._database.read() as connection:
+            return self._answering(await _session(connection, session_id), spots)
+
+    async def choose_agent(self, session_id: str, agent: str, *, place: str, spots: Sequence[str]) -> bool:
+        """Have a session, which may be yet to begin, answered by an agent from its next turn on. Nothing of it is lost.
+
+        Returns:
+            Whether that one may be chosen.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        await self.agents.there.wait()
+        if agent not in self.agents.offered(spots):
+            return False
+        chosen = None if agent == self.agents.at(spots) else agent
+        await self._change(session_id, self._new(session_id, place), agent=chosen)
+        return True
+
+    async def model(self, session_id: str, spots: Sequence[str] = ()) -> str:
+        """The full name of the model that answers in a session.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        await self.agents.there.wait()
+        async with self._database.read() as connection:
+            row = await _session(connection, session_id)
+        return self._known(row.model if row is not None else None, self._answering(row, spots).name)
+
+    async def offered(self, session_id: str, spots: Sequence[str]) -> tuple[str, ...]:
+        """The full names of the models that may be chosen for the agent that answers in a session, the default first.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return self.agents.known[(await self.agent(session_id, spots)).name].models
+
+    async def choose_model(self, session_id: str, model: str | None, *, place: str, spots: Sequence[str] = ()) -> bool:
+        """Have a session, which may be yet to begin, answered by a model from its next turn on; None for the default.
+
+        Args:
+            spots: what rules on places may call where it is: see `Inbound`.
+
+        Returns:
+            Whether that one may be chosen.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        if model is not None and model not in await self.offered(session_id, spots):
+            return False
+        await self._change(session_id, self._new(session_id, place), model=model)
+        return True
+
+    async def mute(self, session_id: str, is_muted: bool) -> bool:
+        """Have a session answered only when the bot is called, or listened to again.
+
+        Returns:
+            Whether there is such a session.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        return await self._change(session_id, muted=is_muted)
+
+    async def is_muted(self, session_id: str) -> bool:
+        """Whether a session is there that is answered only when the bot is called.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            row = await _session(connection, session_id)
+        return row is not None and bool(row.muted)
+
+    async def recent(self, place: str, author: str, limit: int, *, until: float = inf) -> list[Recent]:
+        """The sessions at a place that somebody took part in since they were last started over, the newest first.
+
+        Args:
+            until: as it was then (seconds since the epoch).
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        lives = (sessions.c.id == inbox.c.session) & (sessions.c.generation == inbox.c.generation)
+        stands = inbox.c.inbound.is_not(None) & inbox.c.outcome.is_(None)
+        spoke = (
+            sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at"))
+            .join(sessions, lives)
+            .where(inbox.c.place == place, inbox.c.author == author, stands, inbox.c.sent_at <= until)
+            .group_by(inbox.c.session)
+            .order_by(sa.desc("at"))
+            .limit(limit)
+        )
+        found = []
+        async with self._database.read() as connection:
+            for session_id, at in (await connection.execute(spoke)).all():
+                said = sa.select(inbox.c.inbound).join(sessions, lives).where(inbox.c.session == session_id, stands)
+                first = said.order_by(inbox.c.sent_at, inbox.c.id).limit(1)
+                message = readable((await connection.execute(first)).scalar_one_or_none())
+                if message is not None:
+                    found.append(Recent(session_id, at, message))
+        return found
+
+    async def exported(self, session_id: str, form: Form, prices: Prices, *, most: int | None = None) -> str:
+        """What was said in a session, as `core.privacy.export` writes it.
+
+        Args:
+            prices: what models cost.
+            most: bytes after which it is broken off.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with aclosing(pieces(self._database, session_id, form, prices, most=most)) as told:
+            return "".join([piece async for piece in told])
+
+    async def answers(self, inbound: Inbound, *, follow: Follow) -> bool:
+        """Whether a message that does not call the bot is for it. In a session that is there and not muted, `all` of
+        those are, or for an `asker` what he says who spoke with the bot last, unless somebody else spoke in between.
+        For that it is kept, once, that somebody did, and nothing of what he said.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        if follow == "mention":
+            return False
+        before = inbox.c.event_key != inbound.event_key, inbox.c.sent_at <= inbound.sent_at
+        async with self._database.read() as connection:
+            row = await _session(connection, inbound.session_id)
+            if row is None or row.muted or follow == "all":
+                return row is not None and not row.muted
+            spoke = sa.select(inbox.c.author, inbox.c.outcome).where(inbox.c.session == inbound.session_id, *before)
+            newest_first = spoke.order_by(inbox.c.sent_at.desc(), inbox.c.id.desc())
+            newest = (await connection.execute(newest_first.limit(1))).one_or_none()
+        if newest is None or newest.outcome == "overheard":
+            return False
+        if newest.author == inbound.author:
+            return True
+        async with self._database.write() as connection:
+            await insert_new(connection, inbox, {**row_of(inbound, row.generation), "outcome": "overheard"})
+        return False
+
+    async def bots_in_a_row(self, session_id: str, most: int) -> int:
+        """How many of the newest messages of a session bots have said since a person spoke, up to `most`.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        newest = inbox.c.sent_at.desc(), inbox.c.id.desc()
+        spoke = sa.select(inbox.c.author).where(inbox.c.session == session_id).order_by(*newest).limit(most)
+        async with self._database.read() as connection:
+            authors = (await connection.execute(spoke)).scalars().all()
+        return next((n for n, author in enumerate(authors) if not author.startswith(BOT)), len(authors))
+
+    async def latest(self, turn_id: str) -> Latest | None:
+        """What stands where a turn's reply does, if it is not forgotten.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        named = sa.select(turns.c.origin).where(turns.c.id == turn_id).scalar_subquery()
+        lives = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
+        of_reply = sa.select(turns).join(sessions, lives).where(turns.c.origin == named)
+        async with self._database.read() as connection:
+            newest = of_reply.order_by(turns.c.created_at.desc()).limit(1)
+            turn = (await connection.execute(newest)).one_or_none()
+            rows = await answered_by(connection, turn.origin) if turn is not None else ()
+            standing = [row for row in rows if row.outcome is None]
+            said = [message for row in standing or rows if (message := readable(row.inbound))]
+            if turn is None or not said:
+                return None
+            return Latest(
+                turn_id=turn.id,
+                origin=turn.origin,
+                session_id=turn.session,
+                state=turn.state,
+                text=turn.text,
+                chunks=tuple(turn.chunks or ()),
+                inbound=said[-1],
+                is_revised=any(row.revised for row in standing),
+            )
+
+    async def _change(self, session_id: str, new: dict[str, Any] | None = None, **values: Any) -> bool:
+        """Change the row of a session; if it is not there, after it was begun as `new`."""
+        async with self._database.write() as connection:
+            if new is not None:
+                await insert_new(connection, sessions, new)
+            changed = await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(values))
+            await self._turns.announce(connection)  # who looked for what waits meanwhile passed the session over
+        self._worker.wake()
+        return bool(changed.rowcount)
+
+    def _new(self, session_id: str, place: str) -> dict[str, Any]:
+        now = time.time()
+        return {"id": session_id, "app": self.agents.default, "user_id": place, "created_at": now, "updated_at": now}
+
+    def _answering(self, row: sa.Row[Any] | None, spots: Sequence[str]) -> Answering:
+        chosen = row.agent if row is not None else None
+        name = self.agents.answering(chosen, spots)
+        return Answering(name, missed=chosen if chosen is not None and chosen != name else "")
+
+    def _known(self, model: str | None, agent: str) -> str:
+        models = self.agents.known[agent].models
+        return model if model is not None and model in models else models[0]
+
+
+async def _session(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
+    return (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()

@@ -1,0 +1,1 @@
+"""Messages that were received and not answered yet."""

@@ -1,0 +1,163 @@
+"""People change their minds: what they said is edited or deleted, before it is answered, meanwhile, or after."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.sessions.lifecycle import hold_session
+from core.store.schema import approvals, inbox, turns
+from core.turns.queries import answered_by, readable
+from core.turns.states import UNDER_WAY, State
+from core.turns.store import WITHDRAWN, Turns
+
+
+class Revised(Enum):
+    """What became of an edit.
+
+    Attributes:
+        UNHEARD: nothing came of the message, which may be for the bot by now.
+        UNKNOWN: it was forgotten, or is not for the bot.
+        SAME: its words are what they were.
+        WAITS: it waits, and will be answered as it was edited.
+    """
+
+    UNHEARD = auto()
+    UNKNOWN = auto()
+    SAME = auto()
+    WAITS = auto()
+
+
+class Withdrawn(Enum):
+    """What became of a deletion.
+
+    Attributes:
+        UNKNOWN: the message is not known, or was forgotten.
+        DROPPED: it waited, and will not be answered.
+    """
+
+    UNKNOWN = auto()
+    DROPPED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The message was taken by a turn.
+
+    Attributes:
+        turn_id: the newest of those that answer it.
+        state: of that one.
+        is_revised: whether the message says now what that turn does not know of.
+        is_alone: whether the turn answers no other message that stands.
+        is_ended: whether the turn is being ended for it.
+    """
+
+    turn_id: str
+    state: State
+    is_revised: bool = False
+    is_alone: bool = True
+    is_ended: bool = False
+
+
+async def revise(connection: AsyncConnection, event_key: str, text: str, *, calls: bool = False) -> Revised | Taken:
+    """Keep the words of a message that was edited: as its own while it waits, beside them when a turn has taken it.
+
+    Args:
+        calls: whether it calls the bot now: then it is not kept any more that it was said to others.
+    """
+    if calls and await _is_unheard(connection, event_key):
+        return Revised.UNHEARD
+    row = await _held(connection, event_key)
+    said = None if row is None else readable(row.inbound)
+    if row is None or said is None or row.outcome is not None:
+        return Revised.UNKNOWN
+    turn = await _newest(connection, row)
+    if row.turn is not None and turn is None:
+        return Revised.UNKNOWN
+    was = readable(row.revised) or said
+    if was.text == text:
+        return Revised.SAME
+    edited = replace(said, text=text).to_json()
+    this = sa.update(inbox).where(inbox.c.id == row.id)
+    if turn is None:
+        await connection.execute(this.values(inbound=edited))
+        return Revised.WAITS
+    is_revised = said.text != text
+    await connection.execute(this.values(revised=edited if is_revised else None))
+    others = await _others(connection, row)
+    return Taken(turn.id, turn.state, is_revised=is_revised, is_alone=not others)
+
+
+async def withdraw(connection: AsyncConnection, event_key: str, turns_: Turns) -> Withdrawn | Taken:
+    """Forget the words of a message that was deleted. If it waits, it is not answered; the turn that answers it and
+    no other is ended, and not begun once more. However often that is told, it says the same.
+    """
+    row = await _held(connection, event_key)
+    if row is None or readable(row.inbound) is None or row.outcome not in (None, WITHDRAWN):
+        return Withdrawn.UNKNOWN
+    turn = await _newest(connection, row)
+    if row.turn is not None and turn is None:
+        return Withdrawn.UNKNOWN
+    others = await _others(connection, row)
+    again = await _asking_again(connection, row)
+    for copy in (row, *again):
+        await connection.execute(sa.update(inbox).where(inbox.c.id == copy.id).values(inbound=_blank(copy)))
+    gone = [row.id] if others else [row.id, *(copy.id for copy in again if copy.turn is None)]
+    withdrawn = {"outcome": WITHDRAWN, "revised": None}
+    await connection.execute(sa.update(inbox).where(inbox.c.id.in_(gone), inbox.c.outcome.is_(None)).values(withdrawn))
+    if turn is None:
+        return Withdrawn.DROPPED
+    if not others:  # what was called for it quotes it, and nobody is to decide on what nobody wants any more
+        of_it = sa.update(turns).where(turns.c.session == row.session, turns.c.origin == row.turn)
+        await connection.execute(of_it.values(receipt=None))
+        waits = approvals.c.turn == turn.id, approvals.c.decision.is_(None)
+        await connection.execute(sa.delete(approvals).where(*waits))
+    is_ended = False
+    if not others and turn.state in UNDER_WAY:
+        is_ended = await turns_.cancel(connection, row.session, WITHDRAWN) is not None
+    return Taken(turn.id, turn.state, is_alone=not others, is_ended=is_ended)
+
+
+async def _is_unheard(connection: AsyncConnection, event_key: str) -> bool:
+    this = inbox.c.event_key == event_key
+    await connection.execute(sa.delete(inbox).where(this, inbox.c.outcome == "overheard"))
+    return (await connection.execute(sa.select(inbox.c.id).where(this))).first() is None
+
+
+async def _held(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | None:
+    """What the inbox has under a key, if the session is still what it was said in. The session is kept from all others
+    until the end of the transaction, those that claim what waits in it among them.
+    """
+    this = inbox.c.event_key == event_key
+    session = (await connection.execute(sa.select(inbox.c.session).where(this))).scalar_one_or_none()
+    generation = await hold_session(connection, session)
+    of_this_life = inbox.c.generation == generation
+    return (await connection.execute(sa.select(inbox).where(this, of_this_life))).one_or_none()
+
+
+async def _newest(connection: AsyncConnection, row: sa.Row[Any]) -> sa.Row[str, State] | None:
+    """The newest of the turns that answer a message."""
+    query = sa.select(turns.c.id, turns.c.state).where(turns.c.session == row.session, turns.c.origin == row.turn)
+    return (await connection.execute(query.order_by(turns.c.created_at.desc()).limit(1))).one_or_none()
+
+
+async def _others(connection: AsyncConnection, row: sa.Row[Any]) -> list[sa.Row[Any]]:
+    """The other messages of its turn that stand."""
+    said = await answered_by(connection, row.turn) if row.turn is not None else ()
+    return [other for other in said if other.id != row.id and other.outcome is None]
+
+
+async def _asking_again(connection: AsyncConnection, row: sa.Row[Any]) -> Sequence[sa.Row[Any]]:
+    """What asks for a message to be answered once more, and holds a copy of it."""
+    of_it = sa.select(turns.c.id).where(turns.c.session == row.session, turns.c.origin == row.turn)
+    query = sa.select(inbox).where(inbox.c.session == row.session, inbox.c.parent.in_(of_it))
+    return (await connection.execute(query)).all()
+
+
+def _blank(row: sa.Row[Any]) -> dict[str, Any] | None:
+    """A message without its words and files: when and where it was said is still needed to end what answers it."""
+    said = readable(row.inbound)
+    return replace(said, text="", attachments=()).to_json() if said else None

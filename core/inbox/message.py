@@ -1,0 +1,103 @@
+"""A message as the core sees it, whatever platform it came from."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from core.conversations.identity import BOT, NOWHERE, Spot, Visitor
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that came with a message.
+
+    Attributes:
+        name: as its sender named it.
+        mime_type: what the platform takes it for, if it says so.
+        size: in bytes, as the platform says; 0 if it does not.
+        source: where the adapter gets its bytes from, in the adapter's own words (JSON).
+    """
+
+    name: str
+    mime_type: str | None
+    size: int
+    source: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """One message that asks for an answer.
+
+    Attributes:
+        event_key: the same for each delivery of the same message, by whichever path, and for no other.
+        session_id: the conversation that it belongs to.
+        place: who or where the conversation is, stable over its sessions: ADK's `user_id`.
+        channel: the name of the adapter that heard it, and that shows the answer.
+        address: where the answer is to be shown, in the adapter's own words (JSON).
+        author: the platform's id of who wrote it; of a bot, behind `BOT`.
+        text: what was said, without the mention that called the bot.
+        sent_at: when the platform got it, in seconds since the epoch: the order within the session.
+        attachments: the files that came along.
+        brings: the messages that it passes on or replies to, in the adapter's own words, and those that it is a
+            question about, as `channels.intake.context.about` has them (JSON).
+        visitor: its author with all that his rights depend on; see `who`.
+        spot: where it was said.
+    """
+
+    event_key: str
+    session_id: str
+    place: str
+    channel: str
+    address: Mapping[str, Any]
+    author: str
+    text: str
+    sent_at: float
+    attachments: tuple[Attachment, ...] = ()
+    brings: tuple[Mapping[str, Any], ...] = ()
+    visitor: Visitor | None = None
+    spot: Spot = NOWHERE
+
+    @property
+    def who(self) -> Visitor:
+        """Its author; where nothing more is known of him, with no rights but those of anybody."""
+        return self.visitor or Visitor(self.channel, self.author)
+
+    @property
+    def spots(self) -> tuple[str, ...]:
+        """What rules on places may call where it was said: see `Spot.names`."""
+        return self.spot.names(self.channel)
+
+    @property
+    def is_bot(self) -> bool:
+        """Whether a bot wrote it."""
+        return self.author.startswith(BOT)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Any) -> "Inbound":
+        """Read what `to_json` made.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        try:
+            if not (isinstance(data["address"], dict) and isinstance(data["channel"], str)):
+                raise TypeError("its address")
+            files = tuple(Attachment(**file) for file in data["attachments"])
+            visitor, spot = data.get("visitor"), data.get("spot") or {}
+            read = {
+                "attachments": files,
+                "brings": tuple(data.get("brings", ())),
+                "visitor": visitor and Visitor.from_json(visitor),
+                "spot": Spot.from_json(spot),
+            }
+            return cls(**{**data, **read})
+        except (TypeError, KeyError) as error:
+            raise ValueError("it is no message") from error
+
+
+def storable(text: str) -> str:
+    """`text` without what no database or model takes: NUL is dropped, half a surrogate pair becomes U+FFFD."""
+    return text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,355 @@
+"""The inbox: what was said to the bot, kept before the platform hears that it was received."""
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from enum import Enum, auto
+from math import inf
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.concurrency.retry import PAUSES, retried
+from core.errors import StoreError
+from core.inbox.edits import Revised, Taken, Withdrawn, revise, withdraw
+from core.inbox.message import Inbound
+from core.inbox.queries import BEGUN, KEPT, comes_behind
+from core.sessions.lifecycle import begin_generation, ensure_session
+from core.store.database import Database
+from core.store.schema import inbox, sessions, turns
+from core.turns.queries import Again, is_known, is_under_way, is_waiting, note, readable, row_of
+from core.turns.rerun import Refused, wanted
+from core.turns.store import ANEW, RESET, STOP, WITHDRAWN, Turns
+from core.turns.turn import Kind
+from core.usage.rate_limits import BOUNDLESS, LIMITED, Limited, Rates
+from core.workers.worker import Worker
+
+T = TypeVar("T")
+
+#: How often a message is kept again that met another one: each time, the other one is there to be found.
+ATTEMPTS = 3
+
+
+class Accepted(Enum):
+    """What became of a message.
+
+    Attributes:
+        NEXT: it is answered as soon as a worker is free.
+        WAITS: others of its session come first.
+        KNOWN: it was here before.
+    """
+
+    NEXT = auto()
+    WAITS = auto()
+    KNOWN = auto()
+
+
+#: What became of the wish to have a message answered once more.
+Became = tuple[Accepted, Inbound] | Refused | Limited
+
+
+class Inbox:
+    """The `inbox` table: each message once, whatever path and however often it comes.
+
+    Where the database is away, `accept` and `reset` say so at once: Slack waits 3 s for its acknowledgement, and
+    delivers again what is not acknowledged; a channel whose platform says it only once comes again by itself. A
+    press of a button is acknowledged before `again` and comes but once, so that waits for the database.
+
+    Args:
+        rates: how many answers people may ask for.
+        pauses: seconds between the tries of `again` while the database is away.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        turns: Turns,
+        worker: Worker,
+        *,
+        rates: Rates = BOUNDLESS,
+        pauses: Sequence[float] = PAUSES,
+    ) -> None:
+        self._database = database
+        self._turns = turns
+        self._agents = turns.agents
+        self._worker = worker
+        self._rates = rates
+        self._pauses = pauses
+
+    async def accept(self, inbound: Inbound) -> Accepted | Limited:
+        """Keep a message that asks for an answer; of one too many, that there was one. It may be delivered again.
+
+        Raises:
+            StoreError: it could not be kept, so the platform must not be told that it was received.
+        """
+        accepted = await (self._accept_within(inbound) if self._rates else self._accept(inbound))
+        if isinstance(accepted, Limited) or accepted is Accepted.KNOWN:
+            return accepted
+        self._worker.wake()
+        with suppress(StoreError):  # the worker looks by itself now and then
+            if accepted is Accepted.WAITS and (overtaken := await self._turns.overtaken(inbound.session_id)):
+                self._worker.cancel(overtaken, ANEW)
+        return accepted
+
+    async def _accept_within(self, inbound: Inbound) -> Accepted | Limited:
+        async def work(connection: AsyncConnection) -> Accepted | Limited:
+            if await is_known(connection, inbound.event_key):
+                return Accepted.KNOWN
+            until = await self._rates.spent_until(connection, author=inbound.author, place=inbound.place)
+            if until is not None:
+                await note(connection, inbound, LIMITED)
+                return Limited(until)
+            return await self._keep_and_tell(connection, inbound)
+
+        return await self._write(work)
+
+    async def _accept(self, inbound: Inbound) -> Accepted:
+        kept = {
+            "the_app": self._agents.default,
+            "the_worker": self._turns.worker,
+            "the_key": inbound.event_key,
+            "the_session": inbound.session_id,
+            "the_place": inbound.place,
+            "the_author": inbound.author,
+            "the_message": inbound.to_json(),
+            "the_sent_at": inbound.sent_at,
+            "the_accepted_at": time.time(),
+        }
+        rows = await self._database.run(KEPT, **kept)
+        if not rows:  # it is the first of its session, or known
+            rows = await self._database.run(BEGUN, **kept) or await self._database.run(KEPT, **kept)
+        if not rows:  # it is known, or its session was adopted or deleted meanwhile
+            return await self._write(lambda connection: self._keep_and_tell(connection, inbound))
+        return Accepted.WAITS if rows[0][0] else Accepted.NEXT
+
+    async def _keep_and_tell(self, connection: AsyncConnection, inbound: Inbound) -> Accepted:
+        accepted = await self._keep(connection, inbound)
+        if accepted is not Accepted.KNOWN:
+            await self._turns.announce(connection)
+        return accepted
+
+    async def limited(self, event_key: str, *, author: str, place: str) -> Limited | None:
+        """Whether a message would be one too many now; one that is known is not.
+
+        Raises:
+            StoreError: it cannot be seen.
+        """
+        if not self._rates:
+            return None
+        async with self._database.read() as connection:
+            if await is_known(connection, event_key):
+                return None
+            until = await self._rates.spent_until(connection, author=author, place=place)
+        return None if until is None else Limited(until)
+
+    async def knows(self, event_key: str) -> bool:
+        """Whether a message was here before.
+
+        Raises:
+            StoreError: it cannot be seen.
+        """
+        async with self._database.read() as connection:
+            return await is_known(connection, event_key)
+
+    async def again(self, turn_id: str, *, author: str | None, kind: Again) -> Became:
+        """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
+        only where nothing was said since. However often and in whichever ways that is asked of a turn, it is done once.
+
+        What a turn says that is still at it when its question was edited, nobody waits for: `revise` ends it.
+
+        Args:
+            author: who wants it: only an author of the messages may, and an operator (None).
+
+        Returns:
+            What became of it, and the message whose place it is answered in; or why not.
+
+        Raises:
+            StoreError: it could not be kept, however often that was tried.
+        """
+
+        async def work(connection: AsyncConnection) -> tuple[Became, str | None]:
+            if author and self._rates and (until := await self._spent_until(connection, turn_id, author)) is not None:
+                return Limited(until), None
+            message = await wanted(connection, turn_id, author=author, kind=kind)
+            if isinstance(message, Refused):
+                return message, None
+            accepted = await self._keep(connection, message, kind=kind, parent=turn_id)
+            stopped = None
+            if kind == "revise" and accepted is not Accepted.KNOWN:
+                stopped = await self._turns.cancel(connection, message.session_id, STOP)
+            await self._turns.announce(connection)
+            return (accepted, message), stopped
+
+        what = f"{kind} of turn {turn_id}"
+        accepted, stopped = await retried(lambda: self._write(work), what=what, pauses=self._pauses)
+        self._worker.end(stopped, STOP)
+        return accepted
+
+    async def _spent_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
+        place = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
+        where = (await connection.execute(place)).scalar_one_or_none() or ""
+        return await self._rates.spent_until(connection, author=author, place=where)
+
+    async def revise(self, event_key: str, text: str, *, calls: bool = False) -> Revised | Taken:
+        """Take note that a message was edited. If it waits, no turn sees its old words; if a turn has it, it may be
+        answered once more (`again`, of the kind `revise`).
+
+        Args:
+            text: what it says now, as `Inbound.text`.
+            calls: whether it calls the bot now: then it is not kept any more that it was said to others.
+
+        Raises:
+            StoreError: nothing was changed.
+        """
+
+        async def work(connection: AsyncConnection) -> Revised | Taken:
+            revised = await revise(connection, event_key, text, calls=calls)
+            await self._turns.announce(connection)  # who looked for what waits meanwhile passed the session over
+            return revised
+
+        revised = await self._write(work)
+        self._worker.wake()
+        return revised
+
+    async def withdraw(self, event_key: str) -> Withdrawn | Taken:
+        """Take note that a message was deleted: its words are forgotten, and what answers it alone is ended.
+
+        Raises:
+            StoreError: nothing was changed.
+        """
+
+        async def work(connection: AsyncConnection) -> Withdrawn | Taken:
+            withdrawn = await withdraw(connection, event_key, self._turns)
+            await self._turns.announce(connection)
+            return withdrawn
+
+        withdrawn = await self._write(work)
+        ended = withdrawn.turn_id if isinstance(withdrawn, Taken) and withdrawn.is_ended else None
+        self._worker.end(ended, WITHDRAWN)
+        return withdrawn
+
+    async def note(self, inbound: Inbound, name: str) -> bool:
+        """Keep that a message was heard that is a command of this name, and no question; its words are not kept.
+
+        Returns:
+            Whether it was not here before.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        async with self._database.write() as connection:
+            return await note(connection, inbound, "command", kind=name)
+
+    async def is_outdone(self, inbound: Inbound, *, among: Collection[str]) -> bool:
+        """Whether one of these commands was given in its session after a message.
+
+        Raises:
+            StoreError: it cannot be seen.
+        """
+        later = (inbox.c.session == inbound.session_id) & (inbox.c.sent_at > inbound.sent_at)
+        given = sa.exists().where(later, inbox.c.outcome == "command", inbox.c.kind.in_(among))
+        async with self._database.read() as connection:
+            return bool(await connection.scalar(sa.select(given)))
+
+    async def reset(self, inbound: Inbound, *, until: float = inf) -> list[Inbound] | Refused | None:
+        """Keep a message that starts its session over, and do so: what is stored of the session goes, what
+        waits is not answered, and what still runs can store nothing more.
+
+        Args:
+            until: it concerns nothing that was said after it (seconds since the epoch), and nothing at all if that has
+                a turn by now.
+
+        Returns:
+            What waited and will not be answered; nothing at all if the message was here before; that there is something
+            newer, if it comes too late.
+
+        Raises:
+            StoreError: nothing was changed.
+        """
+
+        async def work(connection: AsyncConnection) -> tuple[list[Inbound], str | None] | Refused | None:
+            if await self._keep(connection, inbound, outcome="reset") is Accepted.KNOWN:
+                return None
+            if await _is_overtaken(connection, inbound, until):
+                kept = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
+                await connection.execute(kept.values(outcome="overtaken"))
+                return Refused.NEWER
+            # first the turns: who takes one up holds it before the messages, and must not hold up what holds him up
+            under_way = await self._turns.cancel(connection, inbound.session_id, RESET)
+            return await self._start_over(connection, inbound.session_id, until), under_way
+
+        done = await self._write(work)
+        if done is None or isinstance(done, Refused):
+            return done
+        dropped, under_way = done
+        self._worker.end(under_way, RESET)
+        return dropped
+
+    async def is_session(self, session_id: str) -> bool:
+        """Whether the bot already speaks in this session."""
+        query = sa.select(sessions.c.id).where(sessions.c.id == session_id)
+        async with self._database.read() as connection:
+            return (await connection.execute(query)).first() is not None
+
+    async def _write(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        """Do `work` in one transaction; again, if another one was quicker with the same message or session."""
+        for _ in range(ATTEMPTS - 1):
+            with suppress(IntegrityError):
+                async with self._database.write() as connection:
+                    return await work(connection)
+        async with self._database.write() as connection:
+            return await work(connection)
+
+    async def _keep(
+        self,
+        connection: AsyncConnection,
+        inbound: Inbound,
+        *,
+        kind: Kind = "message",
+        parent: str | None = None,
+        outcome: str | None = None,
+    ) -> Accepted:
+        if await is_known(connection, inbound.event_key):
+            return Accepted.KNOWN
+        # who comes second in a session waits here until the first is done
+        generation = await ensure_session(
+            connection, app=self._agents.default, user_id=inbound.place, session_id=inbound.session_id
+        )
+        waits = sa.select(comes_behind(inbound.session_id, inbound.event_key))
+        is_behind = (await connection.execute(waits)).scalar_one()
+        row = row_of(inbound, generation)
+        more = {"inbound": inbound.to_json(), "kind": kind, "parent": parent, "outcome": outcome}
+        await connection.execute(sa.insert(inbox).values(row | more))
+        return Accepted.WAITS if is_behind else Accepted.NEXT
+
+    async def _start_over(self, connection: AsyncConnection, session_id: str, until: float) -> list[Inbound]:
+        """Begin a new generation, to which belongs what waits and was said after `until`, but for what asks for an
+        answer of the old one once more.
+
+        Returns:
+            What else waited.
+        """
+        over = (turns.c.session == session_id) & ~is_under_way(turns)  # what is not is forgotten when it ends
+        await connection.execute(sa.update(turns).where(over).values(text=None, receipt=None))
+        generation = await begin_generation(connection, session_id)
+        here = inbox.c.session == session_id
+        later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
+        await connection.execute(sa.update(inbox).where(later).values(generation=generation))
+        waiting = here & is_waiting(inbox) & (inbox.c.generation != generation)
+        dropped = (await connection.execute(sa.select(inbox.c.inbound).where(waiting))).scalars().all()
+        await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
+        needed = sa.exists().where(
+            turns.c.session == session_id, is_under_way(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
+        )
+        over = here & ~is_waiting(inbox) & ~needed
+        await connection.execute(sa.update(inbox).where(over).values(inbound=None, revised=None))
+        return [message for said in dropped if (message := readable(said))]
+
+
+async def _is_overtaken(connection: AsyncConnection, reset: Inbound, until: float) -> bool:
+    """Whether a turn has taken what was said in the session of a `reset` after that."""
+    later = inbox.c.turn.is_not(None) & inbox.c.parent.is_(None) & (inbox.c.sent_at > until)
+    query = sa.select(sa.exists().where(inbox.c.session == reset.session_id, later))
+    return bool((await connection.execute(query)).scalar_one())

@@ -1,0 +1,174 @@
+"""What a file is, and in which shape a model gets it: as its bytes, or as text."""
+
+from __future__ import annotations
+
+import re
+from mimetypes import guess_type
+from typing import TYPE_CHECKING
+
+from core.lazy_import import Late
+
+if TYPE_CHECKING:
+    from google.genai import types
+else:
+    types = Late("google.genai.types")
+
+
+#: What has bytes that say what it is: where in a file, which ones, and what they stand for.
+_MAGIC = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF87a", "image/gif"),
+    (0, b"GIF89a", "image/gif"),
+    (8, b"WEBP", "image/webp"),
+    (0, b"%PDF-", "application/pdf"),
+    (8, b"WAVE", "audio/wav"),
+    (0, b"ID3", "audio/mpeg"),
+    (0, b"\xff\xfb", "audio/mpeg"),
+    (0, b"\xff\xf3", "audio/mpeg"),
+    (0, b"OggS", "audio/ogg"),
+    (0, b"fLaC", "audio/flac"),
+    (4, b"ftypM4A", "audio/mp4"),
+    (4, b"ftypqt", "video/quicktime"),
+    (4, b"ftyp", "video/mp4"),
+    (0, b"\x1a\x45\xdf\xa3", "video/webm"),
+)
+
+#: Other names for the same.
+_ALIASES = {
+    "image/jpg": "image/jpeg",
+    "application/x-pdf": "application/pdf",
+    "audio/mp3": "audio/mpeg",
+    "audio/x-wav": "audio/wav",
+    "audio/vnd.wave": "audio/wav",
+    "audio/x-m4a": "audio/mp4",
+    "audio/m4a": "audio/mp4",
+    "audio/x-flac": "audio/flac",
+}
+
+#: Kinds that are text, beside `text/...` and what ends in `+json` or `+xml`.
+_TEXTS = frozenset(
+    f"application/{name}"
+    for name in (
+        "csv",
+        "ecmascript",
+        "graphql",
+        "javascript",
+        "json",
+        "json5",
+        "ndjson",
+        "sql",
+        "toml",
+        "typescript",
+        "x-httpd-php",
+        "x-javascript",
+        "x-ndjson",
+        "x-perl",
+        "x-python",
+        "x-python-code",
+        "x-ruby",
+        "x-sh",
+        "x-subrip",
+        "x-tex",
+        "x-toml",
+        "x-typescript",
+        "x-yaml",
+        "xml",
+        "yaml",
+    )
+)
+
+#: Source code that is often taken for something else: TypeScript has the ending of a film.
+_CODE = (".ts", ".mts", ".cts")
+
+#: What says of a file nothing but that it has bytes.
+_ANY = {"", "application/octet-stream", "binary/octet-stream"}
+
+#: How a text may be written, beside UTF-8 and UTF-16 with its mark: as in Korea, and as in the west.
+_OLDER = ("euc_kr", "cp1252")
+
+#: What no text has in it, but files of bytes have soon.
+_CONTROLS = re.compile(r"[\x00-\x06\x0e-\x1a]")
+
+#: How many bytes of a text a token is taken for: seldom more than it is, even in tables and code.
+_BYTES_OF_TOKEN = 3
+
+
+def kind_of(name: str, told: str | None) -> str | None:
+    """What a file is before it is read, as a MIME type; none if nothing tells.
+
+    Args:
+        told: what the platform takes it for.
+    """
+    if name.lower().endswith(_CODE):
+        return "text/plain"
+    kind = (told or "").partition(";")[0].strip().lower()
+    if kind in _ANY:
+        kind = guess_type(name)[0] or ""
+    return _ALIASES.get(kind, kind) or None
+
+
+def is_text(kind: str) -> bool:
+    return kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml"))
+
+
+def kind_in(data: bytes, kind: str | None) -> str | None:
+    """What a file is by what is in it; none if it is not what it was taken for, or cannot be told."""
+    found = next((what for at, magic, what in _MAGIC if data[at : at + len(magic)] == magic), None)
+    if found is not None:  # a film and a sound may be in the same wrapping
+        is_sound = kind is not None and kind.startswith("audio/") and found.startswith(("video/", "audio/"))
+        return kind if is_sound else found
+    if kind is None or is_text(kind):
+        return "text/plain" if decoded(data, is_known=kind is not None) is not None else None
+    return kind if kind.startswith(("audio/", "video/")) else None
+
+
+def decoded(data: bytes, *, is_known: bool = True) -> str | None:
+    """The text of a file; none if it is none.
+
+    Args:
+        is_known: whether it is known to be a text, so that it may be written in an older way.
+    """
+    encodings = ("utf-16",) if data.startswith((b"\xff\xfe", b"\xfe\xff")) else ("utf-8-sig",)
+    for encoding in (*encodings, *(_OLDER if is_known else ())):
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return None if _CONTROLS.search(text) else text.replace("\r\n", "\n")
+    return None
+
+
+def shortened(text: str, tokens: int) -> str:
+    """As much of the beginning of a text as so many tokens hold, in whole lines if it has some."""
+    data = text.encode("utf-8", "replace")
+    most = max(0, tokens) * _BYTES_OF_TOKEN
+    if len(data) <= most:
+        return text
+    head = data[:most].decode("utf-8", "ignore")
+    return head[: head.rfind("\n") + 1] or head
+
+
+def tokens_of(text: str) -> int:
+    """What `shortened` counts a text as."""
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_OF_TOKEN)
+
+
+def fence(text: str, name: str) -> str:
+    """A file's text in a fence that nothing in it closes."""
+    runs = (len(run) for run in re.findall("`+", text))
+    ticks = "`" * max(3, 1 + max(runs, default=0))
+    language = re.sub(r"\W", "", name.rpartition(".")[2], flags=re.ASCII) if "." in name else ""
+    return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"
+
+
+def part(kind: str, data: bytes) -> types.Part:
+    """A file as ADK has it in a message."""
+    return types.Part(inline_data=types.Blob(mime_type=kind, data=data))
+
+
+def size(count: int) -> str:
+    """A number of bytes in words."""
+    if count < 1024:
+        return f"{count} bytes"
+    return f"{count / 1024:.0f} kB" if count < 2**20 else f"{count / 2**20:.1f} MB"

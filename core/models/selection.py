@@ -1,0 +1,148 @@
+"""The models that may be chosen, and how a run comes to the one that was chosen for it."""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+
+from google.adk.agents import LlmAgent
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.run_config import RunConfig
+from google.adk.models import LlmRequest
+from google.adk.plugins import BasePlugin
+from pydantic import PrivateAttr
+
+from core.conversations.identity import Speaker
+from core.errors import SettingsError
+from core.models.adapter import IDLE_SECONDS, ModelAdapter
+from core.models.catalog import Endpoints, make_provider
+from core.models.coalescing import Merging, Slots
+from core.models.fallbacks import Fallbacks
+from core.models.model_handle import Offered
+from core.models.retries import WAITS
+from core.tools.stopwatch import Stopwatch
+
+log = logging.getLogger(__name__)
+
+#: How the catalog begins to say what is wrong.
+_MODEL = re.compile(r"^MODEL(=\S*)?: ")
+
+
+class Choice:
+    """The models that may be chosen, by their full names: those that `MODEL` takes.
+
+    Args:
+        default: the one that runs where none was chosen.
+        others: what may be chosen besides.
+        fallbacks: what answers, in this order, where one of them cannot.
+        is_needed: whether the default must be there; if not, it is offered only if nothing is missing for it.
+        idle_seconds: for how long a model may say nothing.
+
+    Raises:
+        SettingsError: one of them there is not, or something is missing for it; `MODELS` or `MODEL_FALLBACKS` is named
+            if it is another one than the default.
+
+    Attributes:
+        offered: them all, the default first.
+        fallbacks: those that take another's place.
+        asked: all of them, and those that an agent asks by name.
+    """
+
+    def __init__(
+        self,
+        default: str,
+        others: Sequence[str],
+        endpoints: Endpoints,
+        *,
+        fallbacks: Sequence[str] = (),
+        is_needed: bool = True,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self.default = default
+        self.asked = dict[str, Offered]()
+        self._endpoints = endpoints
+        self._idle_seconds = idle_seconds
+        self._slots = Slots()
+        try:
+            self._ask(default)
+        except SettingsError:
+            if is_needed:
+                raise
+        self._ask_all(others, "MODELS")
+        self.offered: Mapping[str, Offered] = dict(self.asked)
+        self._ask_all(fallbacks, "MODEL_FALLBACKS")
+        self.fallbacks = Fallbacks({name: self.asked[name] for name in fallbacks})
+
+    def adapter(self, name: str) -> ModelAdapter:
+        """A model as ADK asks it. In place of the default, another one may be chosen; in that of no other.
+
+        Raises:
+            SettingsError: there is no such model, or something is missing for it.
+        """
+        asked = self._ask(name)
+        return ModelAdapter(
+            model=name,
+            provider=asked.provider,
+            offered=self.offered if name in self.offered else {name: asked},
+            fallbacks=self.fallbacks if name == self.default else Fallbacks(),
+            is_fixed=name != self.default,
+            idle_seconds=self._idle_seconds,
+            waits=WAITS,
+        )
+
+    def _ask_all(self, names: Sequence[str], setting: str) -> None:
+        for name in names:
+            try:
+                self._ask(name)
+            except SettingsError as error:
+                if name != self.default:
+                    faults = (f"{setting}={name}: {_MODEL.sub('', fault)}" for fault in error.faults)
+                    raise SettingsError(*faults) from None
+
+    def _ask(self, name: str) -> Offered:
+        if name not in self.asked:
+            provider, model = make_provider(name, self._endpoints)
+            self.asked[name] = Offered(Merging(provider, self._slots), model)
+        return self.asked[name]
+
+    async def aclose(self) -> None:
+        """Give back the connections of all of them."""
+        for provider, _ in self.asked.values():
+            await provider.aclose()
+
+
+class ChosenRun(RunConfig):
+    """How a run is to be made, with the model that was chosen for it.
+
+    Attributes:
+        model: its full name; none for the default.
+        speaker: for whom it is made.
+    """
+
+    model: str | None = None
+    speaker: Speaker | None = None
+    _stopwatch: Stopwatch = PrivateAttr(default_factory=Stopwatch)
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        """Takes the time of the calls of tools."""
+        return self._stopwatch
+
+
+class ChoicePlugin(BasePlugin):
+    """Has the agents of a run that would ask the default model ask the one that was chosen for it. One that is not
+    offered any more is passed over.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="parley_choice")
+
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        run, agent = callback_context.run_config, callback_context._invocation_context.agent
+        if not isinstance(run, ChosenRun) or run.model is None or not isinstance(agent, LlmAgent):
+            return
+        adapter = agent.canonical_model
+        if not isinstance(adapter, ModelAdapter) or adapter.is_fixed:
+            return
+        llm_request.model = adapter.named(run.model)
+        if llm_request.model != run.model:
+            log.warning("%s is not among MODELS any more: %s answers", run.model, adapter.model)

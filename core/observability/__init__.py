@@ -1,0 +1,1 @@
+"""Metrics, traces, and what operators are told of turns."""

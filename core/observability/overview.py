@@ -1,0 +1,302 @@
+"""The overview: what workers, turns, sessions and channels are at, as operators look at them from outside."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.store.database import Database
+from core.store.schema import approvals, channels, inbox, sessions, turns, workers
+from core.turns.queries import is_under_way, is_waiting
+from core.turns.states import State
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSeen:
+    """A process.
+
+    Attributes:
+        left: seconds until its lease ends, negative when it has ended; None where leases do not end (SQLite).
+        turns: how many turns are its own.
+    """
+
+    id: str
+    left: float | None
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSeen:
+    """A turn, in a line.
+
+    Attributes:
+        age: seconds since it began.
+        took: seconds from its beginning to its end; None if it has not ended.
+        askers: the authors of what it answers.
+        tokens: what the models have read and written for it.
+    """
+
+    id: str
+    session: str
+    state: State
+    kind: str
+    attempt: int
+    owner: str | None
+    cancel: str | None
+    error: str | None
+    created_at: float
+    finished_at: float | None
+    age: float
+    took: float | None
+    askers: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSeen:
+    """A session, in a line.
+
+    Attributes:
+        spoken_at: when somebody has last spoken in it.
+        people: how many have.
+        messages: how many messages the bot has been sent there that it knows of still.
+        model: the one that was chosen for it; None for the default.
+        running: the turn that is under way.
+        waiting: how many messages wait.
+    """
+
+    id: str
+    generation: int
+    spoken_at: float
+    people: int
+    messages: int
+    model: str | None
+    is_muted: bool
+    running: str | None
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits for a turn: how many messages, in how many sessions, and for how many seconds the oldest does.
+
+    Attributes:
+        free: for how many seconds the oldest does in whose session nothing runs.
+    """
+
+    messages: int = 0
+    sessions: int = 0
+    oldest: float = 0.0
+    free: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSeen:
+    """A platform's adapter: seconds since all that was said there had been heard; None if that is not known."""
+
+    name: str
+    leader: str | None
+    heard: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Turns that have failed for the same kind of cause, and the newest of them."""
+
+    cause: str
+    count: int
+    newest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All of it, at one moment."""
+
+    at: float
+    workers: tuple[WorkerSeen, ...]
+    running: tuple[TurnSeen, ...]
+    waiting: Waiting
+    undecided: int
+    channels: tuple[ChannelSeen, ...]
+    failures: tuple[Failure, ...]
+
+
+async def overview(database: Database) -> Overview:
+    """What goes on now, and what has failed in the last hour.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    async with database.read() as connection:
+        now = float((await connection.execute(sa.select(database.now))).scalar_one())
+        return Overview(
+            at=now,
+            workers=await _workers(connection, now, ends=not database.is_sqlite),
+            running=await _turns(connection, now, is_under_way(turns), limit=None),
+            waiting=await _waiting(connection, now),
+            undecided=await _count(connection, approvals, approvals.c.decision.is_(None)),
+            channels=await _channels(connection, now),
+            failures=await _failures(connection, now - HOUR),
+        )
+
+
+async def waiting(database: Database) -> Waiting:
+    """What waits now.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    async with database.read() as connection:
+        return await _waiting(connection, float((await connection.execute(sa.select(database.now))).scalar_one()))
+
+
+async def turns_seen(
+    database: Database,
+    *,
+    limit: int,
+    state: State | None = None,
+    session: str | None = None,
+    person: str | None = None,
+    since: float | None = None,
+) -> tuple[TurnSeen, ...]:
+    """The newest turns.
+
+    Args:
+        session: the beginning of its id.
+        person: the id of somebody who has asked.
+        since: seconds since the epoch.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    where: sa.ColumnElement[bool] = sa.true()
+    if state is not None:
+        where &= turns.c.state == state
+    if session is not None:
+        where &= turns.c.session.startswith(session, autoescape=True)
+    if person is not None:
+        where &= sa.exists().where(inbox.c.turn == turns.c.origin, inbox.c.author == person)
+    if since is not None:
+        where &= turns.c.created_at >= since
+    async with database.read() as connection:
+        now = float((await connection.execute(sa.select(database.now))).scalar_one())
+        return await _turns(connection, now, where, limit=limit)
+
+
+async def sessions_seen(
+    database: Database, *, limit: int, beginning: str = "", person: str | None = None
+) -> tuple[SessionSeen, ...]:
+    """The sessions in which somebody has spoken last.
+
+    Args:
+        beginning: of their ids.
+        person: the id of somebody who has spoken there.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    spoken_at = sa.func.max(inbox.c.sent_at).label("spoken_at")
+    people = sa.func.count(inbox.c.author.distinct()).label("people")
+    waits = sa.func.count(sa.case((is_waiting(inbox), 1))).label("waiting")
+    spoken = sa.select(inbox.c.session, spoken_at, people, sa.func.count().label("messages"), waits)
+    spoken = spoken.where(inbox.c.session.startswith(beginning, autoescape=True)).group_by(inbox.c.session)
+    if person is not None:
+        spoken = spoken.having(sa.func.count(sa.case((inbox.c.author == person, 1))) > 0)
+    newest = spoken.order_by(sa.desc("spoken_at")).limit(limit).subquery("newest")
+    running = sa.select(turns.c.id).where(turns.c.session == sessions.c.id, is_under_way(turns)).scalar_subquery()
+    query = (
+        sa.select(sessions, newest, running.label("running"))
+        .join(newest, newest.c.session == sessions.c.id)
+        .order_by(newest.c.spoken_at.desc())
+    )
+    async with database.read() as connection:
+        rows = (await connection.execute(query)).all()
+    return tuple(
+        SessionSeen(
+            id=row.id,
+            generation=row.generation,
+            spoken_at=row.spoken_at,
+            people=row.people,
+            messages=row.messages,
+            model=row.model,
+            is_muted=row.muted,
+            running=row.running,
+            waiting=row.waiting,
+        )
+        for row in rows
+    )
+
+
+async def _workers(connection: AsyncConnection, now: float, *, ends: bool) -> tuple[WorkerSeen, ...]:
+    own = sa.select(sa.func.count()).where(turns.c.owner == workers.c.id, is_under_way(turns)).scalar_subquery()
+    rows = (await connection.execute(sa.select(workers.c.id, workers.c.lease, own).order_by(workers.c.id))).all()
+    return tuple(WorkerSeen(id_, lease - now if ends else None, count) for id_, lease, count in rows)
+
+
+async def _turns(
+    connection: AsyncConnection, now: float, where: sa.ColumnElement[bool], *, limit: int | None
+) -> tuple[TurnSeen, ...]:
+    query = sa.select(turns).where(where).order_by(turns.c.created_at.desc()).limit(limit)
+    rows = (await connection.execute(query)).all()
+    asked: dict[str, set[str]] = {}
+    of_these = sa.select(inbox.c.turn, inbox.c.author).where(inbox.c.turn.in_({row.origin for row in rows}))
+    for turn, author in (await connection.execute(of_these)).all():
+        asked.setdefault(turn, set()).add(author)
+    return tuple(_seen(row, now, asked.get(row.origin, ())) for row in rows)
+
+
+def _seen(row: sa.Row[Any], now: float, askers: set[str] | Sequence[str]) -> TurnSeen:
+    usage = row.usage or {}
+    return TurnSeen(
+        id=row.id,
+        session=row.session,
+        state=row.state,
+        kind=row.kind,
+        attempt=row.attempt,
+        owner=row.owner,
+        cancel=row.cancel,
+        error=row.error,
+        created_at=row.created_at,
+        finished_at=row.finished_at,
+        age=now - row.created_at,
+        took=None if row.finished_at is None else row.finished_at - row.created_at,
+        askers=tuple(sorted(askers)),
+        tokens=sum(int(usage.get(name, 0)) for name in ("input", "output", "thinking")),
+    )
+
+
+async def _waiting(connection: AsyncConnection, now: float) -> Waiting:
+    busy = sa.exists().where(turns.c.session == inbox.c.session, is_under_way(turns))
+    query = sa.select(
+        sa.func.count(),
+        sa.func.count(inbox.c.session.distinct()),
+        sa.func.min(inbox.c.accepted_at),
+        sa.func.min(sa.case((~busy, inbox.c.accepted_at))),
+    ).where(is_waiting(inbox))
+    count, of_sessions, oldest, free = (await connection.execute(query)).one()
+    return Waiting(count, of_sessions, now - oldest if oldest else 0.0, now - free if free else 0.0)
+
+
+async def _channels(connection: AsyncConnection, now: float) -> tuple[ChannelSeen, ...]:
+    rows = (await connection.execute(sa.select(channels).order_by(channels.c.name))).all()
+    return tuple(
+        ChannelSeen(row.name, row.leader, None if row.heard_at is None else now - row.heard_at) for row in rows
+    )
+
+
+async def _failures(connection: AsyncConnection, since: float) -> tuple[Failure, ...]:
+    failed = sa.select(turns.c.id, turns.c.error).where(turns.c.state == "failed", turns.c.finished_at >= since)
+    rows = (await connection.execute(failed.order_by(turns.c.finished_at.desc()))).all()
+    found: dict[str, list[str]] = {}
+    for id_, error in rows:
+        found.setdefault((error or "unknown").partition(":")[0], []).append(id_)
+    by_count = sorted(found.items(), key=lambda item: -len(item[1]))
+    return tuple(Failure(cause, len(ids), ids[0]) for cause, ids in by_count)
+
+
+async def _count(connection: AsyncConnection, table: sa.Table, where: sa.ColumnElement[bool]) -> int:
+    return int((await connection.execute(sa.select(sa.func.count()).select_from(table).where(where))).scalar_one())

@@ -1,0 +1,1 @@
+"""Stored data of people: the vault, export, deletion, redaction, retention."""

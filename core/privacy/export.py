@@ -1,0 +1,223 @@
+"""A conversation to take along: all that is kept of it, as people read it (Markdown) or as programs do (JSON).
+
+It is told in pieces, as it is read, however long it is.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from core.privacy.export_files import File
+from core.privacy.transcript import Message, Run, runs
+from core.store.database import Database
+from core.store.schema import sessions, turns
+from core.usage.meter import calls_in
+from core.usage.prices import Prices, dollars, exact
+
+#: How it is written: for people, or for programs.
+Form = Literal["md", "json"]
+
+
+async def pieces(
+    database: Database, session_id: str, form: Form, prices: Prices, *, most: int | None = None
+) -> AsyncGenerator[str, None]:
+    """A session as a text, in pieces; no piece if nothing was said in it.
+
+    Args:
+        prices: what models cost, for the turns that are not counted yet.
+        most: bytes after which it is broken off, and says so.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    writer, size, has_begun = _WRITERS[form](session_id), 0, False
+    async with aclosing(runs(database, session_id)) as told:
+        async for run in told:
+            if not has_begun:
+                yield writer.begin(await _about(database, session_id))
+            has_begun, written = True, writer.run(_counted(run, prices))
+            size += len(written.encode())
+            if most is not None and size > most:
+                yield writer.end(is_whole=False)
+                return
+            yield written
+    if has_begun:
+        yield writer.end(is_whole=True)
+
+
+def _counted(run: Run, prices: Prices) -> Run:
+    """With what its turn has cost by now, if that is not written down yet."""
+    if run.turn is None or "cost" in run.turn or not (calls := calls_in(run.turn.get("usage"))):
+        return run
+    return replace(run, turn={**run.turn, "cost": prices.bill(calls)[0]})
+
+
+async def _about(database: Database, session_id: str) -> dict[str, Any]:
+    async with database.read() as connection:
+        row = (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()
+        answered = sa.select(turns.c.agent).where(turns.c.session == session_id).distinct()
+        agents = sorted(filter(None, (await connection.execute(answered)).scalars()))
+    if row is None:
+        return {}
+    return {"place": row.user_id, "model": row.model, "generation": row.generation, "agents": agents or [row.app]}
+
+
+class _Markdown:
+    """For people."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session = session_id
+        self._are_several = False
+
+    def begin(self, about: Mapping[str, Any]) -> str:
+        self._are_several = len(about.get("agents", ())) > 1
+        return f"# Conversation `{self._session}`\n"
+
+    def run(self, run: Run) -> str:
+        told = [f"\n{piece}\n" for piece in self._pieces(run)]
+        return "".join(told)
+
+    def end(self, *, is_whole: bool) -> str:
+        return "" if is_whole else "\n*What follows is left out here.*\n"
+
+    def _pieces(self, run: Run) -> Iterator[str]:
+        for message in run.messages:
+            if run.is_summary:
+                yield f"## Summary of what was said before, made by a model, {_moment(message.at)}"
+                yield "\n".join(f"> {line}".rstrip() for line in message.text.splitlines())
+                continue
+            used = [call for call in message.calls if "output" not in call]
+            if message.text or used or message.files:
+                yield f"## {message.by}{self._agent(run, message)}, {_moment(message.at)}"
+            if message.text:
+                yield message.text
+            yield from (f"*Used `{call['name']}`:* {_code(call.get('input') or '{}')}" for call in used)
+            given = (call for call in message.calls if "output" in call)
+            yield from (f"*`{call['name']}` gave:* {_code(call['output'] or '{}')}" for call in given)
+            yield from (f"*File:* {_file(file)}" for file in message.files)
+        yield from (f"*Made the file:* {_file(file)}" for file in run.files)
+        for asked in run.decisions:
+            by = asked.get("decider") or asked.get("decided_by")
+            decided = f"{asked.get('decision') or 'nobody has decided'}{f' by {by}' if by else ''}"
+            yield f"*Asked for `{asked['tool']}`:* {_code(_json(asked['arguments']))} *{decided}*"
+        if run.feedback:
+            verdicts = [str(one["verdict"]) for one in run.feedback]
+            counted = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts)))
+            yield f"*Feedback: {counted}*"
+        if run.turn and (spent := _spent(run.turn)):
+            yield f"*{spent}*"
+
+    def _agent(self, run: Run, message: Message) -> str:
+        """Which of the bot's agents it was, where there are several and its name is another one."""
+        agent = (run.turn or {}).get("agent")
+        is_told = self._are_several and agent and message.role != "user" and agent != message.author
+        return f" ({agent})" if is_told else ""
+
+
+class _Json:
+    """For programs: one object, a run on each line."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session = session_id
+        self._comma = ""
+
+    def begin(self, about: Mapping[str, Any]) -> str:
+        head = {"format": "parley-conversation", "version": 1, "session": {"id": self._session, **about}}
+        return f'{_json(head)[:-1]}, "runs": ['
+
+    def run(self, run: Run) -> str:
+        comma, self._comma = self._comma, ","
+        if run.is_summary:
+            (message,) = run.messages
+            return f"{comma}\n{_json({'kind': 'summary', 'at': _iso(message.at), 'text': message.text})}"
+        told = {
+            "kind": "run",
+            "id": run.id,
+            "messages": [_as_json(message) for message in run.messages],
+            "turn": run.turn and _priced(_dated(run.turn)),
+            "feedback": list(map(_dated, run.feedback)),
+            "decisions": list(map(_dated, run.decisions)),
+            "files": [file.to_json() for file in run.files],
+        }
+        return f"{comma}\n{_json({name: value for name, value in told.items() if value})}"
+
+    def end(self, *, is_whole: bool) -> str:
+        return f'\n], "is_whole": {_json(is_whole)}}}\n'
+
+
+_WRITERS: Mapping[Form, type[_Markdown | _Json]] = {"md": _Markdown, "json": _Json}
+
+
+def _as_json(message: Message) -> dict[str, Any]:
+    parts = [{"by": id_, "name": name, "text": words} for id_, name, words in message.parts]
+    told = {
+        "at": _iso(message.at),
+        "role": message.role,
+        "author": message.author,
+        "text": message.text,
+        "parts": [{name: value for name, value in part.items() if value} for part in parts],
+        "calls": [_call(call) for call in message.calls if "output" not in call],
+        "results": [_call(call) for call in message.calls if "output" in call],
+        "files": [file.to_json() for file in message.files],
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _call(call: Mapping[str, str]) -> dict[str, Any]:
+    name, given = ("result", call["output"]) if "output" in call else ("arguments", call.get("input"))
+    return {"id": call.get("id"), "tool": call.get("name"), name: _read(given)}
+
+
+def _read(text: str | None) -> Any:
+    try:
+        return json.loads(text or "{}")
+    except ValueError:
+        return text
+
+
+def _dated(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _iso(value) if name.endswith("_at") and value else value for name, value in values.items()}
+
+
+def _priced(turn: Mapping[str, Any]) -> dict[str, Any]:
+    """With the cost as programs read it everywhere."""
+    told = {name: value for name, value in turn.items() if name != "cost"}
+    return {**told, "dollars": exact(turn["cost"])} if "cost" in turn else told
+
+
+def _spent(turn: Mapping[str, Any]) -> str:
+    usage = turn.get("usage") or {}
+    tokens = sum(usage.get(name) or 0 for name in ("input", "output", "thinking"))
+    cost = f", {dollars(turn['cost'])}" if turn.get("cost") else ""
+    return f"{tokens:,} tokens{cost}" if tokens or cost else ""
+
+
+def _code(text: str) -> str:
+    """In a code span that nothing in it closes."""
+    ticks = "`"
+    while ticks in text:
+        ticks += "`"
+    room = " " if len(ticks) > 1 else ""
+    return f"{ticks}{room}{' '.join(text.splitlines())}{room}{ticks}"
+
+
+def _file(file: File) -> str:
+    size = f", {file.size:,} bytes" if file.size else ""
+    return f"{_code(file.name)} ({file.kind}{size})"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,127 @@
+"""The files of a conversation, on their way out: those that came with messages, and what tools have made.
+
+What they are called is people's and models' to choose. Outside, each has a name that leads nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from core.sessions.codec import REFERENCE, parsed
+from core.store.database import Database
+from core.store.schema import artifacts, blobs
+
+if TYPE_CHECKING:
+    from google.genai import types
+
+#: The most characters of a name that are kept.
+_NAME = 80
+
+_ODD = re.compile(r"[^\w.\- ]+")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One of a conversation.
+
+    Attributes:
+        name: what it is called outside: no other file of the conversation is, and it is no path.
+        title: what it was called.
+        digest: of one that came with a message, its SHA-256; `artifact` is the id of one that was made.
+        data: its bytes, if they are small enough to stand in the message.
+    """
+
+    name: str
+    kind: str
+    size: int
+    title: str = ""
+    digest: str = ""
+    artifact: int = 0
+    data: bytes = b""
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"name": self.name, "title": self.title, "kind": self.kind, "size": self.size, "sha256": self.digest}
+        return {name: value for name, value in told.items() if value}
+
+
+def safe_name(title: str) -> str:
+    """The last part of what a file is called, without what a file system, a shell or a reader could mistake."""
+    last = re.split(r"[/\\]", title)[-1]
+    plain = _ODD.sub("_", last).strip(" .")
+    return plain[-_NAME:].lstrip(" .-") or "file"
+
+
+def files_in(row: sa.Row[Any]) -> list[File]:
+    """The files that came with a stored message, or with what a tool gave back."""
+    event = parsed(row.event, row.id) if row.event and '"data"' in row.event else None
+    if event is None or event.content is None:
+        return []
+    media: list[types.Blob | types.FunctionResponseBlob] = []
+    for part in event.content.parts or ():
+        inner = (item.inline_data for item in (part.function_response and part.function_response.parts) or ())
+        media += [blob for blob in (part.inline_data, *inner) if blob is not None and blob.data]
+    found = []
+    for number, blob in enumerate(media, 1):
+        kind, data = blob.mime_type or "application/octet-stream", blob.data or b""
+        digest = data.removeprefix(REFERENCE).decode() if data.startswith(REFERENCE) else ""
+        name = f"{row.id}-{number}{mimetypes.guess_extension(kind) or '.bin'}"
+        found.append(File(name, kind, 0 if digest else len(data), digest=digest, data=b"" if digest else data))
+    return found
+
+
+def made_by(rows: Iterable[Any]) -> list[File]:
+    """The files that tools have made, as `artifacts` has them."""
+    return [
+        File(
+            f"made-{row.id}-{safe_name(row.name)}",
+            row.kind or "application/octet-stream",
+            row.size or 0,
+            title=row.name,
+            artifact=row.id,
+        )
+        for row in rows
+    ]
+
+
+async def write(database: Database, session_id: str, files: Sequence[File], folder: Path) -> int:
+    """Write files into a folder, where none of these names is taken; how many there were.
+
+    Raises:
+        FileExistsError: a name is.
+        StoreError: the database cannot be read.
+    """
+    written = 0
+    for file in files:
+        data = await _data(database, session_id, file)
+        if data is not None:
+            await asyncio.to_thread(_write, folder / file.name, data)
+            written += 1
+    return written
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A new file; what is there already, a link among it, is left alone."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as opened:
+        opened.write(data)
+
+
+async def _data(database: Database, session_id: str, file: File) -> bytes | None:
+    if file.data:
+        return file.data
+    if file.artifact:
+        query = sa.select(artifacts.c.data).where(artifacts.c.id == file.artifact)
+    else:
+        query = sa.select(blobs.c.data).where(blobs.c.session == session_id, blobs.c.hash == file.digest)
+    async with database.read() as connection:
+        data: bytes | None = (await connection.execute(query)).scalar_one_or_none()
+    return data

@@ -1,0 +1,208 @@
+"""What is kept of a conversation: its runs, each with all that is known of it.
+
+It is read in pieces, a few messages at a time, however long it is.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from core.conversations.prompt_text import Spoken
+from core.privacy.export_files import File, files_in, made_by
+from core.sessions.codec import parsed
+from core.sessions.resume import correction_of
+from core.store.database import Database
+from core.store.schema import approvals, artifacts, feedback, messages, sessions, turns
+from core.usage.meter import Meter
+
+#: How many messages are read at once.
+PAGE = 200
+
+_CORRECTION = correction_of("")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One of a run: what was said, or what tools were asked or told.
+
+    Attributes:
+        parts: of what people said, who said each part of it (id and name; empty for what stood around it), if known.
+    """
+
+    at: float
+    role: str
+    author: str
+    text: str
+    parts: Sequence[tuple[str, str, str]] = ()
+    calls: Sequence[Mapping[str, str]] = ()
+    files: Sequence[File] = ()
+
+    @property
+    def by(self) -> str:
+        """Who said it, as one reads it."""
+        if self.role != "user":
+            return self.author
+        return ", ".join(dict.fromkeys(name for id_, name, _ in self.parts if id_ and name)) or "Question"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A question and all that followed from it, or a summary of what came before.
+
+    Attributes:
+        turn: the newest of the turns that answered it; None if it is forgotten, or there was none.
+        feedback: what readers think of that one's answer.
+        decisions: what people were asked for.
+        files: what it has made.
+        is_summary: whether this is what a model has summed up of all before; its text is the one message.
+    """
+
+    id: str
+    messages: Sequence[Message]
+    turn: Mapping[str, Any] | None = None
+    feedback: Sequence[Mapping[str, Any]] = ()
+    decisions: Sequence[Mapping[str, Any]] = ()
+    files: Sequence[File] = ()
+    is_summary: bool = False
+
+
+#: A run, or a summary, and its messages.
+_Group = tuple[str, list[sa.Row[Any]]]
+
+
+@dataclass
+class _Groups:
+    """Puts the messages of a run together."""
+
+    rows: list[sa.Row[Any]] = field(default_factory=list)
+    run: str = ""
+
+    def take(self, row: sa.Row[Any]) -> _Group | None:
+        """Take a message in; the run that has ended with the one before it."""
+        of_run = self.run if row.invocation_id == f"{self.run}{_CORRECTION}" else row.invocation_id
+        if self.rows and of_run == self.run:
+            self.rows.append(row)
+            return None
+        ended = self.end()
+        self.rows, self.run = [row], of_run
+        return ended
+
+    def end(self) -> _Group | None:
+        return (self.run, self.rows) if self.rows else None
+
+
+async def runs(database: Database, session_id: str) -> AsyncGenerator[Run, None]:
+    """What was said in a session since it was last started over, oldest first.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    groups, seen = _Groups(), dict[str, int]()
+    async for page in _pages(database, session_id):
+        ended = [group for row in page if (group := groups.take(row))]
+        for run in await _whole(database, session_id, ended, seen):
+            yield run
+    for run in await _whole(database, session_id, [last] if (last := groups.end()) else [], seen):
+        yield run
+
+
+async def _pages(database: Database, session_id: str) -> AsyncGenerator[Sequence[sa.Row[Any]], None]:
+    lives = (sessions.c.id == messages.c.session) & (sessions.c.generation == messages.c.generation)
+    query = sa.select(messages).join(sessions, lives).where(messages.c.session == session_id)
+    last = 0
+    while True:
+        some = query.where(messages.c.id > last).order_by(messages.c.id).limit(PAGE)
+        async with database.read() as connection:
+            page: Sequence[sa.Row[Any]] = list(await connection.execute(some))
+        yield page
+        if len(page) < PAGE:
+            return
+        last = page[-1].id
+        await asyncio.sleep(0)
+
+
+async def _whole(database: Database, session_id: str, groups: Sequence[_Group], seen: dict[str, int]) -> list[Run]:
+    """Runs with what there is to know of them."""
+    ids = {run for run, _ in groups if run}
+    of_runs = turns.c.origin.in_(ids) | turns.c.run.in_(ids)
+    its_turns = sa.select(turns).where(turns.c.session == session_id, of_runs).order_by(turns.c.created_at, turns.c.id)
+    async with database.read() as connection:
+        found = list(await connection.execute(its_turns)) if ids else []
+        of_turns = [row.id for row in found]
+        verdicts = sa.select(feedback).where(feedback.c.turn.in_(of_turns)).order_by(feedback.c.given_at)
+        asked = sa.select(approvals).where(approvals.c.turn.in_(of_turns)).order_by(approvals.c.asked_at)
+        kept = [column for column in artifacts.c if column is not artifacts.c.data]
+        saved = [*ids, *map(correction_of, ids)]
+        made = sa.select(*kept, sa.func.length(artifacts.c.data).label("size")).where(
+            artifacts.c.session == session_id, artifacts.c.run.in_(saved)
+        )
+        facts = _Facts(
+            found,
+            list(await connection.execute(verdicts)) if found else [],
+            list(await connection.execute(asked)) if found else [],
+            list(await connection.execute(made.order_by(artifacts.c.id))) if ids else [],
+        )
+    return [facts.run(run, rows, seen) for run, rows in groups]
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Rows of several runs."""
+
+    turns: Sequence[sa.Row[Any]]
+    verdicts: Sequence[sa.Row[Any]]
+    asked: Sequence[sa.Row[Any]]
+    made: Sequence[sa.Row[Any]]
+
+    def run(self, run: str, rows: Sequence[sa.Row[Any]], seen: dict[str, int]) -> Run:
+        """One of them. One that went on when people had decided comes once more, behind."""
+        if rows[0].covers is not None:
+            text = Message(rows[0].created_at, "summary", rows[0].author, rows[0].content)
+            return Run(run, [text], is_summary=True)
+        said = [_message(row) for row in rows if row.role != "user" or row.invocation_id == run]  # not our own word
+        said = [one for one in said if one.text or one.calls or one.files]
+        of_run = [row for row in self.turns if run in (row.origin, row.run)] if run else []
+        origins = list(dict.fromkeys(row.origin for row in of_run))
+        place = seen.get(run, 0)
+        if len(origins) > 1:
+            seen[run] = place + 1
+        own = [row for row in of_run if row.origin == origins[min(place, len(origins) - 1)]]
+        ids = {row.id for row in own}
+        saved = [row for row in self.made if row.run in (run, correction_of(run))] if run and not place else []
+        return Run(
+            run,
+            said,
+            turn=_of_turn(own[-1], rows) if own else None,
+            feedback=[_without(row, "turn") for row in self.verdicts if row.turn == own[-1].id] if own else (),
+            decisions=[_decision(row) for row in self.asked if row.turn in ids],
+            files=made_by(saved),
+        )
+
+
+def _message(row: sa.Row[Any]) -> Message:
+    spoken = Spoken.of(row.content, row.spoken)
+    parts = [(who, spoken.people.get(who, ""), words) for who, words in spoken.parts] if spoken else []
+    text = row.content.strip() if row.role in ("user", "assistant") else ""
+    return Message(row.created_at, row.role, row.author, text, parts, row.tool_calls or (), files_in(row))
+
+
+def _of_turn(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any]:
+    names = ("id", "kind", "state", "agent", "model", "attempt", "usage", "cost", "created_at", "finished_at")
+    told = {name: value for name, value in row._mapping.items() if name in names and value is not None}
+    if row.finished_at is None:  # what it has asked of models is written down at its end; what these said, already
+        meter = Meter(row.id, row.usage, begun_at=row.created_at)
+        meter.retell(event for one in said if (event := parsed(one.event, one.id)) is not None)
+        told["usage"] = meter.to_json()
+    return told
+
+
+def _decision(row: sa.Row[Any]) -> dict[str, Any]:
+    names = ("tool", "arguments", "hint", "asked_at", "decision", "decided_by", "decider", "decided_at")
+    return {name: row._mapping[name] for name in names if row._mapping[name] is not None}
+
+
+def _without(row: sa.Row[Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row._mapping.items() if name not in names}

@@ -1,0 +1,229 @@
+"""ADK's artifacts in our database: the files that tools make."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlalchemy as sa
+from google.adk.artifacts import BaseArtifactService
+from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_part
+from google.genai import types
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.concurrency.retry import PAUSES, retried
+from core.sessions import state as scopes
+from core.sessions.codec import jsonable
+from core.sessions.lifecycle import hold_session
+from core.store.database import Database
+from core.store.schema import artifacts, turns
+from core.turns.fencing import Fence, hold
+
+#: What the name of an artifact begins with that is its user's, and not its session's.
+_USERS = "user:"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A file that a run has made.
+
+    Attributes:
+        alt: what it shows, in words.
+    """
+
+    name: str
+    data: bytes
+    kind: str
+    alt: str = ""
+
+
+@dataclass(frozen=True)
+class Artifacts(BaseArtifactService):
+    """The `artifacts` table.
+
+    Attributes:
+        run: the run that saves them, if one does.
+        generation: its session's. What a session that was started over would have is neither saved nor deleted.
+        fence: the turn that is run; nor is what that of another worker would.
+    """
+
+    database: Database
+    run: str | None = None
+    generation: int | None = None
+    fence: Fence | None = None
+    pauses: Sequence[float] = PAUSES
+
+    def of(self, run: str, generation: int | None, fence: Fence | None = None) -> "Artifacts":
+        """The same, as a run sees them."""
+        return replace(self, run=run, generation=generation, fence=fence)
+
+    async def made(self, session_id: str, origin: str) -> list[Made]:
+        """What the turns of an origin have made: of each name the newest, in the order in which they were saved. What
+        a turn has made that asked for something came with that one's reply, and not with what came of it.
+        """
+        its_turns = sa.select(turns.c.id).where(turns.c.origin == origin)
+        here = (artifacts.c.session == session_id) & artifacts.c.turn.in_(its_turns)
+        query = sa.select(artifacts).where(here).order_by(artifacts.c.id)
+
+        async def read() -> Sequence[sa.Row[Any]]:
+            async with self.database.read() as connection:
+                return (await connection.execute(query)).all()
+
+        rows = await retried(read, what=f"what turn {origin} has made", pauses=self.pauses)
+        newest = {row.name: row for row in rows}
+        return [_made(row) for row in rows if row is newest[row.name] and row.data is not None]
+
+    async def save_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        artifact: types.Part | dict[str, Any],
+        session_id: str | None = None,
+        custom_metadata: dict[str, Any] | None = None,
+    ) -> int:
+        """Keep the next version of a file.
+
+        Args:
+            custom_metadata: `alt`, what a picture shows, in words, goes with it wherever it is shown.
+
+        Raises:
+            SessionResetError: the session was started over.
+            TurnLostError: another worker has the turn.
+        """
+        scope = _scope(app_name, user_id, filename, session_id)
+        part = ensure_part(artifact)
+        data = part.inline_data.data if part.inline_data else part.text.encode() if part.text else None
+        light = part.model_copy(update={"inline_data": None, "text": None})
+        values = {
+            **scope,
+            "name": filename,
+            "session": session_id,
+            "run": self.run,
+            "turn": self.fence and self.fence.turn,
+            "kind": part.inline_data.mime_type if part.inline_data else "text/plain" if part.text else None,
+            "is_text": bool(part.text),
+            "part": light.model_dump_json(exclude_none=True),
+            "data": data,
+            "about": jsonable(custom_metadata or {}),
+            "created_at": time.time(),
+        }
+
+        async def save() -> int:
+            async with self.database.write() as connection:
+                await self._hold(connection, session_id)
+                newest = sa.select(sa.func.max(artifacts.c.version)).where(_is(scope, filename))
+                version: int | None = (await connection.execute(newest)).scalar()
+                number = 0 if version is None else version + 1
+                await connection.execute(sa.insert(artifacts).values(**values, version=number))
+                return number
+
+        return await retried(save, what=f"artifact of session {session_id}", pauses=self.pauses)
+
+    async def _hold(self, connection: AsyncConnection, session_id: str | None) -> None:
+        """Keep the session from all others, for the version to be the next one."""
+        if session_id is not None and self.generation is not None:
+            await hold(connection, session_id, self.generation, self.fence)
+        else:
+            await hold_session(connection, session_id)
+
+    async def load_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        session_id: str | None = None,
+        version: int | None = None,
+    ) -> types.Part | None:
+        row = await self._row(app_name, user_id, filename, session_id, version)
+        if row is None:
+            return None
+        part = types.Part.model_validate_json(row.part)
+        if row.is_text:
+            return part.model_copy(update={"text": row.data.decode()})
+        if row.data is not None:
+            blob = types.Blob(mime_type=row.kind, data=row.data)
+            return part.model_copy(update={"inline_data": blob})
+        return part
+
+    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
+        owners = scopes.owners(app_name, user_id, session_id or "")
+        where = [artifacts.c.owner == owners["user"]]
+        if session_id is not None:
+            where.append((artifacts.c.scope == "session") & (artifacts.c.owner == session_id))
+        query = sa.select(artifacts.c.name).where(sa.or_(*where)).distinct().order_by(artifacts.c.name)
+        async with self.database.read() as connection:
+            return list((await connection.execute(query)).scalars())
+
+    async def delete_artifact(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> None:
+        where = _is(_scope(app_name, user_id, filename, session_id), filename)
+        async with self.database.write() as connection:
+            await self._hold(connection, session_id)
+            await connection.execute(sa.delete(artifacts).where(where))
+
+    async def list_versions(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> list[int]:
+        where = _is(_scope(app_name, user_id, filename, session_id), filename)
+        query = sa.select(artifacts.c.version).where(where).order_by(artifacts.c.version)
+        async with self.database.read() as connection:
+            return list((await connection.execute(query)).scalars())
+
+    async def list_artifact_versions(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> list[ArtifactVersion]:
+        scope = _scope(app_name, user_id, filename, session_id)
+        query = sa.select(artifacts).where(_is(scope, filename)).order_by(artifacts.c.version)
+        async with self.database.read() as connection:
+            return [_version(row) for row in await connection.execute(query)]
+
+    async def get_artifact_version(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        session_id: str | None = None,
+        version: int | None = None,
+    ) -> ArtifactVersion | None:
+        row = await self._row(app_name, user_id, filename, session_id, version)
+        return None if row is None else _version(row)
+
+    async def _row(
+        self, app_name: str, user_id: str, filename: str, session_id: str | None, version: int | None
+    ) -> sa.Row[Any] | None:
+        query = sa.select(artifacts).where(_is(_scope(app_name, user_id, filename, session_id), filename))
+        if version is not None:
+            query = query.where(artifacts.c.version == version)
+        async with self.database.read() as connection:
+            return (await connection.execute(query.order_by(artifacts.c.version.desc()).limit(1))).first()
+
+
+def _scope(app: str, user_id: str, name: str, session_id: str | None) -> dict[str, str]:
+    """Whose an artifact is. ADK: what is no session's, or says so in its name, is the user's."""
+    scope = "user" if session_id is None or name.startswith(_USERS) else "session"
+    return {"scope": scope, "owner": scopes.owners(app, user_id, session_id or "")[scope]}
+
+
+def _is(scope: Mapping[str, str], name: str) -> sa.ColumnElement[bool]:
+    return sa.and_(*(artifacts.c[key] == value for key, value in scope.items()), artifacts.c.name == name)
+
+
+def _version(row: sa.Row[Any]) -> ArtifactVersion:
+    return ArtifactVersion(
+        version=row.version,
+        canonical_uri=f"parley://{row.scope}/{row.owner}/{row.name}/{row.version}",
+        custom_metadata=row.about,
+        create_time=row.created_at,
+        mime_type=row.kind,
+    )
+
+
+def _made(row: sa.Row[Any]) -> Made:
+    alt = row.about.get("alt") if isinstance(row.about, dict) else None
+    name = row.name.removeprefix(_USERS).rpartition("/")[2] or row.name
+    return Made(name, row.data, row.kind or "application/octet-stream", alt if isinstance(alt, str) else "")

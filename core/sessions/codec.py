@@ -1,0 +1,308 @@
+"""An ADK event as a row of `messages`, and a row as an ADK event."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from core.lazy_import import Late
+from core.models.call_ids import CallIds
+from core.models.code_parts import written
+from core.sessions.deserializer import read
+
+if TYPE_CHECKING:
+    from google.adk.events.event import Event
+    from google.genai import types
+else:
+    Event = Late("google.adk.events.event", "Event")
+    types = Late("google.genai.types")
+
+logger = logging.getLogger(__name__)
+
+#: Bytes larger than this are kept in `blobs`, once a session, instead of in each event that holds them.
+INLINE_BYTES = 1024
+
+#: What stands in the place of such bytes, before their SHA-256.
+REFERENCE = b"parley-blob:sha256:"
+
+#: Fields that say where and when an event was, not what it brings.
+_CIRCUMSTANCES = {
+    "id",
+    "timestamp",
+    "invocation_id",
+    "author",
+    "branch",
+    "isolation_scope",
+    "node_info",
+    "partial",
+    "turn_complete",
+    "long_running_tool_ids",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What `messages` keeps of one event, beside whose it is and what it costs.
+
+    Attributes:
+        event: the event as JSON; None in what was imported or is older.
+        tokens: what sending it costs.
+        blobs: the bytes that the event refers to, by their SHA-256.
+    """
+
+    role: str
+    author: str
+    content: str
+    tool_calls: list[dict[str, str]]
+    created_at: float
+    invocation_id: str = ""
+    event_id: str | None = None
+    event: str | None = None
+    held: dict[str, bool] | None = None
+    tokens: int = 0
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    id: int = 0
+
+
+def is_state_only(event: Event) -> bool:
+    """Whether an event brings nothing but a change of the state, or nothing at all."""
+    if event.content is not None:
+        return False
+    rest = event.model_dump(
+        exclude={**dict.fromkeys(_CIRCUMSTANCES, True), "actions": {"state_delta"}},
+        exclude_none=True,
+        exclude_defaults=True,
+    )
+    return not rest or rest == {"actions": {}}
+
+
+def role_of(event: Event) -> str:
+    """`user` for what a person said, `tool` for what tools answered, `assistant` for what an agent said or
+    called, `event` for what carries no words.
+    """
+    if event.content is None or not event.content.parts:
+        return "event"
+    if event.get_function_responses():
+        return "tool"
+    return "user" if event.author == "user" else "assistant"
+
+
+def stored(event: Event) -> tuple[Event, Row]:
+    """An event as it can be stored, and its row.
+
+    The event is the one given, or if that holds lone surrogates, which no UTF-8 can, a copy with U+FFFD in
+    their places.
+    """
+    try:
+        return event, to_row(event)
+    except (PydanticSerializationError, UnicodeEncodeError):
+        event = Event.model_validate(_cleaned(event.model_dump(exclude_none=True, exclude_defaults=True)))
+        return event, to_row(event)
+
+
+def jsonable(value: Any) -> Any:
+    """What JSON can hold of a value: no NaN (null), no lone surrogates (U+FFFD), strangers by their `repr`."""
+    return from_json(to_json(_cleaned(value), inf_nan_mode="null", serialize_unknown=True))
+
+
+def to_row(event: Event) -> Row:
+    """What is to be stored of an event: all but the text of a foreign error (`error_message`)."""
+    blobs: dict[str, bytes] = {}
+
+    def referred(data: bytes) -> bytes:
+        if len(data) <= INLINE_BYTES and not data.startswith(REFERENCE):
+            return data
+        digest = hashlib.sha256(data).hexdigest()
+        blobs[digest] = data
+        return REFERENCE + digest.encode()
+
+    light = _with_bytes(event, referred)
+    return Row(
+        role=role_of(event),
+        author=event.author,
+        content=_content(event).replace("\0", "\ufffd"),  # PostgreSQL: a text cannot hold NUL
+        tool_calls=_tool_calls(event),
+        created_at=event.timestamp,
+        invocation_id=event.invocation_id,
+        event_id=event.id,
+        event=light.model_dump_json(exclude_none=True, exclude_defaults=True, exclude={"error_message"}),
+        held=_held(event),
+        blobs=blobs,
+    )
+
+
+def columns(row: Row, tokens: int) -> dict[str, Any]:
+    """What `messages` is told of an event, beside whose it is.
+
+    Args:
+        tokens: what sending it costs.
+    """
+    return {name: getattr(row, name) for name in _COLUMNS} | {"tokens": tokens}
+
+
+#: What of a row is a column of its own in `messages`.
+_COLUMNS = (
+    "role",
+    "author",
+    "content",
+    "tool_calls",
+    "created_at",
+    "invocation_id",
+    "event_id",
+    "event",
+    "held",
+)
+
+
+def references(event: Event) -> set[str]:
+    """The SHA-256 of each of the blobs that a stored event refers to."""
+    return {data.removeprefix(REFERENCE).decode() for data in _all_bytes(event) if data.startswith(REFERENCE)}
+
+
+def reference(digest: str) -> str:
+    """How the JSON of a stored event refers to the blob with this SHA-256."""
+    data: str = json.loads(types.Blob(data=REFERENCE + digest.encode()).model_dump_json(exclude_none=True))["data"]
+    return data
+
+
+def restored(event: Event, blobs: Mapping[str, bytes]) -> Event:
+    """The event with its bytes in place.
+
+    Raises:
+        KeyError: a blob is missing.
+    """
+
+    def fetched(data: bytes) -> bytes:
+        if not data.startswith(REFERENCE):
+            return data
+        return blobs[data.removeprefix(REFERENCE).decode()]
+
+    return _with_bytes(event, fetched)
+
+
+def parsed(event: str | None, id_: int) -> Event | None:
+    """The event that the row `id_` holds, still with references; None, and a warning, if it cannot be read."""
+    if event is None:
+        return None
+    try:
+        return read(event)
+    except ValueError:  # its text may quote what people said: it is not logged
+        logger.warning("the event of message %s cannot be read: it is rebuilt from its columns", id_)
+        return None
+
+
+def measured(event: Event) -> tuple[str, int]:
+    """What an event costs when it is sent: its words, to be counted, and the tokens of all else."""
+    words = [said for part in _parts(event) if (said := written(part))]
+    tokens = 4  # the frame of a message
+    for part in _parts(event):
+        if call := part.function_call:
+            words.append(f"{call.name} {_json(call.args or {})}")
+        if response := part.function_response:
+            words.append(f"{response.name} {_json(response.response or {})}")
+            tokens += sum(_media_tokens(item.inline_data) for item in response.parts or ())
+        if part.file_data:
+            tokens += _IMAGE_TOKENS
+        tokens += _media_tokens(part.inline_data)
+    if compaction := event.actions.compaction:
+        words += [part.text for part in compaction.compacted_content.parts or () if part.text]
+    return "\n".join(words), tokens
+
+
+def media_size(event: Event) -> int:
+    """The bytes of media that came with an event."""
+    return sum(map(len, _all_bytes(event)))
+
+
+_IMAGE_TOKENS = 1_000  # between Gemini's 258 a tile and Anthropic's 1,600 for the largest
+
+
+def _media_tokens(media: types.Blob | types.FunctionResponseBlob | None) -> int:
+    if media is None or not media.data:
+        return 0
+    if (media.mime_type or "").startswith("text/"):
+        return len(media.data) // 4
+    if (media.mime_type or "").startswith("image/"):
+        return _IMAGE_TOKENS
+    return _IMAGE_TOKENS + len(media.data) // 500  # Gemini: a second of sound is 32 tokens, of MP3 16 kB
+
+
+def _parts(event: Event) -> Sequence[types.Part]:
+    return (event.content and event.content.parts) or ()
+
+
+def _content(event: Event) -> str:
+    pieces = [said for part in _parts(event) if not part.thought and (said := written(part))]
+    pieces += [_json(response.response or {}) for response in event.get_function_responses()]
+    return "\n".join(pieces)
+
+
+def _tool_calls(event: Event) -> list[dict[str, str]]:
+    entries = []
+    ids = CallIds()
+    for call in event.get_function_calls():
+        id_ = ids.take(call.id, call.name)
+        entries.append({"id": id_, "name": call.name or "", "input": _json(call.args or {})})
+    ids = CallIds()
+    for answer in event.get_function_responses():
+        id_ = ids.take(answer.id, answer.name)
+        entries.append({"id": id_, "name": answer.name or "", "output": _json(answer.response or {})})
+    return entries
+
+
+def _held(event: Event) -> dict[str, bool] | None:
+    if event.actions.compaction is not None:
+        return {}
+    return dict.fromkeys(sorted(event.long_running_tool_ids or ()), False) or None
+
+
+def _all_bytes(event: Event) -> Iterator[bytes]:
+    for part in _parts(event):
+        media: list[types.Blob | types.FunctionResponseBlob | None] = [part.inline_data]
+        if part.function_response:
+            media += [item.inline_data for item in part.function_response.parts or ()]
+        yield from (item.data for item in media if item is not None and item.data)
+
+
+def _with_bytes(event: Event, changed: Callable[[bytes], bytes]) -> Event:
+    """The event, or if it holds bytes a copy with them changed that shares all else."""
+    if event.content is None or next(_all_bytes(event), None) is None:
+        return event
+    parts = [_part_with_bytes(part, changed) for part in _parts(event)]
+    return event.model_copy(update={"content": event.content.model_copy(update={"parts": parts})})
+
+
+def _part_with_bytes(part: types.Part, changed: Callable[[bytes], bytes]) -> types.Part:
+    update: dict[str, Any] = {}
+    if part.inline_data and part.inline_data.data:
+        update["inline_data"] = part.inline_data.model_copy(update={"data": changed(part.inline_data.data)})
+    if part.function_response and part.function_response.parts:
+        items = []
+        for item in part.function_response.parts:
+            if (media := item.inline_data) and media.data:
+                media = media.model_copy(update={"data": changed(media.data)})
+                items.append(item.model_copy(update={"inline_data": media}))
+            else:
+                items.append(item)
+        update["function_response"] = part.function_response.model_copy(update={"parts": items})
+    return part.model_copy(update=update) if update else part
+
+
+def _json(value: Any) -> str:
+    return json.dumps(jsonable(value), ensure_ascii=False)
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(item) for item in value]
+    return value

@@ -1,0 +1,290 @@
+"""Folding: of a conversation that is about to outgrow what is sent to the model, the oldest turns become a summary.
+
+That is done when a turn has ended, and is nobody's business but the conversation's own: it begins after a moment of
+rest, is given up when a new turn comes, and when it fails, it costs a line in the log; what does not fit is left out
+then, as it is without a summary. One worker does it at a time. What comes of it is written in one transaction, or not
+at all; the turns themselves stay where they are.
+
+The next time, the summary is folded again together with what was said since: there is one of a conversation at most,
+and it does not grow with it.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.concurrency import clock
+from core.secrets import traced
+from core.sessions.codec import columns, to_row
+from core.sessions.history import DEFAULT_BUDGET, TURNS
+from core.sessions.ordering import NEWEST_FIRST, OLDEST_FIRST, of_session
+from core.sessions.summarizer import Summarizer, Summed
+from core.sessions.summary_events import begun_at, summary
+from core.store.database import Database
+from core.store.prepared import Statement
+from core.store.schema import messages, sessions, turns
+from core.turns.queries import is_under_way
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.usage.meter import run_with
+from core.usage.spending_limits import Caps
+from core.workers.lease import Lease
+from core.workers.worker import Answer
+
+log = logging.getLogger(__name__)
+
+#: From which part of what is sent on a history counts as full, and how much of it stays as it was said.
+FULL, KEPT = 0.8, 0.4
+
+#: Seconds of rest before it is begun; that it may take; and after which it is tried again where it failed.
+REST = 2.0
+SECONDS = 120.0
+AGAIN = 300.0
+
+#: How many conversations one process folds at once.
+AT_ONCE = 4
+
+#: How many messages are looked at, newest first, to see how full a history is; and how many are read at once.
+SEEN = 600
+PAGE = 200
+
+#: The most tokens of a summary, and the part of all that is sent that it may be.
+MOST, PART = 2_000, 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What is to be folded.
+
+    Attributes:
+        before: the summary that there is; empty if there is none.
+        begin: when what is told of begins, in seconds since the epoch.
+        rows: the messages that come behind it, oldest first.
+    """
+
+    before: str
+    begin: float
+    rows: Sequence[sa.Row[Any]]
+
+
+class Compaction:
+    """Folds conversations.
+
+    Args:
+        wake: what looks for waiting messages here; `turns` tells the other processes. Who did so while a session was
+            written to has passed it over.
+        caps: asked before a model is; where nothing more may be spent, nothing is folded. What it costs is the turn's.
+        budget: how many tokens of history are sent; none if nothing is to be folded.
+        rest: seconds between the end of a turn and the beginning.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        turns: Turns,
+        lease: Lease,
+        summarizer: Summarizer,
+        caps: Caps,
+        *,
+        wake: Callable[[], None] = lambda: None,
+        budget: int | None = DEFAULT_BUDGET,
+        rest: float = REST,
+    ) -> None:
+        self._database = database
+        self._turns = turns
+        self._lease = lease
+        self._summarizer = summarizer
+        self._caps = caps
+        self._wake = wake
+        self._folds = budget is not None
+        self._budget = budget or DEFAULT_BUDGET
+        self._rest = rest
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._given_up = set[asyncio.Task[None]]()
+        self._failed: dict[str, float] = {}
+
+    async def beside(self, turn: Turn, answer: Answer) -> None:
+        """Run a turn to its end: nothing is done for its conversation meanwhile, and what there is to do after it."""
+        self.give_way(turn.session_id)
+        await answer(turn)
+        self.offer(turn)
+
+    def offer(self, turn: Turn) -> None:
+        """A turn has ended: see whether its conversation is to be folded."""
+        session, now = turn.session_id, clock.now()
+        self._failed = {id_: at for id_, at in self._failed.items() if now - at < AGAIN}
+        if self._folds and session not in self._tasks and session not in self._failed:
+            task = self._tasks[session] = asyncio.create_task(self._fold(turn), name=f"summary of {session}")
+            task.add_done_callback(lambda done: self._ended(session, done))
+
+    def give_way(self, session_id: str) -> None:
+        """A turn begins: what is under way for its conversation is given up."""
+        if task := self._tasks.pop(session_id, None):
+            self._given_up.add(task)
+            task.cancel()
+
+    async def idle(self) -> None:
+        """Wait until all is done that was offered."""
+        while tasks := [*self._tasks.values(), *self._given_up]:
+            await asyncio.wait(tasks)
+
+    async def aclose(self) -> None:
+        """Give up what is under way."""
+        for session in list(self._tasks):
+            self.give_way(session)
+        await self.idle()
+
+    def _ended(self, session_id: str, task: asyncio.Task[None]) -> None:
+        self._given_up.discard(task)
+        if self._tasks.get(session_id) is task:
+            del self._tasks[session_id]
+
+    async def _fold(self, turn: Turn) -> None:
+        meter = turn.meter.after()
+        run_with(meter)
+        try:
+            await asyncio.sleep(self._rest)
+            async with self._slots, asyncio.timeout(SECONDS):
+                if await self._is_full(turn) and (session := await self._taken(turn)) is not None:
+                    try:
+                        async with self._caps.after(meter):
+                            await self._sum_up(turn, session)
+                    finally:
+                        await self._let_go(turn.session_id)
+        except Exception as error:
+            self._failed[turn.session_id] = clock.now()
+            log.warning("session %s is not summed up: %s", turn.session_id, traced(error))
+
+    async def _is_full(self, turn: Turn) -> bool:
+        rows = await self._database.run(SINCE, session=turn.session_id, generation=turn.generation)
+        begun = sum(role == "user" for role, _ in rows)
+        tokens = sum(int(count) for _, count in rows)
+        return begun >= TURNS * FULL or tokens >= self._budget * FULL
+
+    async def _taken(self, turn: Turn) -> sa.Row[Any] | None:
+        """The session, if nobody else folds it."""
+        c, worker = sessions.c, self._lease.worker
+        is_free = (c.folder == worker) | self._lease.is_gone(c.folder)
+        mine = sa.update(sessions).where(c.id == turn.session_id, c.generation == turn.generation, is_free)
+        async with self._writing() as connection:
+            taken = await connection.execute(mine.values(folder=worker).returning(sessions))
+            session: sa.Row[Any] | None = taken.one_or_none()
+        return session
+
+    async def _let_go(self, session_id: str) -> None:
+        mine = (sessions.c.id == session_id) & (sessions.c.folder == self._lease.worker)
+        async with self._writing() as connection:
+            await connection.execute(sa.update(sessions).where(mine).values(folder=None))
+
+    async def _sum_up(self, turn: Turn, session: sa.Row[Any]) -> None:
+        piece = await self._piece(turn)
+        if not piece.rows:
+            return
+        most = min(MOST, self._budget // PART)
+        asked = {"agent": turn.agent, "model": session.model}
+        summed = await self._summarizer.sum_up(piece.before, piece.rows, most=most, **asked)
+        async with self._writing() as connection:
+            if await self._is_ours(connection, session):
+                await self._keep(connection, turn, piece, summed)
+                log.info("session %s: a summary tells of its messages up to %d", turn.session_id, piece.rows[-1].id)
+
+    async def _is_ours(self, connection: AsyncConnection, taken: sa.Row[Any]) -> bool:
+        """Whether the session is still what it was, and rests. It is kept from all others from here on."""
+        c = sessions.c
+        same = (c.id == taken.id) & (c.generation == taken.generation) & (c.created_at == taken.created_at)
+        held = sa.select(c.id).where(same, c.folder == self._lease.worker).with_for_update()
+        if (await connection.execute(held)).first() is None:
+            return False
+        busy = sa.select(turns.c.id).where(turns.c.session == taken.id, is_under_way(turns))
+        return (await connection.execute(busy)).first() is None
+
+    async def _keep(self, connection: AsyncConnection, turn: Turn, piece: _Piece, summed: Summed) -> None:
+        """Put the summary in the place of the one before."""
+        last = piece.rows[-1]
+        row = columns(to_row(summary(summed.text, begin=piece.begin, end=last.created_at)), summed.tokens)
+        row |= {"session": turn.session_id, "generation": turn.generation, "content": summed.text, "covers": last.id}
+        old = (messages.c.session == turn.session_id) & messages.c.covers.is_not(None)
+        await connection.execute(sa.delete(messages).where(old))
+        await connection.execute(sa.insert(messages).values(row))
+
+    async def _piece(self, turn: Turn) -> _Piece:
+        """The oldest turns that no summary tells of, as many as one request takes, but not the newest ones."""
+        c = messages.c
+        of_life = of_session(turn.session_id) & (c.generation == turn.generation)
+        async with self._database.read() as connection:
+            newest = sa.select(messages).where(of_life, c.covers.is_not(None)).order_by(*NEWEST_FIRST).limit(1)
+            before = (await connection.execute(newest)).one_or_none()
+            since = of_life & c.covers.is_(None)
+            read = sa.select(c.id, c.role, c.tokens, c.tool_calls).where(since).order_by(*NEWEST_FIRST).limit(SEEN)
+            end = kept_from((await connection.execute(read)).all(), budget=self._budget)
+            rows, last = list[sa.Row[Any]](), before.covers if before else 0
+            while sum(row.tokens for row in rows) <= self._budget:
+                page = sa.select(*_READ).where(since, c.id > last, c.id < end).order_by(*OLDEST_FIRST).limit(PAGE)
+                more = (await connection.execute(page)).all()
+                if not more:
+                    break
+                rows, last = [*rows, *more], more[-1].id
+        begin = begun_at(before.event) if before else None
+        whole = _whole(rows, self._budget)
+        return _Piece(before.content if before else "", begin or (whole[0].created_at if whole else 0.0), whole)
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[AsyncConnection]:
+        async with self._database.write() as connection:
+            yield connection
+            await self._turns.announce(connection)
+        self._wake()
+
+
+_READ = [messages.c[name] for name in ("id", "role", "author", "content", "tool_calls", "tokens", "created_at")]
+
+
+def _since(_dialect: str) -> sa.Select[Any]:
+    """The newest messages of a session that no summary tells of."""
+    c, told = messages.c, messages.alias("told")
+    session, generation = sa.bindparam("session", type_=sa.Text), sa.bindparam("generation", type_=sa.Integer)
+    covers = sa.select(sa.func.coalesce(sa.func.max(told.c.covers), 0)).where(
+        told.c.session == session, told.c.generation == generation, told.c.held.is_not(None)
+    )
+    of_life = of_session(session) & (c.generation == generation) & c.covers.is_(None)
+    newest = sa.select(c.role, c.tokens).where(of_life, c.id > covers.scalar_subquery()).order_by(*NEWEST_FIRST)
+    return newest.limit(sa.literal_column(str(SEEN)))
+
+
+SINCE = Statement(_since)
+
+
+def kept_from(newest: Sequence[Any], *, budget: int) -> int:
+    """From which message on a history stays as it was said: where a turn begins, and no call is parted from its answer.
+    0 if there is no such place.
+
+    Args:
+        newest: messages, newest first.
+    """
+    begun = tokens = start = 0
+    answers = set[str]()
+    for row in newest:
+        tokens += row.tokens
+        answers -= {call["id"] for call in row.tool_calls or () if "output" not in call}
+        answers |= {call["id"] for call in row.tool_calls or () if "output" in call}
+        if row.role == "user" and not answers:
+            begun += 1
+            if start and (begun > TURNS * KEPT or tokens > budget * KEPT):
+                break
+            start = row.id
+    return start
+
+
+def _whole(rows: Sequence[sa.Row[Any]], budget: int) -> Sequence[sa.Row[Any]]:
+    """As many turns from the first on as are within the budget, and one in any case."""
+    begins = [place for place, row in enumerate(rows) if row.role == "user" and place]
+    ends = [*begins, len(rows)] if sum(row.tokens for row in rows) <= budget else begins
+    fitting = [end for end in ends if sum(row.tokens for row in rows[:end]) <= budget]
+    return rows[: max(fitting, default=min(ends, default=len(rows)))]

@@ -1,0 +1,100 @@
+"""Events made anew of the columns of rows, where an event itself is not there or cannot be read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from core.agents.config import DEFAULT_NAME
+from core.lazy_import import Late
+from core.sessions.codec import Row
+
+if TYPE_CHECKING:
+    from google.adk.events.event import Event
+    from google.genai import types
+else:
+    Event = Late("google.adk.events.event", "Event")
+    types = Late("google.genai.types")
+
+_ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event"}
+
+
+class Rebuilder:
+    """Makes events of the columns of rows, in the order of the conversation.
+
+    A tool's answer of the older kind, which does not say what it answers, belongs to the preceding
+    assistant's calls by its position.
+    """
+
+    def __init__(self, agent: str = "") -> None:
+        self._agent = agent or DEFAULT_NAME
+        self._unanswered: list[dict[str, str]] = []
+
+    def passed(self, row: Row) -> None:
+        """Take note of a row that needs no rebuilding."""
+        if row.role in ("assistant", "model"):
+            self._unanswered = list(row.tool_calls)
+        elif row.role in ("tool", "function"):
+            del self._unanswered[: max(1, len(row.tool_calls))]
+        elif row.role == "user":
+            self._unanswered = []
+
+    def rebuilt(self, row: Row) -> Event:
+        event = Event(
+            id=f"message-{row.id}",
+            timestamp=row.created_at,
+            invocation_id=row.invocation_id,
+            author=self._author(row),
+            content=self._words(row),
+        )
+        self.passed(row)
+        return event
+
+    def _author(self, row: Row) -> str:
+        if row.author not in _ROLES:
+            return row.author
+        return "user" if "user" in (row.author, row.role) else self._agent
+
+    def _words(self, row: Row) -> types.Content | None:
+        if row.role in ("tool", "function"):
+            return self._answers(row)
+        calls = [
+            types.Part(
+                function_call=types.FunctionCall(
+                    id=call.get("id"), name=call.get("name"), args=_object(call.get("input"), "input")
+                )
+            )
+            for call in row.tool_calls
+            if "output" not in call
+        ]
+        text = [types.Part(text=row.content)] if row.content else []
+        if not text and not calls:
+            return None
+        return types.Content(role="user" if row.role == "user" else "model", parts=text + calls)
+
+    def _answers(self, row: Row) -> types.Content | None:
+        answers = [call for call in row.tool_calls if "output" in call]
+        if not answers and self._unanswered:
+            answers = [{**self._unanswered[0], "output": row.content}]
+        if not answers:
+            return types.Content(role="user", parts=[types.Part(text=row.content)]) if row.content else None
+        parts = [
+            types.Part(
+                function_response=types.FunctionResponse(
+                    id=answer.get("id"), name=answer.get("name"), response=_object(answer["output"], "output")
+                )
+            )
+            for answer in answers
+        ]
+        return types.Content(role="function", parts=parts)
+
+
+def _object(text: str | None, key: str) -> dict[str, Any]:
+    """A JSON object; anything else becomes the one value of an object."""
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {key: text}
+    return value if isinstance(value, dict) else {key: value}

@@ -1,0 +1,190 @@
+"""ADK's memory in our database: what agents were told to remember, of all conversations of a place.
+
+What is remembered is an agent's own and its place's: whoever speaks there may read all of it. What came of a
+conversation goes with it when that is started over.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from google.adk.apps import App
+from google.adk.events.event import Event
+from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.sessions import Session
+from google.adk.tools.load_memory_tool import LoadMemoryTool
+from google.adk.tools.preload_memory_tool import PreloadMemoryTool
+from google.genai import types
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.agents.loader import agents
+from core.concurrency.retry import PAUSES, retried
+from core.sessions.service import StoredSession
+from core.store.database import Database
+from core.store.schema import memories
+from core.store.upsert import insert_new
+from core.turns.fencing import Fence, hold
+
+#: Characters of one memory that are kept, and of all that are found.
+_LONGEST, _ALL = 8_000, 12_000
+
+#: How many are found, out of how many of the newest with one of the words in them, and how many words are looked for.
+_MOST, _SEEN, _WORDS = 10, 200, 16
+
+#: ADK: what stands around what is put before the model unasked.
+_AROUND = "PAST_CONVERSATIONS"
+
+
+@dataclass(frozen=True)
+class Memories(BaseMemoryService):
+    """The `memories` table.
+
+    Attributes:
+        session: the one whose run remembers, if one does, and its generation. What a session that was started over, or
+            a turn that another worker has, would have remembered is not kept.
+    """
+
+    database: Database
+    session: str | None = None
+    generation: int | None = None
+    fence: Fence | None = None
+    pauses: Sequence[float] = PAUSES
+
+    def of(self, session: str, generation: int | None, fence: Fence | None) -> "Memories":
+        """The same, as a run sees them."""
+        return replace(self, session=session, generation=generation, fence=fence)
+
+    async def add_session_to_memory(self, session: Session) -> None:
+        """Remember what was said in a session, as far as it is loaded; each word of it once.
+
+        Raises:
+            SessionResetError: it was started over.
+            TurnLostError: another worker has the turn.
+        """
+        run = self
+        if isinstance(session, StoredSession):
+            run = self.of(session.id, session.generation, session.fence)
+        await run._keep(session.app_name, session.user_id, session.id, _entries(session.events))
+
+    async def add_events_to_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        events: Sequence[Event],
+        session_id: str | None = None,
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        del custom_metadata
+        await self._keep(app_name, user_id, session_id or self.session, _entries(events))
+
+    async def add_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memories: Sequence[MemoryEntry],
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        del custom_metadata
+        entries = [(one.id, one.author or "", _words_of(one.content), time.time()) for one in memories]
+        await self._keep(app_name, user_id, self.session, entries)
+
+    async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
+        """What has most of the words in it, of that the newest."""
+        words = _looked_for(query)
+        if not words:
+            return SearchMemoryResponse()
+        c = memories.c
+        said = (
+            sa.select(memories)
+            .where(c.app == app_name, c.user_id == user_id)
+            .where(sa.or_(*(c.content.icontains(word, autoescape=True) for word in words)))
+            .order_by(c.created_at.desc(), c.id.desc())
+            .limit(_SEEN)
+        )
+
+        async def read() -> Sequence[sa.Row[Any]]:
+            async with self.database.read() as connection:
+                return (await connection.execute(said)).all()
+
+        rows = await retried(read, what="what is remembered", pauses=self.pauses)
+        best = sorted(rows, key=lambda row: -sum(word in row.content.casefold() for word in words))
+        found, room = list[MemoryEntry](), _ALL
+        for row in best[:_MOST]:
+            if room > 0:
+                found.append(_remembered(row, room))
+                room -= len(row.content)
+        return SearchMemoryResponse(memories=found)
+
+    async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None, **_more: Any) -> None:
+        here = (memories.c.app == app_name) & (memories.c.user_id == user_id) & (memories.c.key == memory_id)
+        async with self.database.write() as connection:
+            await connection.execute(sa.delete(memories).where(here))
+
+    async def _keep(
+        self, app: str, user_id: str, session: str | None, entries: Iterable[tuple[str | None, str, str, float]]
+    ) -> None:
+        rows = [
+            {
+                "app": app,
+                "user_id": user_id,
+                "session": session,
+                "key": key or f"{at:.6f} {number}",
+                "author": author,
+                "content": words[:_LONGEST],
+                "created_at": at,
+            }
+            for number, (key, author, words, at) in enumerate(entries)
+            if words.strip()
+        ]
+
+        async def write() -> None:
+            async with self.database.write() as connection:
+                await self._hold(connection)
+                await insert_new(connection, memories, *rows)
+
+        await retried(write, what=f"what is to be remembered of session {session}", pauses=self.pauses)
+
+    async def _hold(self, connection: AsyncConnection) -> None:
+        if self.session is not None and self.generation is not None:
+            await hold(connection, self.session, self.generation, self.fence)
+
+
+def recalls(app: App) -> bool:
+    """Whether an agent of an app looks into its memory by ADK's own tools: then what is said is remembered."""
+    kinds = (LoadMemoryTool, PreloadMemoryTool)
+    return any(isinstance(tool, kinds) for agent in agents(app) for tool in agent.tools)
+
+
+def _entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str, float]]:
+    return ((event.id, event.author, _words_of(event.content), event.timestamp) for event in events)
+
+
+def _words_of(content: types.Content | None) -> str:
+    """What a person or a model has said in it, but for what it has thought."""
+    parts = (content and content.parts) or ()
+    return "\n".join(part.text for part in parts if part.text and not part.thought).replace("\0", "")
+
+
+def _looked_for(query: str) -> list[str]:
+    """The words of a question by which something can be found, the longest first."""
+    words = {word.strip(".,;:!?\"'()[]{}<>*_`").casefold() for word in query[:_LONGEST].split()}
+    telling = (word for word in words if len(word) > (2 if word.isascii() else 1))
+    return sorted(telling, key=lambda word: (-len(word), word))[:_WORDS]
+
+
+def _remembered(row: sa.Row[Any], room: int) -> MemoryEntry:
+    said = row.content if len(row.content) <= room else f"{row.content[:room]}…"
+    return MemoryEntry(
+        id=row.key,
+        author=row.author or None,
+        content=types.Content(
+            role="user" if row.author == "user" else "model", parts=[types.Part(text=said.replace(_AROUND, "…"))]
+        ),
+        timestamp=datetime.fromtimestamp(row.created_at, UTC).isoformat(timespec="seconds"),
+    )

@@ -1,0 +1,287 @@
+"""Reading a session: newest first, until as much is there as is sent; the length of its history costs nothing.
+
+What is usually needed comes in one statement, so that it is of one moment: the session itself, its state and the newest
+of its messages. Only longer turns, and calls that wait, take further ones.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from google.adk.events.event import Event
+
+from core.sessions import state as scopes
+from core.sessions.codec import Row, parsed, references, restored
+from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, sendable, token_budget_truncate
+from core.sessions.history_window import Extent, extent
+from core.sessions.legacy import Rebuilder
+from core.sessions.ordering import NEWEST_FIRST, OLDEST_FIRST, of_session
+from core.sessions.summary_events import shown
+from core.store.database import Database
+from core.store.prepared import Statement
+from core.store.schema import blobs, messages, sessions, state
+
+#: Rows that are read at once: 20 turns of a question and an answer, and some more.
+BATCH = 48
+
+#: The most rows that are looked at for calls that wait and for compactions, newest first.
+HELD = 64
+
+_SLICE = 16  # events that are read on end: that takes up to 0.1 ms each
+
+
+class Message(NamedTuple):
+    """What of a row of `messages` is always needed.
+
+    Attributes:
+        waits: whether it holds calls that wait.
+        covers: of a summary, the last message that it tells of; else 0.
+    """
+
+    id: int
+    role: str
+    event: str | None
+    tokens: int
+    waits: bool
+    created_at: float
+    covers: int = 0
+
+
+class Life(NamedTuple):
+    """One life of a session."""
+
+    generation: int
+    app: str
+    user_id: str
+    created_at: float
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session as it is in one moment.
+
+    Attributes:
+        newest: its newest messages, at most `BATCH`, by their ids.
+        held: its messages that are not cut away, the newest `HELD` of them.
+    """
+
+    life: Life
+    state: Mapping[str, Any]
+    newest: Mapping[int, Message]
+    held: Mapping[int, Message]
+
+    @property
+    def updated_at(self) -> float:
+        return max([self.life.updated_at, *(row.created_at for row in self.newest.values())])
+
+
+class _Part(IntEnum):
+    """What a row of `_OPENING` is about."""
+
+    LIFE = 0
+    STATE = 1
+    NEWEST = 2
+    HELD = 3
+
+
+async def opened(
+    database: Database, *, app: str, user_id: str, session_id: str, home: str | None = None
+) -> Opened | None:
+    """A session of that app and user, if there is one, with that app's state.
+
+    Args:
+        home: the app whose the session is, if it is another's.
+
+    Raises:
+        ValueError: it holds what cannot be read.
+    """
+    life: Life | None = None
+    values: list[tuple[str, str, str | float]] = []
+    found: dict[_Part, dict[int, Message]] = {_Part.NEWEST: {}, _Part.HELD: {}}
+    owners = {f"{scope}_owner": owner for scope, owner in scopes.owners(app, user_id, session_id).items()}
+    for part, id_, word, text, number, json, at, until in await database.run(_OPENING, session=session_id, **owners):
+        match part:
+            case _Part.LIFE:
+                life = Life(id_, word, text, at, until)
+            case _Part.STATE:
+                values.append((word, text, json))
+            case _:
+                found[part][id_] = Message(id_, word, text, number, json not in (None, "{}"), at, until)
+    if life is None or (life.app, life.user_id) != (home or app, user_id):
+        return None
+    return Opened(life._replace(app=app), scopes.merged(values), found[_Part.NEWEST], found[_Part.HELD])
+
+
+def _opening(dialect: str) -> sa.CompoundSelect[Any]:
+    session = sa.bindparam("session", type_=sa.Text)
+    zero: sa.ColumnElement[int] = sa.literal_column("0")
+    generation = sa.select(sessions.c.generation).where(sessions.c.id == session).scalar_subquery()
+    in_this_life = messages.c.generation == generation
+
+    def text(json: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        return sa.cast(json, sa.Text) if dialect == "postgresql" else json
+
+    def part(number: _Part, *columns: Any) -> sa.Select[Any]:
+        return sa.select(sa.literal_column(str(int(number))).label("part"), *columns)
+
+    def said(number: _Part, limit: int, *which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+        c = messages.c
+        held = text(c.held).label("held")
+        covers = sa.func.coalesce(c.covers, zero).label("until")
+        query = part(number, c.id, c.role, c.event, c.tokens, held, c.created_at, covers)
+        newest_first = query.where(*which, in_this_life).order_by(*NEWEST_FIRST)
+        return sa.select(*newest_first.limit(sa.literal_column(str(limit))).subquery().c)
+
+    of_scope = (
+        (state.c.scope == scope) & (state.c.owner == sa.bindparam(f"{scope}_owner", type_=sa.Text))
+        for scope in scopes.PREFIXES
+    )
+    life, known = sessions.c, state.c
+    return sa.union_all(
+        said(_Part.NEWEST, BATCH, of_session(session)),
+        said(_Part.HELD, HELD, messages.c.session == session, messages.c.held.is_not(None)),
+        part(_Part.STATE, zero, known.scope, known.key, zero, text(known.value), zero, zero).where(sa.or_(*of_scope)),
+        part(
+            _Part.LIFE, life.generation, life.app, life.user_id, zero, sa.null(), life.created_at, life.updated_at
+        ).where(life.id == session),
+    )
+
+
+_OPENING = Statement(_opening)
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """Reads the history of an opened session.
+
+    Attributes:
+        agent: the author of rebuilt events whose row names none.
+    """
+
+    database: Database
+    session: str
+    opened: Opened
+    budget: int | None = None
+    agent: str = ""
+
+    async def load(self) -> tuple[list[Event], Extent]:
+        """What of the history is sent to the model, oldest first, and how much of it that is: the summary, if there is
+        one, and what it does not tell of.
+        """
+        summary, covers, budget = self._summary, 0, self.budget or DEFAULT_BUDGET
+        if summary is not None:
+            covers, budget = summary.covers, max(1, budget - summary.tokens)
+        rows = await self._rows(covers)
+        entries = await self._entries([rows[id_] for id_ in sorted(rows)])
+        kept = token_budget_truncate(entries, budget, covers=covers, label=f"session {self.session}")
+        untold = [entry for entry in entries if entry.id > covers or entry in kept]
+        of_all = extent(untold, kept, budget=self.budget, until=max(rows, default=0))
+        if summary is None:
+            return sendable([entry.event for entry in kept]), of_all
+        told = shown(parsed(summary.event, summary.id))
+        events = [*told, *sendable([entry.event for entry in kept])]
+        return events, replace(of_all, tokens=of_all.tokens + summary.tokens, covers=covers)
+
+    @property
+    def _summary(self) -> Message | None:
+        newest = max((id_ for id_, row in self.opened.held.items() if row.covers), default=None)
+        return None if newest is None else self.opened.held[newest]
+
+    async def _rows(self, covers: int) -> dict[int, Message]:
+        rows = await self._newest(covers)
+        if not rows:
+            return rows
+        oldest = min(rows)
+        if not any(row.role == "user" for row in rows.values()):
+            rows |= await self._read(messages.c.id < oldest, messages.c.role == "user", limit=1)
+        for row in self.opened.held.values():
+            if row.id < oldest and not row.covers:
+                rows |= await self._turn_of(row.id) if row.waits else {}  # what led to a call comes along
+                rows[row.id] = row
+        return rows
+
+    async def _newest(self, covers: int) -> dict[int, Message]:
+        """What no summary tells of; a row more than fits, if there is one: so that a cut is known to be one."""
+        rows: dict[int, Message] = {}
+        batch: Mapping[int, Message] = self.opened.newest
+        tokens = turns = 0
+        while batch:
+            for id_ in sorted(batch, reverse=True):
+                if id_ <= covers:
+                    return rows
+                if batch[id_].covers:
+                    continue
+                rows[id_] = batch[id_]
+                tokens += rows[id_].tokens
+                turns += rows[id_].role == "user"
+                if tokens > (self.budget or DEFAULT_BUDGET) or turns > TURNS:
+                    return rows
+            batch = await self._read(messages.c.id < min(batch), limit=BATCH) if len(batch) == BATCH else {}
+        return rows
+
+    async def _turn_of(self, id_: int) -> dict[int, Message]:
+        """The rows from the user's message that led to row `id_` on."""
+        said = await self._read(messages.c.id < id_, messages.c.role == "user", limit=1)
+        return await self._read(messages.c.id >= min(said, default=id_), limit=4 * BATCH, oldest_first=True)
+
+    async def _read(self, *where: sa.ColumnElement[bool], limit: int, oldest_first: bool = False) -> dict[int, Message]:
+        c = messages.c
+        query = (
+            sa.select(c.id, c.role, c.event, c.tokens, c.held, c.created_at)
+            .where(of_session(self.session), c.generation == self.opened.life.generation, c.covers.is_(None), *where)
+            .order_by(*(OLDEST_FIRST if oldest_first else NEWEST_FIRST))
+            .limit(limit)
+        )
+        async with self.database.read() as connection:
+            rows = await connection.execute(query)
+            return {
+                id_: Message(id_, role, event, tokens, bool(held), at) for id_, role, event, tokens, held, at in rows
+            }
+
+    async def _entries(self, rows: Sequence[Message]) -> list[Entry]:
+        events: list[Event | None] = []
+        for i, row in enumerate(rows):
+            if i % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+            events.append(parsed(row.event, row.id))
+        wanted = [references(event) if event else set() for event in events]
+        if any(wanted):
+            data = await self._blobs(set().union(*wanted))
+            for i, (event, digests) in enumerate(zip(events, wanted, strict=True)):
+                events[i] = restored(event, data) if event and digests <= data.keys() else None
+        whole = await self._rebuilt(rows, events) if any(event is None for event in events) else events
+        return [Entry(event, row.tokens, row.id) for row, event in zip(rows, whole, strict=True) if event]
+
+    async def _rebuilt(self, rows: Sequence[Message], whole: Sequence[Event | None]) -> list[Event | None]:
+        """The events, those that are None made of the columns of their rows."""
+        query = sa.select(messages).where(messages.c.id.in_([row.id for row in rows]))
+        async with self.database.read() as connection:
+            columns = {row.id: _row(row) for row in await connection.execute(query)}
+        rebuilder = Rebuilder(self.agent)
+        events = list(whole)
+        for i, message in enumerate(rows):
+            if message.id not in columns:  # a reset came between
+                continue
+            if whole[i] is None:
+                events[i] = rebuilder.rebuilt(columns[message.id])
+            else:
+                rebuilder.passed(columns[message.id])
+        return events
+
+    async def _blobs(self, digests: Set[str]) -> dict[str, bytes]:
+        if not digests:
+            return {}
+        query = sa.select(blobs.c.hash, blobs.c.data).where(blobs.c.session == self.session, blobs.c.hash.in_(digests))
+        async with self.database.read() as connection:
+            return {row.hash: row.data for row in await connection.execute(query)}
+
+
+def _row(row: sa.Row[Any]) -> Row:
+    return Row(**{name: value for name, value in row._mapping.items() if name in _COLUMNS})
+
+
+_COLUMNS = {field.name for field in fields(Row)}

@@ -1,0 +1,86 @@
+"""ADK's state by scope: what the app, the user and the session know."""
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.sessions.codec import jsonable
+from core.store.schema import state
+from core.store.upsert import insert_or_update
+
+log = logging.getLogger(__name__)
+
+#: ADK: what keys begin with, by scope; and those of what is not kept.
+PREFIXES = {"app": "app:", "user": "user:", "session": ""}
+TEMPORARY = "temp:"
+
+
+def owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
+    """Whose state each scope is, for one session."""
+    return {"app": app, "user": json.dumps([app, user_id]), "session": session_id}
+
+
+def is_of(owner: sa.ColumnElement[str], user_id: str) -> sa.ColumnElement[bool]:
+    """Whether the owner of something of the scope `user` is this one, whichever the app."""
+    return owner.endswith(f", {json.dumps(user_id)}]", autoescape=True)
+
+
+async def write(connection: AsyncConnection, of: Mapping[str, str], delta: Mapping[str, Any]) -> None:
+    """Update the state by `delta`, whose keys carry ADK's prefixes; what is `temp:` is not kept."""
+    rows = []
+    for key, value in jsonable(dict(delta)).items():
+        scope = next(scope for scope, prefix in PREFIXES.items() if key.startswith(prefix))
+        if not key.startswith(TEMPORARY):
+            rows.append({"scope": scope, "owner": of[scope], "key": key.removeprefix(PREFIXES[scope]), "value": value})
+    await insert_or_update(connection, state, *rows)
+
+
+async def read(connection: AsyncConnection, of: Mapping[str, str]) -> dict[str, Any]:
+    """The state of these owners merged, its keys with ADK's prefixes."""
+    merged: dict[str, Any] = {}
+    for owned in (await read_all(connection, of.items())).values():
+        merged |= owned
+    return merged
+
+
+def merged(rows: Iterable[tuple[str, str, str | float]]) -> dict[str, Any]:
+    """The state that these rows hold (scope, key, value as JSON), its keys with ADK's prefixes.
+
+    SQLite: what looks like a number in a column of the type JSON is one.
+
+    What others share and cannot be read is left out, and said: no reset of a session would bring it back.
+
+    Raises:
+        ValueError: a value of the session's own cannot be read.
+    """
+    known: dict[str, Any] = {}
+    for scope, key, value in rows:
+        try:
+            known[PREFIXES[scope] + key] = value if isinstance(value, int | float) else json.loads(value)
+        except (TypeError, ValueError):
+            if scope == "session":
+                raise ValueError(f"the state of a session: {key!r} is no JSON") from None
+            log.error("the state of a whole %s: %r cannot be read, and is left out", scope, key)
+    return known
+
+
+async def read_all(
+    connection: AsyncConnection, of: Iterable[tuple[str, str]]
+) -> defaultdict[tuple[str, str], dict[str, Any]]:
+    """The state of each scope and owner, its keys with ADK's prefixes."""
+    found: defaultdict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
+    by_scope: defaultdict[str, list[str]] = defaultdict(list)
+    for scope, owner in of:
+        by_scope[scope].append(owner)
+    wanted = sa.or_(
+        sa.false(), *(sa.and_(state.c.scope == scope, state.c.owner.in_(own)) for scope, own in by_scope.items())
+    )
+    query = sa.select(state.c.scope, state.c.owner, state.c.key, state.c.value).where(wanted)
+    for scope, owner, key, value in await connection.execute(query):
+        found[scope, owner][PREFIXES[scope] + key] = value
+    return found

@@ -1,0 +1,150 @@
+"""Writing what an event brings: once, and only to the life of the session that it belongs to."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.errors import SessionResetError
+from core.sessions import state as scopes
+from core.sessions.codec import Row, columns
+from core.sessions.history import is_user_message
+from core.store.database import Database
+from core.store.prepared import Statement
+from core.store.schema import blobs, messages, sessions
+from core.store.upsert import insert_new, insert_of
+from core.turns.fencing import IS_OWN, Fence, fenced
+
+
+@dataclass(frozen=True, slots=True)
+class Appender:
+    """Writes to one life of a session.
+
+    What was written and is written once more, since the answer to a commit was lost, is stored once.
+
+    Attributes:
+        fence: the turn whose run writes; none of what is written without one.
+
+    Raises:
+        SessionNotFoundError: the session was deleted.
+        SessionResetError: its life is over; nothing is stored.
+        TurnLostError: another worker has the turn; nothing is stored.
+    """
+
+    database: Database
+    app: str
+    user_id: str
+    session: str
+    generation: int
+    created_at: float
+    fence: Fence | None = None
+
+    async def append(self, event: Event, row: Row, tokens: int, spoken: Mapping[str, Any] | None = None) -> None:
+        """Whoever is cancelled meanwhile lets it come to its end: nothing may be stored once he is gone."""
+        writing = asyncio.create_task(self._append(event, row, tokens, spoken), name="append")
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.gather(writing, return_exceptions=True)
+            raise
+
+    async def _append(self, event: Event, row: Row, tokens: int, spoken: Mapping[str, Any] | None) -> None:
+        of_life = {"session": self.session, "generation": self.generation, "spoken": spoken}
+        values = {**of_life, **columns(row, tokens)}
+        if not event.actions.state_delta and not row.blobs and await self._insert(event, values):
+            return
+        async with self.database.write() as connection:
+            await self._hold(connection, event.timestamp)
+            await self._change_state(connection, event)
+            await self._answer_held(connection, event)
+            data = ({"session": self.session, "hash": digest, "data": data} for digest, data in row.blobs.items())
+            await insert_new(connection, blobs, *data)
+            await insert_new(connection, messages, values)
+
+    async def change_state(self, event: Event) -> None:
+        """Of what the event brings, the state."""
+        async with self.database.write() as connection:
+            await self._hold(connection, event.timestamp)
+            await self._change_state(connection, event)
+
+    async def _insert(self, event: Event, values: dict[str, Any]) -> bool:
+        """The usual case, in one statement. False, and nothing done, if there is more to it."""
+        touches_held = bool(event.get_function_responses()) or is_user_message(event)
+        life = {"born": self.created_at, "touches_held": touches_held}
+        if self.fence is None:
+            return bool(await self.database.run(_INSERT, **values, **life))
+        return bool(await self.database.run(_INSERT_OWN, **values, **life, **self.fence.values))
+
+    async def _hold(self, connection: AsyncConnection, at: float) -> None:
+        """Take hold of the session's row if it still lives the life that was loaded, and of the turn's."""
+        is_own = None if self.fence is None else self.fence.is_own
+        life = _life(self.session, self.generation, self.created_at, is_own)
+        update = sa.update(sessions).where(sessions.c.id == life.with_only_columns(sessions.c.id).scalar_subquery())
+        if (await connection.execute(update.values(updated_at=at))).rowcount == 1:
+            return
+        if self.fence is not None:
+            await self.fence.check(connection)
+        if (await connection.execute(sa.select(sessions.c.id).where(sessions.c.id == self.session))).first() is None:
+            raise SessionNotFoundError(f"Session not found: {self.session}")
+        raise SessionResetError.of(self.session, self.generation)
+
+    async def _change_state(self, connection: AsyncConnection, event: Event) -> None:
+        if event.actions.state_delta:
+            owners = scopes.owners(self.app, self.user_id, self.session)
+            await scopes.write(connection, owners, event.actions.state_delta)
+
+    async def _answer_held(self, connection: AsyncConnection, event: Event) -> None:
+        """Note which of the calls that wait are answered; a new turn lets go of those that were."""
+        answers = {answer.id for answer in event.get_function_responses() if answer.id}
+        begins = is_user_message(event)
+        if not answers and not begins:
+            return
+        of_this_life = (messages.c.session == self.session) & (messages.c.generation == self.generation)
+        held = sa.select(messages.c.id, messages.c.held).where(of_this_life, messages.c.held.is_not(None))
+        for id_, calls in (await connection.execute(held)).all():
+            if begins and calls and all(calls.values()):
+                noted = None
+            elif answers & calls.keys():
+                noted = {call: done or call in answers for call, done in calls.items()}
+            else:
+                continue
+            await connection.execute(sa.update(messages).where(messages.c.id == id_).values(held=noted))
+
+
+def _life(session: Any, generation: Any, born: Any, is_own: sa.ColumnElement[bool] | None) -> sa.Select[Any]:
+    """A session, if it lives the life that was loaded, and if so asked its turn is one's own.
+
+    PostgreSQL: who has the session's row keeps it until he is done, so that a reset comes before or after, and the
+    ids of a session's messages are in the order in which they were committed.
+    """
+    life = sa.select(sessions.c.id, sessions.c.generation).where(
+        sessions.c.id == session, sessions.c.generation == generation, sessions.c.created_at == born
+    )
+    return (life if is_own is None else fenced(life, is_own)).with_for_update(key_share=True)
+
+
+def _make_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
+    """One row, if the session has no calls that wait for what the row brings."""
+    names = [column.name for column in messages.c if column.name not in ("id", "covers")]
+    life = _life(
+        sa.bindparam("session", type_=sa.Text),
+        sa.bindparam("generation", type_=sa.Integer),
+        sa.bindparam("born", type_=sa.Double),
+        is_own,
+    ).subquery("life")
+    of_life = (messages.c.session == life.c.id) & (messages.c.generation == life.c.generation)
+    held = sa.exists().where(of_life, messages.c.held.is_not(None))
+    touches_held = sa.bindparam("touches_held", type_=sa.Boolean)
+    values = (sa.bindparam(name, type_=messages.c[name].type) for name in names)
+    row = sa.select(*values).select_from(life).where(sa.not_(sa.and_(touches_held, held)))
+    return insert_of(dialect, messages).from_select(names, row).on_conflict_do_nothing().returning(messages.c.id)
+
+
+_INSERT = Statement(_make_insert)
+_INSERT_OWN = Statement(partial(_make_insert, is_own=IS_OWN))

@@ -1,0 +1,93 @@
+"""What a database or its driver says when something is wrong, in the words of this house."""
+
+import sqlite3
+import sys
+from asyncio import CancelledError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from core.errors import StoreError
+from core.observability import metrics
+
+#: SQLite: what may pass. Its full names go on where these end: `SQLITE_IOERR_WRITE`.
+_SQLITE_PASSING = (
+    "SQLITE_BUSY",
+    "SQLITE_LOCKED",
+    "SQLITE_FULL",
+    "SQLITE_IOERR",
+    "SQLITE_NOMEM",
+    "SQLITE_CANTOPEN",
+    "SQLITE_PROTOCOL",
+)
+
+#: PostgreSQL: the classes of SQLSTATE that are the same next time: wrong data, constraints, no access, no such
+#: database, schema or table, what it cannot do.
+_POSTGRES_LASTING = ("0A", "22", "23", "28", "3D", "3F", "42")
+
+#: What to do about it, where that can be told.
+_ADVICE = {
+    "SQLITE_FULL": "the disk that it is on is full, so make room there",
+    "SQLITE_READONLY": "it can only be read, so see that the bot may write the file, its folder and its disk",
+    "SQLITE_CANTOPEN": "see that the bot may read and write the file and its folder",
+    "SQLITE_BUSY": "another program writes to the file for long, so see that it ends",
+    "SQLITE_CORRUPT": "the file is damaged, so go back to a copy that is whole",
+    "SQLITE_IOERR": "the disk that it is on is full or fails, so see to it",
+    "SQLITE_NOTADB": "the file is something else, so give the bot another DATABASE_URL",
+    "DiskFullError": "the server's disk is full, so make room there",
+    "ReadOnlySQLTransactionError": "it can only be read, so give the bot a DATABASE_URL of a server that is written to",
+    "InsufficientPrivilegeError": "have this allowed to the user of DATABASE_URL, see if the plan's rows are used up",
+    "TimeoutError": "it does not answer in time, so see that it is well and can be reached from here",
+    "ConnectionRefusedError": "nobody listens there, so see that it is up, and at the address of DATABASE_URL",
+    "TooManyConnectionsError": "all connections of the server are taken: lower DATABASE_CONNECTIONS",
+}
+
+#: What is raised when a database cannot be used.
+_FAULTS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
+
+
+def _of_postgres(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
+    """Those errors of asyncpg's, and others; where it is not at work, and not imported, the others alone."""
+    exceptions = sys.modules.get("asyncpg.exceptions")
+    return (*other, *(getattr(exceptions, name) for name in names)) if exceptions is not None else other
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """Raises `StoreError` for what goes wrong with the database.
+
+    Raises:
+        IntegrityError: for that is an answer.
+        ValueError: a stored text is not UTF-8.
+    """
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except _of_postgres("IntegrityConstraintViolationError", other=(sqlite3.IntegrityError,)) as error:
+        raise IntegrityError(None, None, error) from error
+    # asyncpg: an internal error, when a server says in the middle of something else that it ends the connection
+    except _of_postgres("PostgresError", "InterfaceError", "InternalClientError", other=_FAULTS) as error:
+        fault: BaseException = error
+        while (cause := fault.__cause__) is not None and not isinstance(cause, CancelledError):  # a limit's own
+            fault = cause
+        if isinstance(fault, sqlite3.Error) and not hasattr(fault, "sqlite_errorname") and "decode" in str(fault):
+            raise ValueError("a stored text is not UTF-8") from error
+        kind = getattr(fault, "sqlite_errorname", type(fault).__name__)  # `SQLITE_FULL`, `InvalidPasswordError`
+        advice = next((f": {advice}" for known, advice in _ADVICE.items() if kind.startswith(known)), "")
+        metrics.database_errors.add(1, {"kind": kind})
+        store_error = StoreError(f"the database cannot be used ({kind}){advice}")
+        store_error.retryable = _passes(fault)
+        raise store_error from error
+
+
+def _passes(fault: BaseException) -> bool:
+    if isinstance(fault, sqlite3.Error):
+        return getattr(fault, "sqlite_errorname", "").startswith(_SQLITE_PASSING)
+    if isinstance(fault, _of_postgres("PostgresError")):
+        return not (getattr(fault, "sqlstate", "") or "").startswith(_POSTGRES_LASTING)
+    if isinstance(fault, _of_postgres("InterfaceError")):
+        return not isinstance(fault, ValueError)  # an argument that it cannot send
+    return True

@@ -1,0 +1,383 @@
+"""Approvals: calls of tools that wait for a person's word.
+
+Who may decide is told by a tuple: `asker` (who has led to the call), `others` (anybody but him), and what
+`core.conversations.identity.permits` takes. The first decision holds, over all workers. When all is decided that a turn
+has asked for, a message of its session says so, and the turn that takes it goes on with the run.
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.concurrency.retry import PAUSES, retried
+from core.conversations.identity import Person, permits
+from core.inbox.message import Inbound
+from core.secrets import traced
+from core.sessions import state as scopes
+from core.sessions.codec import jsonable
+from core.sessions.lifecycle import hold_session
+from core.store.database import Database
+from core.store.schema import approvals, inbox, sessions, turns
+from core.store.upsert import insert_new
+from core.tools.confirmations import Ask, Decision, always
+from core.turns.corrupt_rows import spared
+from core.turns.late_messages import is_overtaken
+from core.turns.queries import answered_by, readable, row_of
+from core.turns.states import before
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.workers.worker import Worker
+
+log = logging.getLogger(__name__)
+
+ASKER, OTHERS = "asker", "others"
+
+HOUR = 3600.0
+
+#: Seconds between two looks at what has not been decided in time, and how many are dealt with at a time.
+EVERY = 15.0
+STEP = 50
+
+Verdict = Literal["approved", "always", "denied", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One call that waits, or has waited, for a person's word.
+
+    Attributes:
+        turn_id: the turn that asks.
+        askers: the authors of what led to it.
+        approvers: who may decide.
+        chunks: the platform's ids of the messages that show it.
+        inbound: what led to it: the newest of the messages.
+        verdict: None as long as nobody has decided.
+        decider: the name of who has.
+        decided_at: in seconds since the epoch.
+        agent: the name of the one whose tool it is.
+    """
+
+    id: str
+    turn_id: str
+    session_id: str
+    tool: str
+    arguments: Any
+    hint: str
+    askers: frozenset[str]
+    approvers: tuple[str, ...]
+    may_always: bool
+    expires_at: float
+    chunks: tuple[str, ...]
+    inbound: Inbound
+    verdict: Verdict | None = None
+    decider: str = ""
+    decided_at: float = 0.0
+    agent: str = ""
+
+    def may_decide(self, person: Person) -> bool:
+        is_asker = person.id in self.askers
+        return (
+            permits(self.approvers, person)
+            or (ASKER in self.approvers and is_asker)
+            or (OTHERS in self.approvers and not is_asker)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What became of the wish to decide.
+
+    Attributes:
+        approval: as it stands now; None if it is forgotten.
+        is_first: whether this has decided it.
+    """
+
+    approval: Approval | None = None
+    is_first: bool = False
+
+
+class Approvals:
+    """The `approvals` table.
+
+    Args:
+        approvers: who may decide where a tool does not say it.
+        hours: after so many it is denied.
+        pauses: seconds between the tries of `decide` while the database is away; a press comes but once.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        turns: Turns,
+        worker: Worker,
+        *,
+        approvers: Sequence[str] = (ASKER,),
+        hours: float = 24.0,
+        pauses: Sequence[float] = PAUSES,
+    ) -> None:
+        self._database = database
+        self._turns = turns
+        self._worker = worker
+        self._approvers = tuple(approvers)
+        self._hours = hours
+        self._pauses = pauses
+
+    async def answered(
+        self,
+        turn: Turn,
+        text: str,
+        usage: Mapping[str, Any],
+        asks: Sequence[Ask],
+        receipt: Mapping[str, Any] | None = None,
+    ) -> list[Approval] | None:
+        """Keep the final text of a turn that asks people for something, what it was made of, and what it asks for. Of
+        one that was started over or stopped meanwhile, nothing is asked.
+
+        Returns:
+            What it asks for: see `asked`; None, and nothing is kept, if the turn is to begin anew.
+
+        Raises:
+            TurnLostError: another worker has taken the turn.
+        """
+        fence = self._turns.fence(turn)
+
+        async def work() -> list[Approval] | None:
+            async with self._database.write() as connection:
+                generation = await hold_session(connection, turn.session_id)
+                if (await connection.execute(sa.select(turns.c.id).where(fence.is_own, is_overtaken()))).first():
+                    return None
+                here = fence.is_own & turns.c.state.in_(before("answered"))
+                new = {"text": text, "usage": dict(usage), "receipt": receipt, "state": "answered"}
+                kept = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
+                if (row := (await connection.execute(kept)).one_or_none()) is None:
+                    raise fence.lost
+                if generation == turn.generation and row.cancel is None:
+                    await self._ask(connection, turn, asks)
+                return await _read(connection, approvals.c.turn == turn.id)
+
+        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+
+    async def _ask(self, connection: AsyncConnection, turn: Turn, asks: Sequence[Ask]) -> None:
+        earlier = sa.select(approvals.c.askers).where(
+            approvals.c.session == turn.session_id, approvals.c.run.in_({ask.run for ask in asks})
+        )
+        before = {asker for askers in (await connection.execute(earlier)).scalars() for asker in askers}
+        askers = sorted({message.author for message in turn.messages} | before)
+        now = time.time()
+        for ask in asks:
+            approvers = self._approvers if ask.approvers is None else ask.approvers
+            row = {
+                "id": uuid.uuid5(uuid.NAMESPACE_OID, f"{turn.id} {ask.call}").hex[:16],
+                "turn": turn.id,
+                "session": turn.session_id,
+                "generation": turn.generation,
+                "run": ask.run,
+                "call": ask.call,
+                "asks_for": ask.asks_for,
+                "tool": ask.tool,
+                "arguments": jsonable(dict(ask.arguments)),
+                "hash": ask.hash,
+                "hint": ask.hint,
+                "askers": askers,
+                "approvers": list(approvers),
+                # who must not decide for himself would have decided for himself with the next call
+                "may_always": ask.may_always and OTHERS not in approvers,
+                "asked_at": now,
+                "expires_at": now + self._hours * HOUR,
+                "chunks": [],
+            }
+            await insert_new(connection, approvals, row)
+
+    async def asked(self, turn_id: str) -> list[Approval]:
+        """What a turn has asked for, in its order.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            return await _read(connection, approvals.c.turn == turn_id)
+
+    async def open(self, *, session_id: str = "", event_key: str = "") -> list[Approval]:
+        """What waits for a decision in a session, or has come of the message with that key.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        here = approvals.c.session == session_id
+        if event_key:
+            here = turns.c.origin.in_(sa.select(inbox.c.turn).where(inbox.c.event_key == event_key))
+        async with self._database.read() as connection:
+            return await _read(connection, here & approvals.c.decision.is_(None))
+
+    async def shown(self, id_: str, chunks: Sequence[str], address: Mapping[str, Any]) -> None:
+        """Keep the ids of the messages that show one, and where is shown what comes of it.
+
+        Raises:
+            StoreError: they could not be kept.
+        """
+        async with self._database.write() as connection:
+            kept = sa.update(approvals).where(approvals.c.id == id_).values(chunks=list(chunks), address=dict(address))
+            await connection.execute(kept)
+
+    async def decisions(self, origin: str) -> list[Decision]:
+        """What was decided of all that the turn was asking for which a turn of this origin goes on.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        asking = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "approval")
+        query = sa.select(approvals).where(approvals.c.turn.in_(asking), approvals.c.decision.is_not(None))
+
+        async def work() -> Sequence[sa.Row[Any]]:
+            async with self._database.read() as connection:
+                return (await connection.execute(query.order_by(approvals.c.asked_at, approvals.c.id))).all()
+
+        rows = await retried(work, what=f"what was decided for turn {origin}", pauses=self._pauses)
+        return [Decision(row.call, row.hash, row.decision in ("approved", "always")) for row in rows]
+
+    async def decide(self, id_: str, person: Person, verdict: Verdict) -> Decided:
+        """Decide, if nobody has, and if this person may.
+
+        Raises:
+            StoreError: it could not be kept, however often that was tried.
+        """
+
+        async def work() -> Decided:
+            async with self._database.write() as connection:
+                return await self._decide(connection, id_, verdict, person)
+
+        decided = await retried(work, what=f"approval {id_}", pauses=self._pauses)
+        self._worker.wake()
+        return decided
+
+    async def expire(self) -> list[Approval]:
+        """Deny what nobody has decided in time, some of it.
+
+        Returns:
+            What was denied.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        late = approvals.c.decision.is_(None) & (approvals.c.expires_at < time.time())
+        async with self._database.read() as connection:
+            ids = (await connection.execute(sa.select(approvals.c.id).where(late).limit(STEP))).scalars().all()
+        expired = []
+        for id_ in ids:
+            decided = Decided()
+            async with self._database.write() as connection:
+                async with spared(connection, id_, set()):
+                    decided = await self._decide(connection, id_, "expired", None)
+                if decided.approval is None:  # of what was said nothing can be read any more
+                    this = sa.update(approvals).where(approvals.c.id == id_, approvals.c.decision.is_(None))
+                    await connection.execute(this.values(decision="expired", decided_at=time.time()))
+            if decided.is_first and decided.approval is not None:
+                expired.append(decided.approval)
+        if expired:
+            self._worker.wake()
+        return expired
+
+    async def watch(self, show: Callable[[Approval], Awaitable[None]]) -> None:
+        """Deny what nobody decides in time, and have that shown. Until cancelled."""
+        while True:
+            try:
+                for approval in await self.expire():
+                    await _try(show, approval)
+            except Exception as error:
+                log.warning("what nobody has decided in time cannot be denied: %s", traced(error))
+            await asyncio.sleep(EVERY)
+
+    async def _decide(self, connection: AsyncConnection, id_: str, verdict: Verdict, person: Person | None) -> Decided:
+        session = sa.select(approvals.c.session).where(approvals.c.id == id_)
+        await hold_session(connection, (await connection.execute(session)).scalar_one_or_none())
+        found = await _read(connection, approvals.c.id == id_)
+        if not found:
+            return Decided()
+        (approval,) = found
+        now = time.time()
+        if approval.verdict is None and approval.expires_at < now:
+            verdict, person = "expired", None
+        may = person is None or (approval.may_decide(person) and (verdict != "always" or approval.may_always))
+        if approval.verdict is not None or not may:
+            return Decided(approval)
+        by = {"decided_by": person and person.id, "decider": person and person.name, "decided_at": now}
+        this = sa.update(approvals).where(approvals.c.id == id_)
+        await connection.execute(this.values(decision=verdict, **by))
+        if verdict == "always":
+            of = scopes.owners("", "", approval.session_id)
+            told = {"by": person and person.id, "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")}
+            await scopes.write(connection, of, {always(approval.agent, approval.tool): told})
+        await self._go_on(connection, approval, now)
+        decider = person.name if person else ""
+        return Decided(replace(approval, verdict=verdict, decider=decider, decided_at=now), is_first=True)
+
+    async def _go_on(self, connection: AsyncConnection, approval: Approval, now: float) -> None:
+        """Have the run go on, if nothing else that its turn asks for is to be decided."""
+        open_ = sa.exists().where(approvals.c.turn == approval.turn_id, approvals.c.decision.is_(None))
+        if (await connection.execute(sa.select(open_))).scalar_one():
+            return
+        key = f"approval:{approval.id}"
+        where = sa.select(approvals.c.address).where(approvals.c.id == approval.id)
+        address = (await connection.execute(where)).scalar_one() or approval.inbound.address
+        said = replace(approval.inbound, event_key=key, address=address, text="", attachments=(), sent_at=now)
+        generation = sa.select(sessions.c.generation).where(sessions.c.id == approval.session_id).scalar_subquery()
+        row = row_of(said, (await connection.execute(sa.select(generation))).scalar_one())
+        more = {"inbound": said.to_json(), "kind": "approval", "parent": approval.turn_id}
+        await insert_new(connection, inbox, row | more)
+        await self._turns.announce(connection)
+
+
+async def _try(show: Callable[[Approval], Awaitable[None]], approval: Approval) -> None:
+    """Have it shown; if that cannot be done, the others are shown all the same."""
+    try:
+        await show(approval)
+    except Exception as error:
+        log.warning("a request that nobody has decided in time cannot be shown as denied: %s", traced(error))
+
+
+async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Approval]:
+    """Those of sessions that were not started over since."""
+    lives = (sessions.c.id == approvals.c.session) & (sessions.c.generation == approvals.c.generation)
+    query = (
+        sa.select(approvals, turns.c.origin, turns.c.agent)
+        .join(turns, turns.c.id == approvals.c.turn)
+        .join(sessions, lives)
+    )
+    rows = (await connection.execute(query.where(where).order_by(approvals.c.asked_at, approvals.c.id))).all()
+    found = []
+    for row in rows:
+        said = [message for of in await answered_by(connection, row.origin) if (message := readable(of.inbound))]
+        try:
+            found += [_approval(row, said[-1])] if said else []
+        except TypeError as error:
+            log.error("the request %s cannot be read: %s", row.id, traced(error))
+    return found
+
+
+def _approval(row: sa.Row[Any], inbound: Inbound) -> Approval:
+    return Approval(
+        id=row.id,
+        turn_id=row.turn,
+        session_id=row.session,
+        tool=row.tool,
+        arguments=row.arguments,
+        hint=row.hint,
+        askers=frozenset(row.askers),
+        approvers=tuple(row.approvers),
+        may_always=row.may_always,
+        expires_at=row.expires_at,
+        chunks=tuple(row.chunks),
+        inbound=inbound,
+        verdict=row.decision,
+        decider=row.decider or "",
+        agent=row.agent,
+        decided_at=row.decided_at or 0.0,
+    )

@@ -1,0 +1,39 @@
+"""A tool that finds what was said earlier in the conversation that it is called in."""
+
+from typing import Any
+
+from google.adk.tools.tool_context import ToolContext
+
+from core.sessions.service import SessionService, StoredSession
+from core.tools.tool import idempotent
+
+#: How many messages are found at most, and how much is told of each, in characters.
+MOST = 10
+_EXCERPT = 500
+
+
+@idempotent
+async def search_history(query: str, tool_context: ToolContext) -> dict[str, Any]:
+    """Find earlier messages of this conversation, also those that are too old for you to see.
+
+    Args:
+        query: words that all stand in the message, in any order.
+    """
+    context = tool_context._invocation_context
+    session, service = context.session, context.session_service  # ADK has no public way to either's own
+    if not isinstance(session, StoredSession) or not isinstance(service, SessionService):
+        return {"error": "this conversation is not kept"}
+    found = await service.search(session, query.split(), limit=MOST)
+    return {
+        "found": [
+            {"at": message.at, "by": message.role, "text": _excerpt(message.text, query.split())} for message in found
+        ]
+    }
+
+
+def _excerpt(text: str, words: list[str]) -> str:
+    """The part of a text in which the first of the words stands."""
+    at = max(text.lower().find(words[0].lower()), 0) if words else 0
+    begin = max(at - _EXCERPT // 2, 0)
+    part = text[begin : begin + _EXCERPT]
+    return f"{'…' if begin else ''}{part}{'…' if begin + _EXCERPT < len(text) else ''}"

@@ -1,0 +1,205 @@
+"""The journal of tool calls: which had begun when a run broke off, and what came of those that ended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import sqlalchemy as sa
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.concurrency.retry import PAUSES, retried
+from core.lazy_import import Late
+from core.sessions.codec import jsonable
+from core.store.database import Database
+from core.store.schema import tool_calls, turns
+from core.turns.fencing import Fence, hold
+
+if TYPE_CHECKING:
+    from google.adk.events.event_actions import EventActions
+    from google.genai import types
+else:
+    EventActions = Late("google.adk.events.event_actions", "EventActions")
+    types = Late("google.genai.types")
+
+T = TypeVar("T")
+
+#: The key under which the journal has a piece of media, which JSON knows nothing of.
+_MEDIA = "$media"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool.
+
+    Attributes:
+        run: the ADK invocation that makes it.
+        generation: the session's; a call of a generation that a reset has ended is not begun.
+        fence: the turn whose run makes it, if one does. A call of one that another worker has is neither begun nor
+            ended.
+    """
+
+    session: str
+    generation: int
+    run: str
+    id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the journal has of a call that had begun before.
+
+    Attributes:
+        ended: whether the tool came to its end, with a result or an error.
+        result: what the model was to be told.
+        actions: what it did besides: changed the state, saved artifacts, asked a person.
+    """
+
+    ended: bool
+    result: Any = None
+    actions: EventActions = field(default_factory=EventActions)
+
+
+class Journal:
+    """The `tool_calls` table."""
+
+    def __init__(self, database: Database, *, pauses: Sequence[float] = PAUSES) -> None:
+        self._database = database
+        self._pauses = pauses
+
+    async def begin(self, call: Call) -> Entry | None:
+        """Write that `call` is being made, before it is.
+
+        Returns:
+            None: it was not made before, and is to be made now. Else what became of it then; nothing is written.
+
+        Raises:
+            SessionResetError: the session has been reset.
+            TurnLostError: another worker has the turn.
+            StoreError: it cannot be written, so the call must not be made.
+        """
+        begun = _begun(call)
+
+        async def write(connection: AsyncConnection) -> Entry | None:
+            await _hold(connection, call)
+            row = (await connection.execute(sa.select(tool_calls).where(_is(call)))).one_or_none()
+            if row is None:
+                await connection.execute(sa.insert(tool_calls).values(**_key(call), **begun))
+            elif (row.tool, row.hash) != (begun["tool"], begun["hash"]):  # another call, to which a model gave the id
+                await connection.execute(sa.update(tool_calls).where(_is(call)).values(**begun))
+            elif row.begun_at != begun["begun_at"]:  # else it was written, and only the database's word on it was lost
+                return Entry(
+                    row.state == "ended", _unpacked(row.result), EventActions.model_validate(row.actions or {})
+                )
+            return None
+
+        return await self._written(call, write)
+
+    async def begin_again(self, call: Call) -> None:
+        """Write that a call is made once more: one that broke off, or that ended in a question to a person.
+
+        Raises:
+            StoreError: it cannot be written, so the call must not be made.
+        """
+        begun = _begun(call)
+
+        async def write(connection: AsyncConnection) -> None:
+            await _hold(connection, call)
+            await connection.execute(sa.update(tool_calls).where(_is(call)).values(**begun))
+
+        await self._written(call, write)
+
+    async def end(self, call: Call, result: Any, actions: EventActions) -> None:
+        """Write what came of a call. One that was not begun, or was reset meanwhile, has no end.
+
+        Raises:
+            TurnLostError: another worker has the turn.
+            StoreError: it cannot be written.
+        """
+        done = jsonable(actions.model_dump(exclude_none=True, exclude_defaults=True))
+        ended = {"state": "ended", "result": _packed(result), "actions": done or None}
+
+        async def write(connection: AsyncConnection) -> None:
+            update = sa.update(tool_calls).where(_is(call), tool_calls.c.state == "begun").values(**ended)
+            if call.fence is None:
+                await connection.execute(update)
+                return
+            own = sa.select(turns.c.id).where(call.fence.is_own).with_for_update(read=True)
+            if not (await connection.execute(update.where(own.exists()))).rowcount:
+                await call.fence.check(connection)
+
+        await self._written(call, write)
+
+    async def _written(self, call: Call, write: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        async def once() -> T:
+            async with self._database.write() as connection:
+                return await write(connection)
+
+        return await retried(once, what=f"call {call.id} of {call.tool}", pauses=self._pauses)
+
+
+async def _hold(connection: AsyncConnection, call: Call) -> None:
+    await hold(connection, call.session, call.generation, call.fence, read=True)
+
+
+def _key(call: Call) -> dict[str, str]:
+    return {"session": call.session, "run": call.run, "id": call.id}
+
+
+def _is(call: Call) -> sa.ColumnElement[bool]:
+    return sa.and_(*(tool_calls.c[name] == value for name, value in _key(call).items()))
+
+
+def digest(arguments: Any) -> str:
+    """The SHA-256 of a call's arguments, which are JSON."""
+    canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _begun(call: Call) -> dict[str, Any]:
+    arguments = jsonable(call.arguments)
+    return {
+        "tool": call.tool,
+        "arguments": arguments,
+        "hash": digest(arguments),
+        "state": "begun",
+        "result": None,
+        "actions": None,
+        "begun_at": time.time(),
+    }
+
+
+def _packed(value: Any) -> Any:
+    """A result as JSON, with the media in it where they were."""
+    match value:
+        case types.Part():
+            return {_MEDIA: value.model_dump_json(exclude_none=True)}
+        case BaseModel():
+            return to_jsonable_python(value, by_alias=False)
+        case Mapping():
+            return {f"{key}$" if str(key).startswith(_MEDIA) else key: _packed(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_packed(item) for item in value]
+        case _:
+            return value
+
+
+def _unpacked(value: Any) -> Any:
+    match value:
+        case {"$media": str(part)}:
+            return types.Part.model_validate_json(part)
+        case dict():
+            return {key[:-1] if key.startswith(_MEDIA) else key: _unpacked(item) for key, item in value.items()}
+        case list():
+            return [_unpacked(item) for item in value]
+        case _:
+            return value

@@ -1,0 +1,150 @@
+"""What a run asks people for before it calls a tool, in the words of this house and not of ADK's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from core.lazy_import import Late
+from core.sessions.codec import jsonable
+from core.tools.call_log import digest
+
+if TYPE_CHECKING:
+    from google.adk.events.event import Event
+    from google.adk.tools.tool_confirmation import ToolConfirmation
+    from google.adk.tools.tool_context import ToolContext
+    from google.genai import types
+else:
+    ToolConfirmation = Late("google.adk.tools.tool_confirmation", "ToolConfirmation")
+    types = Late("google.genai.types")
+
+#: ADK: the name of the call that asks a person whether another one may be made.
+QUESTION = "adk_request_confirmation"
+
+#: What ADK says in its own name where a tool gives no reason for asking begins so.
+_PLAIN_HINT = "Please approve or reject the tool call"
+
+#: Where a request says by which rule it is decided, in what ADK keeps for the tool's own use.
+_RULE = "parley"
+
+#: What the keys of a session's state begin with that say which tools may be used without asking again.
+_ALWAYS = "parley:always:"
+
+
+def always(app: str, tool: str) -> str:
+    """The key under which it is kept that an app's tool may be used without asking: another app's of the same name is
+    another tool.
+    """
+    return f"{_ALWAYS}{app}:{tool}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A call that is made only if a person allows it.
+
+    Attributes:
+        run: the ADK invocation that waits.
+        call: the id of ADK's call that asks.
+        asks_for: the id of the tool's call.
+        hint: why the tool asks, if it says so.
+        approvers: who may decide, if the tool says so: see `core.tools.approvals`.
+        may_always: whether it may be allowed for all calls of the tool in the session.
+    """
+
+    run: str
+    call: str
+    asks_for: str
+    tool: str
+    arguments: Mapping[str, Any]
+    hint: str = ""
+    approvers: tuple[str, ...] | None = None
+    may_always: bool = True
+
+    @property
+    def hash(self) -> str:
+        """Of the arguments."""
+        return digest(jsonable(self.arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person has decided, or nobody in time.
+
+    Attributes:
+        call: the id of ADK's call that has asked.
+        hash: of the arguments for which it was decided.
+    """
+
+    call: str
+    hash: str
+    is_allowed: bool
+
+
+def asks_in(event: Event) -> Iterator[Ask]:
+    """What an event asks for."""
+    for question in event.get_function_calls():
+        if question.name != QUESTION or not question.id:
+            continue
+        given = question.args or {}
+        try:
+            call = types.FunctionCall.model_validate(given.get("originalFunctionCall"))
+            confirmation = ToolConfirmation.model_validate(given.get("toolConfirmation") or {})
+        except ValidationError:
+            continue
+        payload = confirmation.payload
+        rule = payload.get(_RULE) if isinstance(payload, dict) else None
+        approvers = rule.get("approvers") if isinstance(rule, dict) else None
+        yield Ask(
+            run=event.invocation_id,
+            call=question.id,
+            asks_for=call.id or "",
+            tool=call.name or "",
+            arguments=call.args or {},
+            hint="" if confirmation.hint.startswith(_PLAIN_HINT) else confirmation.hint,
+            approvers=tuple(map(str, approvers)) if approvers is not None else None,
+            may_always=bool(rule.get("always")) if isinstance(rule, dict) else payload is None,
+        )
+
+
+def rule_on(context: ToolContext, approvers: Sequence[str] | None, *, always: bool) -> None:
+    """Have what a call has just asked for say by which rule it is decided."""
+    asked = context.actions.requested_tool_confirmations.get(context.function_call_id or "")
+    if asked is not None and asked.payload is None:
+        asked.payload = {_RULE: {"approvers": None if approvers is None else list(approvers), "always": always}}
+
+
+def allow(context: ToolContext, tool: str) -> None:
+    """Let a call be made without asking, if that was decided for its tool and session once for all."""
+    if context.tool_confirmation is None and context.state.get(always(context.session.app_name, tool)):
+        context.tool_confirmation = ToolConfirmation(confirmed=True)
+
+
+def telling(stored: Sequence[Event], decisions: Sequence[Decision]) -> types.Content | None:
+    """How a run, of which this is stored, is told what was decided; nothing if it was.
+
+    A decision holds for the arguments that were shown, and for no others.
+    """
+    if behind(stored, decisions) is not None:
+        return None
+    hashes = {ask.call: ask.hash for event in stored for ask in asks_in(event)}
+    answers = (
+        types.FunctionResponse(
+            id=one.call,
+            name=QUESTION,
+            response={"confirmed": one.is_allowed and hashes.get(one.call) == one.hash},
+        )
+        for one in decisions
+    )
+    return types.Content(role="user", parts=[types.Part(function_response=answer) for answer in answers])
+
+
+def behind(stored: Sequence[Event], decisions: Sequence[Decision]) -> list[Event] | None:
+    """What a run has stored since it was told what was decided; None if it was not."""
+    calls = {decision.call for decision in decisions}
+    for i, event in enumerate(stored):
+        if event.author == "user" and calls & {answer.id for answer in event.get_function_responses()}:
+            return list(stored[i + 1 :])
+    return None

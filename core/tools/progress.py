@@ -1,0 +1,41 @@
+"""What is shown while a tool runs: a line for each tool, with what it is called with in the braces."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from google.adk.apps import App
+from google.adk.tools.base_tool import BaseTool
+
+from core.agents.loader import agents
+from core.tools.mcp import McpServer
+
+#: Of the tools that are there already, ours and ADK's.
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "current_time": "Looking at the clock",
+        "search_history": "Looking through what was said",
+        "read_page": "Reading {url}",
+        "make_file": "Writing {name}",
+        "transfer_to_agent": "Handing over to {agent_name}",
+        "load_memory": "Looking through what I remember",
+        "load_artifacts": "Looking at the files",
+        "google_search": "Searching the web",
+    }
+)
+
+
+def lines_of(app: App) -> dict[str, str]:
+    """What the tools of an app say for themselves, by their names."""
+    return dict(_lines(app))
+
+
+def _lines(app: App) -> Iterator[tuple[str, str]]:
+    for agent in agents(app):
+        for tool in agent.tools:
+            if isinstance(tool, McpServer):
+                yield from tool.progress.items()
+                continue
+            name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
+            for marked in (tool, getattr(tool, "func", None)):
+                if isinstance(line := getattr(marked, "progress", None), str) and line:
+                    yield name, line

@@ -1,0 +1,229 @@
+"""Tools: what the agent can do besides talking."""
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from google.adk.plugins.plugin_manager import PluginManager
+from google.adk.tools._node_tool import NodeTool  # ADK has no other name for a workflow that is a tool
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from core.agents.config import TOOL_SECONDS
+from core.conversations.identity import Person, permits
+from core.errors import ToolError
+
+#: Tools have threads of their own: one that hangs must not take those by which names are resolved.
+_THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
+
+#: What the names of our plugins begin with.
+OURS = "parley_"
+
+AnyTool = TypeVar("AnyTool", bound=Callable[..., Any] | BaseTool)
+
+Handler = Callable[[dict[str, Any]], Awaitable[Any] | Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as this house declares it.
+
+    Attributes:
+        handler: called with the arguments that the model gave; a function that blocks runs in a thread.
+        parameters: the JSON Schema of the arguments.
+        idempotent: whether a call may be made again when it is not known if it took effect: see `idempotent`.
+        confirm: whether a person is asked before each call.
+        approvers: who may decide then: see `core.tools.approvals`. None for those who may by the settings.
+        always: whether a person may allow all calls of the tool in a session at once.
+        allowed: for whom alone it may be called: see `allowed`. None for all.
+        progress: what is shown while it runs, with the names of arguments in braces; empty for its own name.
+    """
+
+    name: str
+    description: str
+    handler: Handler
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    idempotent: bool = False
+    confirm: bool = False
+    approvers: Sequence[str] | None = None
+    always: bool = True
+    allowed: Sequence[str] | None = None
+    progress: str = ""
+
+
+class ToolAdapter(BaseTool):
+    """A `Tool` as ADK wants it."""
+
+    def __init__(self, tool: Tool) -> None:
+        super().__init__(name=tool.name, description=tool.description)
+        self._tool = tool
+        self.idempotent = tool.idempotent
+        self.approvers = None if tool.approvers is None else tuple(tool.approvers)
+        self.always = tool.always
+        self.progress = tool.progress
+        if tool.allowed is not None:
+            allowed(*tool.allowed)(self)
+
+    async def check_require_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
+        del args, tool_context
+        return self._tool.confirm
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=dict(self._tool.parameters),
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        handler = self._tool.handler
+        if inspect.iscoroutinefunction(handler):
+            return await handler(args)
+        call = partial(contextvars.copy_context().run, handler, args)
+        result = await asyncio.get_running_loop().run_in_executor(_THREADS, call)
+        return await result if inspect.isawaitable(result) else result
+
+
+def idempotent(tool: AnyTool) -> AnyTool:
+    """Mark a function, or a tool of ADK's, as one that does the same whether it is called once or twice.
+
+    A call that was under way when the process died is told to the model as "interrupted, may have taken effect"; that
+    of a tool which is marked is made again. For a `Tool` there is the argument of that name.
+    """
+    tool.__dict__["idempotent"] = True
+    return tool
+
+
+def is_idempotent(tool: BaseTool) -> bool:
+    """Whether a tool is marked, or the function that it is made of."""
+    return any(getattr(marked, "idempotent", False) is True for marked in (tool, getattr(tool, "func", None)))
+
+
+def allowed(*who: str) -> Callable[[AnyTool], AnyTool]:
+    """Mark a function, or a tool of ADK's, as one that may be called only for some: `admins`, and ids of people and
+    roles. Where several speak at once, it may be called only if it may be for each of them.
+    """
+
+    def mark(tool: AnyTool) -> AnyTool:
+        tool.__dict__["allowed"] = who
+        return tool
+
+    return mark
+
+
+def is_allowed(tool: BaseTool, speaker: Person) -> bool:
+    """Whether a tool may be called for somebody."""
+    rules = (getattr(marked, "allowed", None) for marked in (tool, getattr(tool, "func", None)))
+    return all(permits(rule, speaker) for rule in rules if isinstance(rule, tuple))
+
+
+def contain(tool: BaseTool, seconds: float = TOOL_SECONDS) -> None:
+    """Let nothing out of a tool that would end the process, and no call of it last for ever.
+
+    `SystemExit` or its like is raised as a `ToolError`, and so is it when a call has not ended within `seconds`, or
+    those that the tool itself has for an attribute of that name. The thread of a plain function is not ended by that:
+    nothing can. An agent that is a tool takes as long as its turn may, and what holds for every agent holds for it, if
+    it wants no plugins of its app as well.
+    """
+    run = tool.run_async
+    if getattr(run, "contained", False):
+        return
+    is_apart = isinstance(tool, AgentTool) and not tool.include_plugins
+    if is_apart:
+        tool.__dict__["include_plugins"] = True
+    limit = None if isinstance(tool, AgentTool | NodeTool) else getattr(tool, "seconds", seconds)
+
+    async def contained(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        try:
+            async with asyncio.timeout(limit) as time:
+                return await run(args=args, tool_context=_apart(tool_context) if is_apart else tool_context)
+        except TimeoutError as error:
+            if not time.expired():
+                raise
+            raise ToolError(f"it has not ended within {limit:g} seconds, and may have taken effect") from error
+        except (Exception, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
+            if type(error).__module__.startswith("google.adk."):  # so a run within the tool says that it has to wait
+                raise
+            raise ToolError(f"{tool.name} raised {type(error).__name__}") from error
+
+    contained.__dict__["contained"] = True
+    tool.__dict__["run_async"] = contained
+
+
+def _apart(context: ToolContext) -> ToolContext:
+    """A call as it is where the app has no plugins but ours."""
+    call, run = copy(context), context._invocation_context
+    plugins = PluginManager([plugin for plugin in run.plugin_manager.plugins if plugin.name.startswith(OURS)])
+    call._invocation_context = run.model_copy(update={"plugin_manager": plugins})
+    return call
+
+
+def adapt(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
+    """Any tool as ADK wants it: our own, ADK's, or a plain function."""
+    match tool:
+        case Tool():
+            return ToolAdapter(tool)
+        case BaseTool():
+            return tool
+        case _ if callable(tool):
+            return FunctionTool(tool)
+        case _:
+            raise ToolError(f"{type(tool).__name__} is neither a tool nor a function")
+
+
+def load_tools(names: Sequence[str]) -> list[BaseTool]:
+    """The tools that `TOOLS` names, each as `package.module:name`.
+
+    Raises:
+        ToolError: no such module or name, or what stands there is no tool; says which.
+    """
+    return [_load(name) for name in names]
+
+
+def _load(name: str) -> BaseTool:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except Exception as error:  # whatever a module raises while it is imported
+        raise ToolError(f"no tool {name!r} ({type(error).__name__}): write it as package.module:name") from error
+    return adapt(found)
+
+
+def _current_time(arguments: dict[str, Any]) -> dict[str, str]:
+    zone = str(arguments.get("timezone") or "UTC")
+    try:
+        now = datetime.now(ZoneInfo(zone))
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is no zone
+        return {"error": f"no such time zone: {zone}", "utc": datetime.now(UTC).isoformat(timespec="seconds")}
+    return {"time": now.isoformat(timespec="seconds"), "weekday": now.strftime("%A"), "timezone": zone}
+
+
+current_time = Tool(
+    name="current_time",
+    description="The current date, weekday and time in a time zone.",
+    handler=_current_time,
+    idempotent=True,
+    parameters={
+        "type": "object",
+        "properties": {
+            "timezone": {
+                "type": "string",
+                "description": "IANA name, such as Europe/Paris; UTC when left out",
+            },
+        },
+    },
+)

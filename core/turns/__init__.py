@@ -1,0 +1,1 @@
+"""Turns: runs of an agent, from the claim to the end."""

@@ -1,0 +1,116 @@
+"""People have enough of an answer, and end what makes it."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from math import inf
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.inbox.message import Inbound
+from core.sessions.lifecycle import hold_session
+from core.sessions.resume import withdraw
+from core.store.schema import approvals, inbox, turns
+from core.turns.queries import answered_by, is_under_way, is_waiting, readable
+from core.turns.store import STOP, Turns
+
+
+class Stopped(Enum):
+    """What became of the wish to have a turn ended.
+
+    Attributes:
+        DONE: it is being ended.
+        NOT_THEIRS: somebody else had asked.
+        OVER: it does not run any more.
+    """
+
+    DONE = auto()
+    NOT_THEIRS = auto()
+    OVER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """What was ended in a conversation. It is false if there was nothing to end.
+
+    Attributes:
+        turn_id: the turn that ran.
+        dropped: what waited and will not be answered.
+        undecided: the turns whose requests were decided, and are to be decided anew.
+        is_withdrawn: whether a workflow waited for what is said next.
+    """
+
+    turn_id: str | None = None
+    dropped: tuple[Inbound, ...] = ()
+    undecided: tuple[str, ...] = ()
+    is_withdrawn: bool = False
+
+    def __bool__(self) -> bool:
+        return self.turn_id is not None or bool(self.dropped) or self.is_withdrawn
+
+
+async def stop(
+    connection: AsyncConnection, turns_: Turns, session_id: str, *, author: str | None, until: float = inf
+) -> Halt:
+    """End what runs in a session and what waits there; of an `author`, what he has asked for. Where nothing does, no
+    workflow waits for an answer any more.
+
+    Args:
+        until: what was said after it (seconds since the epoch) goes on.
+    """
+    await hold_session(connection, session_id)
+    here = inbox.c.session == session_id
+    if until != inf:
+        here &= (inbox.c.sent_at <= until) | inbox.c.parent.is_not(None)  # a press has another clock
+    if author is not None:
+        here &= inbox.c.author == author
+    # first the turn: who takes it up holds it before the messages, and must not hold up what holds him up
+    turn = await _running(connection, session_id)
+    is_theirs = turn is not None and await _is_theirs(connection, turn, author, until)
+    ended = await turns_.cancel(connection, session_id, STOP) if is_theirs else None
+    # what that turn takes in meanwhile does not wait any more
+    waits = sa.select(inbox).where(here, is_waiting(inbox)).with_for_update()
+    waiting = (await connection.execute(waits)).all()
+    these = inbox.c.id.in_([row.id for row in waiting])
+    # what asks for a turn to be answered once more leaves nothing behind: it may be asked for again, and decided
+    asking = tuple(row.parent for row in waiting if row.kind == "approval")
+    decided = sa.update(approvals).where(approvals.c.turn.in_(asking))
+    await connection.execute(decided.values(decision=None, decided_by=None, decider=None, decided_at=None))
+    await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
+    await connection.execute(sa.update(inbox).where(these).values(outcome="stopped"))
+    dropped = tuple(message for row in waiting if (message := readable(row.inbound)))
+    since = (inbox.c.session == session_id) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
+    said_since = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()
+    rests = turn is None and not waiting and said_since is None
+    is_withdrawn = rests and await withdraw(connection, session_id)
+    return Halt(ended, dropped, asking, is_withdrawn)
+
+
+async def stop_turn(connection: AsyncConnection, turns_: Turns, turn_id: str, *, author: str | None) -> Stopped:
+    """End a turn that runs, if `author` has asked for it; None for an operator, who may."""
+    session = sa.select(turns.c.session).where(turns.c.id == turn_id)
+    session_id = (await connection.execute(session)).scalar_one_or_none()
+    await hold_session(connection, session_id)
+    turn = await _running(connection, session_id)
+    if turn is None or turn.id != turn_id:
+        return Stopped.OVER
+    if not await _is_theirs(connection, turn, author):
+        return Stopped.NOT_THEIRS
+    ended = await turns_.cancel(connection, turn.session, STOP)
+    return Stopped.DONE if ended is not None else Stopped.OVER
+
+
+async def _running(connection: AsyncConnection, session_id: str | None) -> sa.Row[Any] | None:
+    """The turn of a session that has not come to its answer."""
+    is_running = is_under_way(turns) & (turns.c.state != "answered")
+    query = sa.select(turns).where(turns.c.session == session_id, is_running)
+    return (await connection.execute(query)).one_or_none()
+
+
+async def _is_theirs(connection: AsyncConnection, turn: sa.Row[Any], author: str | None, until: float = inf) -> bool:
+    """Whether somebody may end a turn: he has asked, or is an operator (None), and nothing was said after `until` that
+    it answers as well.
+    """
+    said = await answered_by(connection, turn.origin)
+    return all(row.sent_at <= until for row in said) and (author is None or author in {row.author for row in said})

@@ -1,0 +1,124 @@
+"""Fences: what belongs to a turn is written only by the worker that has it, by the claim with which it runs it.
+
+What is written elsewhere than in the turn's own row takes hold of that row in the same statement. PostgreSQL: who
+claims the turn comes before or after, and whoever had to wait for him looks again. Who needs the session's row as well
+takes hold of that one first.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.errors import SessionResetError, TurnLostError
+from core.store.prepared import Statement
+from core.store.schema import sessions, turns
+
+
+def _is(turn: Any, worker: Any, claim: Any) -> sa.ColumnElement[bool]:
+    return sa.and_(turns.c.id == turn, turns.c.owner == worker, turns.c.claims == claim)
+
+
+#: Whether a turn is that of the fence whose `values` are given.
+IS_OWN = _is(
+    sa.bindparam("the_turn", type_=sa.Text),
+    sa.bindparam("the_worker", type_=sa.Text),
+    sa.bindparam("the_claim", type_=sa.Integer),
+)
+
+#: Whether it was once, and was claimed since.
+WAS_OWN = sa.and_(
+    turns.c.id == sa.bindparam("the_turn", type_=sa.Text),
+    turns.c.claims > sa.bindparam("the_claim", type_=sa.Integer),
+)
+
+#: Has it not count that the turn was begun by this one.
+FORGONE = Statement(
+    lambda _dialect: sa.update(turns).where(WAS_OWN).values(attempt=turns.c.attempt - 1).returning(turns.c.id)
+)
+
+#: Finds that turn, if it is one's own still.
+OWN = Statement(lambda _dialect: sa.select(turns.c.id).where(IS_OWN))
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Whose a turn was when its run began. Once another worker has it, or the same one by another claim, nothing
+    that shows this fence is written.
+
+    Attributes:
+        turn: its id.
+        worker: who runs it.
+        claim: by the how-manieth claim.
+    """
+
+    turn: str
+    worker: str
+    claim: int
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """For the parameters of `IS_OWN`."""
+        return {"the_turn": self.turn, "the_worker": self.worker, "the_claim": self.claim}
+
+    @property
+    def is_own(self) -> sa.ColumnElement[bool]:
+        """`IS_OWN`, with its values."""
+        return _is(self.turn, self.worker, self.claim)
+
+    @property
+    def lost(self) -> TurnLostError:
+        """For what it has kept from being written."""
+        return TurnLostError(f"turn {self.turn} is another worker's")
+
+    async def check(self, connection: AsyncConnection) -> None:
+        """See whether it was this that kept something from being written.
+
+        Raises:
+            TurnLostError: it was.
+        """
+        if (await connection.execute(sa.select(turns.c.id).where(self.is_own))).first() is None:
+            raise self.lost
+
+
+def fenced(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """The same of `sessions`, where a turn is one's own. Who locks the session locks the turn behind it."""
+    return life.join(turns, turns.c.session == sessions.c.id).where(is_own)
+
+
+def kept_usage() -> sa.ColumnElement[Any]:
+    """What a turn has used, by the parameter `new_usage`; if it is null, what is kept of it already."""
+    return sa.func.coalesce(sa.bindparam("new_usage", type_=turns.c.usage.type), turns.c.usage)
+
+
+async def hold(connection: AsyncConnection, session: str, generation: int, fence: Fence | None, **how: Any) -> None:
+    """Keep a reset of the session out until the transaction ends, and who would take the turn.
+
+    Args:
+        how: for the lock, as `with_for_update` has it.
+
+    Raises:
+        SessionResetError: the session is of another generation.
+        TurnLostError: another worker has the turn.
+    """
+    lives = sa.select(sessions.c.id).where(sessions.c.id == session, sessions.c.generation == generation)
+    if fence is not None:
+        lives = fenced(lives, fence.is_own)
+    if (await connection.execute(lives.with_for_update(**how))).first() is not None:
+        return
+    if fence is not None:
+        await fence.check(connection)
+    raise SessionResetError.of(session, generation)
+
+
+def writes_own(
+    states: Collection[str], *columns: str, only: Sequence[sa.ColumnElement[bool]] = (), **values: Any
+) -> Statement:
+    """Writes these columns of a turn that is in one of the states, and one's own. Of any other it writes nothing."""
+    is_in = sa.or_(*(turns.c.state == state for state in sorted(states)))
+    new = {name: sa.bindparam(f"new_{name}", type_=turns.c[name].type) for name in columns}
+    return Statement(
+        lambda _dialect: sa.update(turns).where(IS_OWN, is_in, *only).values(**new, **values).returning(turns.c.id)
+    )

@@ -1,0 +1,100 @@
+"""What is answered once more: by a turn of its own, in the reply of the one before."""
+
+import time
+from dataclasses import replace
+from enum import Enum, auto
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.inbox.message import Inbound
+from core.sessions.lifecycle import hold_session
+from core.store.schema import approvals, inbox, turns
+from core.turns.queries import Again, answered_by, is_waiting, readable
+from core.turns.states import ENDED
+from core.turns.store import STOP
+
+
+class Refused(Enum):
+    """Why a message is not answered once more.
+
+    Attributes:
+        NOT_THEIRS: somebody else had asked.
+        OVER: the conversation was started over since, what was asked was deleted, the turn has not come to the end
+            that it takes, or this was done before.
+        NEWER: more was said since: what is answered anew would stand in the middle of the conversation.
+    """
+
+    NOT_THEIRS = auto()
+    OVER = auto()
+    NEWER = auto()
+
+
+async def wanted(connection: AsyncConnection, turn_id: str, *, author: str | None, kind: Again) -> Inbound | Refused:
+    """The message to be kept for a turn to be answered once more, if that may be. Its session is kept from all others
+    until the end of the transaction.
+
+    Of a turn there is one such message, however often and in whichever ways that is asked for.
+
+    Args:
+        author: who wants it; None for an operator, who may.
+    """
+    session = sa.select(turns.c.session).where(turns.c.id == turn_id)
+    generation = await hold_session(connection, (await connection.execute(session)).scalar_one_or_none())
+    turn = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
+    rows = await answered_by(connection, turn.origin) if turn is not None else ()
+    standing = [row for row in rows if row.outcome is None]
+    said = [message for row in standing if (message := readable(row.inbound))]
+    if turn is None or turn.generation != generation or not said:
+        return Refused.OVER
+    if author is not None and author not in {message.author for message in said}:
+        return Refused.NOT_THEIRS
+    message = replace(said[-1], event_key=f"{said[-1].channel}:again:{turn_id}", sent_at=time.time())
+    if (has_ended := await _has_ended(connection, message.event_key)) is not None:
+        return Refused.OVER if has_ended else message
+    goes_on = kind == "retry" and await _has_asked(connection, turn_id)
+    if goes_on or not _may(turn, kind, is_revised=any(row.revised for row in standing)):
+        return Refused.OVER
+    if kind != "retry" and await _is_followed(connection, turn):
+        return Refused.NEWER
+    # what it has asked people for is not to be decided any more
+    await connection.execute(sa.delete(approvals).where(approvals.c.turn == turn_id))
+    return message
+
+
+async def _has_asked(connection: AsyncConnection, turn_id: str) -> bool:
+    """Whether a turn has asked people for something: it has come to its answer, and goes on when that is decided."""
+    asked = sa.exists().where(approvals.c.turn == turn_id)
+    return bool((await connection.execute(sa.select(asked))).scalar_one())
+
+
+def _may(turn: sa.Row[Any], kind: Again, *, is_revised: bool) -> bool:
+    """Whether a turn has come to an end, or shows one and is about to have come to it, that `kind` follows."""
+    is_stopped = turn.cancel == STOP and turn.state in ("running", "cancelled")
+    match kind:
+        case "retry":
+            return turn.state in ("failed", "running")
+        case "regenerate":
+            return turn.run is None and (turn.state in ("answered", "done") or is_stopped)
+        case "revise":
+            return is_revised and (turn.state != "cancelled" or is_stopped)
+
+
+async def _is_followed(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
+    """Whether more was said in a session than a turn has answered."""
+    newer = turns.alias("newer")
+    waits = sa.exists().where(inbox.c.session == turn.session, is_waiting(inbox))
+    follows = sa.exists().where(newer.c.session == turn.session, newer.c.created_at > turn.created_at)
+    return bool((await connection.execute(sa.select(waits | follows))).scalar_one())
+
+
+async def _has_ended(connection: AsyncConnection, event_key: str) -> bool | None:
+    """Whether what was kept under this key has come to its end; None if nothing was."""
+    query = (
+        sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(ENDED))
+        .join_from(inbox, turns, turns.c.id == inbox.c.turn, isouter=True)
+        .where(inbox.c.event_key == event_key)
+    )
+    found = (await connection.execute(query)).one_or_none()
+    return None if found is None else bool(found[0])

@@ -1,0 +1,377 @@
+"""Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
+
+`core.turns.states` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a turn
+of its own, in the same reply: of the kind `retry` it goes on with what the one that failed has stored, `regenerate` has
+the same question answered anew, and `revise` the question as it was edited. Of the kind `approval`, it goes on with
+what a turn has asked people for when that was decided, in a reply of its own.
+
+A session has at most one turn that is `queued`, `running` or `answered`: the database holds it to that.
+
+A turn belongs to the worker that has claimed it, for as long as that one's lease lasts. Then any worker may claim it,
+answers the same messages, and goes on with what was stored and shown. What the former one still writes is refused.
+How often a turn is begun is counted (`Turn.attempt`), but not where it was handed back, or was taken from a worker that
+comes back: only what may have killed its worker is given up in the end.
+
+What becomes of a turn is written again when the database fails in passing (`retried`). When it fails for longer, the
+error goes to whoever wrote, and the turn is claimed again when the database is back.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.agents.routing import Agents
+from core.concurrency.retry import PAUSES, retried
+from core.inbox.message import Inbound
+from core.observability import tracing
+from core.sessions.resume import is_stored, reopen, rewind
+from core.store.database import Database
+from core.store.notify import Notices
+from core.store.prepared import Statement
+from core.store.schema import inbox, turns
+from core.turns.claims import ALIKE, plain, resumed, take
+from core.turns.corrupt_rows import DAMAGED, Locate, Unreadable, put_right, see_sound, spared, stood_in
+from core.turns.fencing import FORGONE, OWN, Fence, kept_usage, writes_own
+from core.turns.late_messages import ANSWERED, OVERTAKEN, OVERTAKEN_INSTEAD, RUNNING, take_in
+from core.turns.queries import batches, is_under_way, led_to, said_to
+from core.turns.starting import next_turn
+from core.turns.states import Ended, before
+from core.turns.turn import Turn
+from core.workers.lease import Lease
+
+log = logging.getLogger(__name__)
+
+#: Why a turn is ended: its session was started over, somebody had enough, what it answers was deleted, the process
+#: ends, another worker has it, or an older message has come that it is to answer as well.
+RESET = "reset"
+STOP = "stop"
+WITHDRAWN = "withdrawn"
+SHUTDOWN = "shutdown"
+LOST = "lost"
+ANEW = "anew"
+
+Json = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class Turns:
+    """The `turns` table, as one worker sees it that has these `agents`."""
+
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        agents: Agents,
+        *,
+        pauses: Sequence[float] = PAUSES,
+        locate: Locate = lambda _lost: None,
+    ) -> None:
+        self._database = database
+        self._lease = lease
+        self.agents = agents
+        self._notices = Notices(database)
+        self._pauses = pauses
+        self._locate = locate
+
+    @property
+    def worker(self) -> str:
+        """Whose sight this is."""
+        return self._lease.worker
+
+    def fence(self, turn: Turn) -> Fence:
+        """What lets a run of the turn write, for as long as it is this worker's."""
+        return Fence(turn.id, self._lease.worker, turn.claim)
+
+    async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+        """Take up turns that nobody runs, and begin the next one of each session that has messages waiting and no
+        turn under way.
+
+        Args:
+            limit: no more than so many.
+            running: the turns that this worker runs.
+        """
+        try:
+            try:
+                return await self._claim(limit, running)
+            except Unreadable:
+                if not await put_right(self._database, self._is_left(running)):
+                    raise
+                return await self._claim(limit, running)
+        except IntegrityError:  # another worker was quicker with one of the sessions
+            return []
+
+    async def _claim(self, limit: int, running: Collection[str]) -> list[Turn]:
+        if (taken := await take(self._database, self._lease, self.agents, limit, running)) is not None:
+            return [plain(one) for one in taken]
+        async with self._database.write() as connection:
+            left = await self._resume(connection, limit, running)
+            return [*left, *await self._begin(connection, limit - len(left))]
+
+    def _is_left(self, running: Collection[str]) -> sa.ColumnElement[bool]:
+        """Whether nobody runs a turn. What this worker runs is not to be taken up by itself either, though its lease
+        may have ended while it was held up.
+        """
+        is_nobodys = (turns.c.owner == self._lease.worker) | self._lease.is_gone(turns.c.owner)
+        return turns.c.id.not_in(running) & is_nobodys
+
+    async def running(self) -> dict[str, str | None]:
+        """The turns that are this worker's, and why they are to be ended, if they are."""
+        found = await self._database.run(RUNNING, the_worker=self._lease.worker)
+        return {id_: ANEW if is_overtaken else cancel for id_, is_overtaken, cancel in found}
+
+    async def overtaken(self, session_id: str) -> str | None:
+        """The turn of a session that is to begin anew, if there is one; whoever runs it is told."""
+        found = await self._database.run(OVERTAKEN, the_session=session_id)
+        turn_id: str | None = found[0][0] if found else None
+        if turn_id is not None:
+            await self._notices.tell(f"{turn_id} {ANEW}")
+        return turn_id
+
+    async def hold(self, turn: Turn) -> None:
+        """See that the turn is this worker's still, before more of it is shown: once the lease may have ended, be it
+        that it was taken anew since.
+
+        Raises:
+            TurnLostError: another worker has taken the turn.
+        """
+        if not self._lease.is_unbroken:
+            await self._write(turn, OWN)
+
+    async def is_asked(self, turn: Turn) -> bool:
+        """Whether the run of a turn has stored already what it is asked."""
+        asked = sa.select(is_stored(turn.session_id, turn.generation, turn.origin))
+        return bool(await self._read(turn, lambda connection: connection.scalar(asked)))
+
+    async def led_to(self, turn: Turn) -> list[Inbound]:
+        """The messages of people that a run was begun for, where a turn goes on with one: its own tells but of one."""
+        return [] if turn.run is None else await self._read(turn, lambda connection: led_to(connection, turn.id))
+
+    async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
+        """Keep the ids of the reply's messages.
+
+        Raises:
+            TurnLostError: another worker has taken the turn.
+        """
+        await self._write(turn, _SHOWN, chunks=list(chunks))
+
+    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> bool:
+        """Keep the final text before it is shown, and what it was made of; nothing if the turn is to begin anew.
+
+        Returns:
+            Whether it is kept.
+
+        Raises:
+            TurnLostError: another worker has taken the turn.
+        """
+
+        async def work() -> bool:
+            is_kept = await self._execute(turn, ANSWERED, {"text": text, "usage": dict(usage), "receipt": receipt})
+            if not (is_kept or await self._database.run(OVERTAKEN_INSTEAD, **self.fence(turn).values)):
+                raise self.fence(turn).lost
+            return is_kept
+
+        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+
+    async def hand_back(self, turn: Turn, said: str = "") -> None:
+        """Leave the turn to whoever claims it next, and what is shown of it by now; that it was tried does not count.
+
+        Raises:
+            TurnLostError: another worker has taken the turn.
+        """
+        await self._write(turn, _HANDED_BACK, usage=turn.meter.to_json() or None, said=said or None)
+        tracing.ended("handed back")
+        await self._notices.tell(self._lease.worker)
+
+    async def forgo(self, turn: Turn) -> None:
+        """Let the turn be, which has been claimed since, by another worker or by this one: nobody had died, so that it
+        was begun here does not count. To be called once.
+
+        Raises:
+            StoreError: it counts.
+        """
+        await self._database.run(FORGONE, **self.fence(turn).values)
+
+    async def cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
+        """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
+        What was the first reason to end it stays that, but for a reset.
+
+        Returns:
+            Its id, if there is one.
+        """
+        here = (turns.c.session == session_id) & is_under_way(turns)
+        if reason != RESET:  # which has all forgotten, and is not to be taken back
+            here &= turns.c.cancel.is_(None) | (turns.c.cancel == reason)
+        if reason == STOP:  # what has come to its answer has nothing to stop
+            here &= turns.c.state != "answered"
+        asked = sa.update(turns).where(here).values(cancel=reason).returning(turns.c.id)
+        turn_id: str | None = (await connection.execute(asked)).scalar_one_or_none()
+        if turn_id is not None:
+            await self._notices.post(connection, f"{turn_id} {reason}")
+        return turn_id
+
+    async def announce(self, connection: AsyncConnection) -> None:
+        """Tell the other workers that something waits, once the transaction is committed."""
+        await self._notices.post(connection, self._lease.worker)
+
+    async def hear(self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, str], None]) -> None:
+        """Hear of what other workers have that waits, and from all of them of turns that are to be ended, by id and
+        reason. Until cancelled.
+        """
+
+        def heard(text: str) -> None:
+            id_, _, reason = text.partition(" ")
+            if reason:
+                on_cancelled(id_, reason)
+            elif id_ != self._lease.worker:
+                on_waiting()
+
+        await self._notices.hear(heard)
+
+    async def end(self, turn: Turn, state: Ended, *, error: str | None = None, receipt: Json | None = None) -> None:
+        """End the turn, and with it the messages that it answered. If the session was reset meanwhile, what was
+        said is forgotten; if what was asked was deleted, the history is as if it had not been.
+
+        Args:
+            error: for operators: what went wrong, free of secrets.
+            receipt: what the turn was made of, if that was not kept with an answer.
+
+        Raises:
+            TurnLostError: another worker has taken the turn.
+        """
+        usage = turn.meter.to_json() if state != "done" else {}  # of an answer, it is kept
+        values = {"error": error, "finished_at": time.time(), "usage": usage or None, "receipt": receipt}
+
+        async def work() -> None:
+            if not await self._execute(turn, _ENDED[state], values):
+                await self._end_over(turn, state, values)
+
+        await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+        tracing.ended(state, error)
+
+    async def _end_over(self, turn: Turn, state: Ended, values: Mapping[str, Any]) -> None:
+        """End a turn of a generation that a reset has ended, or whose messages were deleted."""
+        here = self.fence(turn).is_own & turns.c.state.in_(before(state))
+        text = sa.case((turns.c.cancel == RESET, None), else_=turns.c.text)
+        new = {**values, "usage": kept_usage(), "state": state, "text": text, "receipt": None}
+        ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
+        async with self._database.write() as connection:
+            row = (await connection.execute(ended, {"new_usage": values["usage"]})).one_or_none()
+            if row is None:
+                raise self.fence(turn).lost
+            if row.cancel == RESET:
+                answered = inbox.c.turn.in_((turn.id, turn.origin))
+                await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
+            elif state == "cancelled":
+                await rewind(connection, turn.session_id, turn.origin, keeps_question=False)
+
+    async def _read(self, turn: Turn, ask: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        async def work() -> T:
+            async with self._database.read() as connection:
+                return await ask(connection)
+
+        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+
+    async def _write(self, turn: Turn, statement: Statement, **values: Any) -> None:
+        async def work() -> None:
+            if not await self._execute(turn, statement, values):
+                raise self.fence(turn).lost
+
+        await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+
+    async def _execute(self, turn: Turn, statement: Statement, values: Mapping[str, Any]) -> bool:
+        """Whether a row was written."""
+        new = {f"new_{name}": value for name, value in values.items()}
+        return bool(await self._database.run(statement, **self.fence(turn).values, **new))
+
+    async def _resume(self, connection: AsyncConnection, limit: int, running: Collection[str]) -> list[Turn]:
+        query = (
+            sa.select(turns)
+            .where(is_under_way(turns), self._is_left(running))
+            .order_by(turns.c.created_at)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+        )
+        if not (rows := (await connection.execute(query)).all()):
+            return []
+        see_sound(rows)
+        taken = {
+            "owner": self._lease.worker,
+            "claims": turns.c.claims + 1,
+            "attempt": turns.c.attempt + 1,
+            "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
+            "text": sa.case((turns.c.state == "answered", turns.c.text), else_=None),
+        }
+        ids = [row.id for row in rows]
+        await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
+        damaged = set[str]()
+        for id_ in ids:
+            async with spared(connection, id_, damaged):
+                await take_in(connection, [id_])
+        said = await said_to(connection, {row.origin for row in rows})
+        whole = set(said)
+        rows = await stood_in(connection, rows, said, self._locate)
+        damaged |= {row.id for row in rows if row.error == DAMAGED or row.origin not in whole}
+        for row in rows:
+            if row.state != "answered":
+                async with spared(connection, row.id, damaged):
+                    await reopen(connection, row.session, row.run or row.origin)
+        return [resumed(row, said[row.origin], is_damaged=row.id in damaged) for row in rows]
+
+    async def _begin(self, connection: AsyncConnection, limit: int) -> list[Turn]:
+        waiting = await batches(connection, limit)
+        if not waiting:
+            return []
+        next_ones = [(await next_turn(connection, batch, self.agents, self._locate), batch) for batch in waiting]
+        begun = [(turn, batch) for turn, batch in next_ones if turn is not None]
+        if not begun:
+            return []
+        rows = [
+            {
+                **{name: getattr(turn, name) for name in ALIKE},
+                "session": turn.session_id,
+                "parent": batch[0].parent,
+                "state": "running",
+                "owner": self._lease.worker,
+                "chunks": list(turn.chunks),
+                "created_at": time.time(),
+                "error": DAMAGED if turn.is_damaged else None,
+            }
+            for turn, batch in begun
+        ]
+        await connection.execute(sa.insert(turns), rows)
+        taken = [{"message": row.id, "taker": turn.id} for turn, batch in begun for row in batch]
+        await connection.execute(_TAKEN, taken)
+        return [turn for turn, _ in begun]
+
+
+_ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
+
+_RECEIPT = sa.func.coalesce(sa.bindparam("new_receipt", type_=turns.c.receipt.type), turns.c.receipt)
+
+_SHOWN = writes_own(("running", "answered"), "chunks")
+_HANDED_BACK = writes_own(
+    ("running", "answered"),
+    usage=kept_usage(),
+    text=sa.case((turns.c.state == "running", sa.bindparam("new_said", type_=sa.Text)), else_=turns.c.text),
+    state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
+    owner=None,
+    attempt=turns.c.attempt - 1,
+)
+_ENDED: Mapping[Ended, Statement] = {
+    state: writes_own(
+        before(state),
+        "error",
+        "finished_at",
+        only=[_ENDS_PLAINLY],
+        state=state,
+        receipt=_RECEIPT,
+        usage=kept_usage(),
+    )
+    for state in ("done", "failed", "cancelled")
+}
+_TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

@@ -1,0 +1,64 @@
+"""One turn, as the worker has it that runs it."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from core.inbox.message import Inbound
+from core.turns.queries import Again
+from core.usage.meter import Meter
+
+Kind = Literal["message", "approval"] | Again
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run.
+
+    Attributes:
+        id: short enough to be told to a user, who can quote it to an operator.
+        messages: what it answers: all that waited when it was claimed for the first time, as it was said.
+        kind: whether it is the first to answer its messages, or in which way it does so once more.
+        origin: the turn that was the first to answer its messages, under whose id the reply is found and what the
+            run has stored.
+        run: under which it stores, if it goes on with what another turn had begun.
+        model: the one that was chosen for its session, by its full name; none for the default.
+        agent: the name of the one that answers.
+        claim: how often it was claimed.
+        attempt: how often it was claimed from a worker that was gone, and has not come back, and one more.
+        is_resumed: whether it was claimed before.
+        has_waited: whether its messages may bear the sign that they wait, given by whichever process.
+        chunks: the platform's ids of the reply's messages as far as they stand.
+        text: the final text, once it is kept.
+        said: what is shown of another text, where the worker before has handed the turn back.
+        cancel: why it is to be ended, if it is.
+        is_damaged: whether of what is kept of it not all can be read that it takes to run it.
+        meter: counts what its run asks of models.
+    """
+
+    id: str
+    session_id: str
+    generation: int
+    messages: tuple[Inbound, ...]
+    kind: Kind
+    origin: str
+    run: str | None = None
+    model: str | None = None
+    agent: str = ""
+    claim: int = field(default=1, compare=False)
+    attempt: int = 1
+    is_resumed: bool = False
+    has_waited: bool = field(default=False, compare=False)
+    chunks: tuple[str, ...] = ()
+    text: str | None = None
+    said: str = ""
+    cancel: str | None = None
+    is_damaged: bool = False
+    meter: Meter = field(default_factory=Meter, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.meter.turn = self.id
+
+    @property
+    def inbound(self) -> Inbound:
+        """The newest of its messages: the one that the reply answers."""
+        return self.messages[-1]

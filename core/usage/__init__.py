@@ -1,0 +1,1 @@
+"""What models cost: metering, prices, limits."""

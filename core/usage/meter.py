@@ -1,0 +1,227 @@
+"""What a run asks of models: each call, with the tokens that its provider has counted, however the call ended.
+
+A `Meter` is one run's. It is found from wherever in the run a model is called: by an agent, by one that is run as a
+tool, or by a tool itself.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from core.models.provider import Usage
+from core.observability import metrics
+
+if TYPE_CHECKING:
+    from google.adk.events.event import Event
+    from google.adk.models.llm_response import LlmResponse
+    from google.genai import types
+
+#: What a stored event is marked with: whose run it is of, and which model has said it.
+_MARK = "parley_call"
+
+#: What a call's error is called that nobody waited for any more.
+BROKEN_OFF = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One call of a model: one request, and what came of it.
+
+    Attributes:
+        model: its full name.
+        input: tokens read, the cached ones among them.
+        output: tokens written, without those of the thinking.
+        thinking: tokens thought.
+        cached: how many of those read came from the provider's cache.
+        seconds: how long it took; 0 of one that an earlier attempt at the run has made.
+        instead_of: the full name of the model that was to be asked, if this one took its place.
+        error: the name of what it failed with; empty if it came to its end.
+        is_summary: whether it was asked to sum up the conversation, when the turn had ended.
+    """
+
+    model: str
+    input: int = 0
+    output: int = 0
+    thinking: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    instead_of: str = ""
+    error: str = ""
+    is_summary: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """All that were read, written and thought."""
+        return self.input + self.output + self.thinking
+
+    def to_json(self) -> dict[str, Any]:
+        """What is not as it mostly is."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ModelCall:
+        """Read what `to_json` made."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{"model": "", **{name: value for name, value in data.items() if name in known}})
+
+
+@dataclass(slots=True)
+class Count:
+    """What a provider has told so far of the call that it answers: a later word stands for all before it."""
+
+    usage: Usage = field(default_factory=Usage)
+
+    def tell(self, usage: Usage) -> None:
+        self.usage = usage
+
+
+#: Whether a model may be asked: its full name, and what tells about how many tokens it is to read. It raises what says
+#: that it may not.
+Ask = Callable[[str, Callable[[], int]], Awaitable[None]]
+
+
+async def _unasked(_model: str, _tokens: Callable[[], int]) -> None:
+    """Any may be."""
+
+
+class Meter:
+    """The calls of one run, in the order in which they ended.
+
+    Args:
+        turn: whose run it is.
+        told: what an earlier attempt at it has left (`to_json`).
+        begun_at: when the turn was begun (seconds since the epoch).
+
+    Attributes:
+        turn: its id.
+        day: the one on which it was begun (UTC).
+        place: where it was asked.
+        people: who has asked, by the platform's id behind the platform's name, and what each is called there.
+        ask: asked before each call.
+        begun: when a call began that is under way, by whose it is.
+    """
+
+    def __init__(self, turn: str = "", told: Mapping[str, Any] | None = None, *, begun_at: float | None = None) -> None:
+        told = told or {}
+        self.turn = turn
+        self.day = day_of(time.time() if begun_at is None else begun_at)
+        self.place: str = told.get("place", "")
+        self.people: dict[str, str] = dict(told.get("people", {}))
+        self.ask: Ask = _unasked
+        self.begun = dict[object, float]()
+        self._part = uuid.uuid4().hex[:6]
+        self._parts: list[str] = list(told.get("parts", ()))
+        self._calls = [ModelCall.from_json(call) for call in told.get("calls", ())]
+
+    @property
+    def calls(self) -> tuple[ModelCall, ...]:
+        return tuple(self._calls)
+
+    @property
+    def usage(self) -> Usage:
+        """All tokens together."""
+        return Usage(
+            input=sum(call.input for call in self._calls),
+            output=sum(call.output for call in self._calls),
+            thinking=sum(call.thinking for call in self._calls),
+            cached=sum(call.cached for call in self._calls),
+        )
+
+    @property
+    def mark(self) -> dict[str, Any]:
+        """What an answer is marked with, so that a later attempt at the run knows that it has to count it."""
+        return {_MARK: {"turn": self.turn, "part": self._part}}
+
+    def after(self) -> Meter:
+        """One for what is asked for the same turn when it has ended."""
+        other = Meter(self.turn)
+        other.day, other.place, other.people = self.day, self.place, self.people
+        return other
+
+    def add(self, call: ModelCall) -> None:
+        used = {"input": call.input, "output": call.output, "thinking": call.thinking, "cached": call.cached}
+        metrics.model_call(call.model, call.error, **used)
+        self._calls.append(call)
+
+    def retell(self, events: Iterable[Event]) -> None:
+        """Count what an earlier attempt has stored and did not live to tell. What another turn has stored in the same
+        run is that one's.
+        """
+        for event in events:
+            mark = (event.custom_metadata or {}).get(_MARK)
+            if not mark or not self.turn or mark["turn"] != self.turn or mark["part"] in (self._part, *self._parts):
+                continue
+            if event.usage_metadata is not None:
+                self._calls.append(_call(event.model_version or "", event.usage_metadata))
+
+    def to_json(self) -> dict[str, Any]:
+        """What is kept with the turn: the sums, and each call; empty if there was none."""
+        if not self._calls:
+            return {}
+        calls = [call.to_json() for call in self._calls]
+        whose = {"day": self.day, "place": self.place, "people": self.people}
+        return {**asdict(self.usage), **whose, "calls": calls, "parts": [*self._parts, self._part]}
+
+    @contextmanager
+    def call(self, model: str, *, instead_of: str = "") -> Iterator[Count]:
+        """Count one call of a model, however it ends."""
+        count, began, error = Count(), time.monotonic(), ""
+        try:
+            yield count
+        except Exception as raised:
+            error = type(raised).__name__
+            raise
+        except BaseException:
+            error = BROKEN_OFF
+            raise
+        finally:
+            seconds = round(time.monotonic() - began, 3)
+            self.add(ModelCall(model, **asdict(count.usage), seconds=seconds, instead_of=instead_of, error=error))
+
+    def heard(self, response: LlmResponse, model: str, seconds: float) -> None:
+        """Count what a model has said that is none of ours."""
+        if response.usage_metadata is not None:
+            self.add(_call(model, response.usage_metadata, seconds=round(seconds, 3), error=response.error_code or ""))
+            response.model_version = model
+            response.custom_metadata = {**(response.custom_metadata or {}), **self.mark}
+
+
+def day_of(at: float) -> str:
+    """The day (UTC) of a moment, in seconds since the epoch."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+
+
+def calls_in(usage: Mapping[str, Any] | None) -> list[ModelCall]:
+    """The calls that a turn has kept (`Meter.to_json`)."""
+    return [ModelCall.from_json(call) for call in (usage or {}).get("calls", ())]
+
+
+_current: ContextVar[Meter | None] = ContextVar("meter", default=None)
+
+
+def current() -> Meter:
+    """The meter of the run that this is a part of; outside of one, one that nobody reads."""
+    return _current.get() or Meter()
+
+
+def run_with(meter: Meter) -> None:
+    """Have all that this task does from now on, and those that it begins, be counted by `meter`."""
+    _current.set(meter)
+
+
+def _call(model: str, told: types.GenerateContentResponseUsageMetadata, **more: Any) -> ModelCall:
+    return ModelCall(
+        model,
+        input=(told.prompt_token_count or 0) + (told.tool_use_prompt_token_count or 0),
+        output=told.candidates_token_count or 0,
+        thinking=told.thoughts_token_count or 0,
+        cached=told.cached_content_token_count or 0,
+        **more,
+    )

@@ -1,0 +1,150 @@
+"""What models cost: `prices.toml`, and an operator's own file that holds before it.
+
+Money is counted in trillionths of a dollar, as whole numbers: a token of any list price is a whole number of them, and
+sums are exact.
+"""
+
+import datetime
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from core.errors import SettingsError
+from core.usage.meter import ModelCall
+
+#: How many of them are a dollar.
+DOLLAR = 10**12
+
+_OURS = Path(__file__).with_name("prices.toml")
+
+#: Digits behind the point that a price for a million tokens may have.
+_DIGITS = 6
+
+#: The most dollars that a million tokens may cost: what is more is a slip.
+_MOST = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one token costs, in trillionths of a dollar."""
+
+    input: int
+    output: int
+    cached: int
+
+    def of(self, call: ModelCall) -> int:
+        cached = min(call.cached, call.input)
+        return (call.input - cached) * self.input + cached * self.cached + (call.output + call.thinking) * self.output
+
+
+class Prices:
+    """What models cost, by their full names.
+
+    Args:
+        file: holds before the list that comes with the package, name by name.
+
+    Raises:
+        SettingsError: the file cannot be read, or says something else than prices; names `PRICES_FILE`.
+
+    Attributes:
+        written: when the list was written down; of the operator's own file, if that says so.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        ours, self.written = _read(_OURS)
+        theirs, written = _read(file) if file is not None else ({}, None)
+        self._prices: Mapping[str, Price] = {**ours, **theirs}
+        self.written = written or self.written
+
+    @cached_property
+    def _prefixes(self) -> list[str]:
+        """The longest first."""
+        prefixes = (name.removesuffix("*") for name in self._prices if name.endswith("*"))
+        return sorted(prefixes, key=len, reverse=True)
+
+    @property
+    def names(self) -> list[str]:
+        """The models whose prices stand in the list by their names."""
+        return [name for name in self._prices if not name.endswith("*")]
+
+    def price(self, model: str) -> Price | None:
+        """What a model costs; None if that is not known."""
+        if (exact := self._prices.get(model)) is not None:
+            return exact
+        prefix = next((prefix for prefix in self._prefixes if model.startswith(prefix)), None)
+        return None if prefix is None else self._prices[f"{prefix}*"]
+
+    def cost(self, call: ModelCall) -> int | None:
+        """What a call cost; None if that is not known."""
+        price = self.price(call.model)
+        return None if price is None else price.of(call)
+
+    def bill(self, calls: Iterable[ModelCall]) -> tuple[int, int]:
+        """What calls cost together, and how many tokens of theirs have no price that is known, and are not in it."""
+        costs = [(call, self.cost(call)) for call in calls]
+        return sum(cost or 0 for _, cost in costs), sum(call.tokens for call, cost in costs if cost is None)
+
+
+def money(dollars: Decimal) -> int:
+    """So many dollars."""
+    return int(dollars * DOLLAR)
+
+
+def dollars(amount: int) -> str:
+    """As people read it: with cents, or with four digits of less than a dollar."""
+    exact = Decimal(amount) / DOLLAR
+    return (
+        f"${exact:,.2f}" if exact >= 1 or not amount else "<$0.0001" if exact < Decimal("0.0001") else f"${exact:.4f}"
+    )
+
+
+def exact(amount: int) -> str:
+    """In dollars, as machines read it: with all digits."""
+    return f"{Decimal(amount) / DOLLAR:f}"
+
+
+def _read(file: Path) -> tuple[dict[str, Price], datetime.date | None]:
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"), parse_float=Decimal)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
+        raise SettingsError(f"PRICES_FILE: {file} is not TOML") from None
+    except OSError as error:
+        raise SettingsError(f"PRICES_FILE: {file} cannot be read ({error.strerror})") from None
+    written = table.pop("written", None)
+    if written is not None and not isinstance(written, datetime.date):
+        raise SettingsError(f"PRICES_FILE: {file}: `written` is not a date")
+    faults, prices = list[str](), dict[str, Price]()
+    for name, said in table.items():
+        price = _price(said)
+        if price is None:
+            faults.append(
+                f'PRICES_FILE: {file}: "{name}" is not {{ input = ..., output = ... }}, perhaps with cached = ..., in '
+                f"dollars for a million tokens, with up to {_DIGITS} digits behind the point"
+            )
+        else:
+            prices[name] = price
+    if faults:
+        raise SettingsError(*faults)
+    return prices, written
+
+
+def _price(said: Any) -> Price | None:
+    if not isinstance(said, dict) or not {"input", "output"} <= said.keys() <= {"input", "output", "cached"}:
+        return None
+    amounts = {name: _amount(value) for name, value in said.items()}
+    read, written, cached = amounts["input"], amounts["output"], amounts.get("cached", amounts["input"])
+    return None if read is None or written is None or cached is None else Price(read, written, cached)
+
+
+def _amount(value: Any) -> int | None:
+    """Of a token, out of that for a million."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal) or not Decimal(value).is_finite():
+        return None
+    amount = Decimal(value) * 10**_DIGITS
+    if not 0 <= value <= _MOST:
+        return None
+    return int(amount) if amount == int(amount) else None

@@ -1,0 +1,1 @@
+"""Workers: leases, and how work is shared among them."""

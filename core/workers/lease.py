@@ -1,0 +1,127 @@
+"""A worker's claim to work: good for some seconds, and lengthened all the while."""
+
+import asyncio
+import logging
+import uuid
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.concurrency import clock
+from core.errors import StoreError
+from core.secrets import traced
+from core.store.database import Database
+from core.store.schema import workers
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which a worker that is heard of no more counts as gone.
+SECONDS = 10.0
+
+#: Seconds that giving something up may take, when a process ends that has not many left.
+GIVE_UP_SECONDS = 2.0
+
+#: How often a lease is lengthened while it lasts.
+BEATS = 4
+
+
+class Lease:
+    """This process's row in `workers`.
+
+    On SQLite there is one process at a time, and who holds the file works: its lease does not end.
+
+    Args:
+        seconds: how long a lease lasts that is not lengthened.
+
+    Attributes:
+        worker: the id of this process, new with each start.
+    """
+
+    def __init__(self, database: Database, *, seconds: float = SECONDS) -> None:
+        self._database = database
+        self._seconds = seconds
+        self._sure_from = 0.0
+        self._until = 0.0
+        self._unbroken_from = 0.0
+        self.worker = uuid.uuid4().hex[:12]
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has certainly not ended."""
+        return clock.now() < self._until
+
+    @property
+    def is_unbroken(self) -> bool:
+        """Whether it holds, and did so for long: else what this worker ran may be another one's by now."""
+        return self.holds and clock.now() >= self._unbroken_from
+
+    async def take(self) -> None:
+        """Begin to work.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        async with self._database.write() as connection:
+            if self._database.is_sqlite:
+                await connection.execute(sa.delete(workers))
+            began = await self._write(connection)
+        self._written(began)
+
+    async def keep(self) -> None:
+        """Lengthen the lease until cancelled."""
+        while not self._database.is_sqlite:  # at once: it may have taken long to get ready for work
+            try:
+                async with asyncio.timeout(self._seconds), self._database.write() as connection:
+                    began = await self._write(connection)
+                self._written(began)
+            except Exception as error:
+                self._doubt()
+                log.warning("the lease cannot be lengthened: %s", traced(error))
+            await asyncio.sleep(self._seconds / BEATS)
+
+    async def give_up(self) -> None:
+        """Work no more: what was not handed back is anybody's."""
+        try:
+            async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
+                await connection.execute(sa.delete(workers).where(workers.c.id == self.worker))
+        except (StoreError, TimeoutError) as error:
+            log.warning("the lease cannot be given up, and ends in %s s: %s", self._seconds, traced(error))
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether this one can judge of others by their leases. It cannot if its own has ended while it was held up:
+        what has held it up, such as a machine that stood still, may have held up all.
+        """
+        return self.holds and clock.now() >= self._sure_from
+
+    def is_gone(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+        """Whether a worker, if it is one at all, works no more, as far as this one can judge."""
+        return self.gone(owner, is_sure=sa.literal(self.is_sure), now=self._database.now)
+
+    @staticmethod
+    def gone(
+        owner: sa.ColumnElement[Any], *, is_sure: sa.ColumnElement[bool], now: sa.ColumnElement[float]
+    ) -> sa.ColumnElement[bool]:
+        """`is_gone`, for any worker and moment."""
+        return owner.is_(None) | (is_sure & owner.not_in(sa.select(workers.c.id).where(workers.c.lease > now)))
+
+    def _doubt(self) -> None:
+        """Nobody may have been able to lengthen his lease: who comes back first must not take the others for dead."""
+        self._sure_from = clock.now() + 2 * self._seconds
+
+    async def _write(self, connection: AsyncConnection) -> float:
+        """When it was begun (the loop's time). It is lengthened when that is committed."""
+        began = clock.now()
+        until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds
+        renewed = sa.update(workers).where(workers.c.id == self.worker).values(lease=until)
+        if not (await connection.execute(renewed)).rowcount:
+            await connection.execute(sa.insert(workers).values(id=self.worker, lease=until, live={}))
+        return began
+
+    def _written(self, began: float) -> None:
+        if self._until and not self.holds:
+            log.warning("this worker was held up for longer than its lease lasts")
+            self._doubt()
+            self._unbroken_from = self._sure_from
+        self._until = float("inf") if self._database.is_sqlite else began + self._seconds

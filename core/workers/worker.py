@@ -1,0 +1,316 @@
+"""The worker: takes waiting messages and has each answered, one at a time in a session, many sessions at once."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from core.concurrency import clock
+from core.errors import StoreError, TurnLostError
+from core.observability.tracing import running
+from core.secrets import traced
+from core.turns.store import LOST, SHUTDOWN, Turns
+from core.turns.turn import Turn
+
+log = logging.getLogger(__name__)
+
+#: Runs one turn to its end.
+Answer = Callable[[Turn], Awaitable[None]]
+
+#: What a turn that is told to close has for its last word.
+CLOSING_SECONDS = 6.0
+
+#: Seconds before a turn that has failed here, and not ended, is taken up again here; each time twice as many, at most.
+PAUSE, LONGEST_PAUSE = 0.1, 30.0
+
+#: Seconds between the beginnings of two turns, at least. The first step of 200 turns in the same pass of the event loop
+#: would hold it for 40 ms, and the whole of each one's beginning takes longer than this anyway: where the process
+#: cannot keep up, each begins in a pass of its own, so that as many are at it as are done meanwhile.
+SPACING = 0.002
+
+#: Seconds between two looks at what has become of the turns that run, should nobody have told.
+WATCH = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A turn that runs here."""
+
+    turn: Turn
+    task: asyncio.Task[None]
+
+    def cancel(self, reason: str) -> None:
+        """Cancel once: a second time would break off the word that the first one has in the reply. Of the reason for
+        which it was claimed to be ended, it knows.
+        """
+        if reason != self.turn.cancel:  # a task that is cancelled before it has begun never begins
+            asyncio.get_running_loop().call_soon(self._cancel, reason)
+
+    def _cancel(self, reason: str) -> None:
+        if not self.task.cancelling():
+            self.task.cancel(reason)
+
+
+@dataclass(slots=True)
+class _Failed:
+    """A turn that has failed here, and not ended.
+
+    Attributes:
+        counts: whether that it was begun counts; not if the database has interrupted it: nobody has died of it.
+        pause: for as long as it rests.
+    """
+
+    turn: Turn
+    counts: bool
+    pause: asyncio.TimerHandle | None
+
+
+class Worker:
+    """Claims turns and runs them.
+
+    Args:
+        answer: runs one turn. Cancelled with `RESET` or `STOP` as the message, it says so in the reply and ends the
+            turn before it lets go; with `SHUTDOWN` or `ANEW`, it hands the turn back; with `LOST`, it says nothing.
+        limit: how many turns may run at once.
+        poll: seconds after which the inbox is looked at without being told to.
+        at_rest: called once no turn has run for `rest` seconds: the time for what would hold up a turn. Who says the
+            next thing as soon as he is answered does not wait for it.
+    """
+
+    def __init__(
+        self,
+        turns: Turns,
+        answer: Answer,
+        *,
+        limit: int = 100,
+        poll: float = 3.0,
+        at_rest: Callable[[], object] = lambda: None,
+        rest: float = 0.5,
+    ) -> None:
+        self._turns = turns
+        self._answer = answer
+        self._limit = limit
+        self._poll = poll
+        self._at_rest = at_rest
+        self._rest = rest
+        self._resting: asyncio.TimerHandle | None = None
+        self._wake = asyncio.Event()
+        self._runs = asyncio.Event()
+        self._stopping = False
+        self._is_closing = False
+        self._ended = asyncio.Event()
+        self._claiming = asyncio.Lock()
+        self._beginning = asyncio.Lock()
+        self._running: dict[str, _Run] = {}
+        self._failed: dict[str, _Failed] = {}  # until they are taken up again, here or elsewhere
+        self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
+
+    @property
+    def busy(self) -> int:
+        """How many turns run."""
+        return len(self._running)
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._wake.set()
+
+    def cancel(self, turn_id: str, reason: str) -> None:
+        """End a turn, if it runs here."""
+        if run := self._running.get(turn_id):
+            run.cancel(reason)
+        elif turn_id in self._pausing():
+            self._go_on(turn_id)
+        elif self._claiming.locked():
+            self._ahead[turn_id] = reason
+
+    def end(self, turn_id: str | None, reason: str) -> None:
+        """What there was to answer has become less: end a turn, if one was ended, and see what is to be done now."""
+        if turn_id is not None:
+            self.cancel(turn_id, reason)
+        self.wake()
+
+    async def run(self) -> None:
+        """Work until `stop` has come to its end."""
+        sides: list[Coroutine[Any, Any, None]] = [
+            self._turns.hear(on_waiting=self.wake, on_cancelled=self.cancel),
+            self._watch(),
+        ]
+        tasks = [asyncio.create_task(side, name="worker's side") for side in sides]
+        try:
+            while not self._stopping:
+                self._wake.clear()
+                try:
+                    await self._claim()
+                except Exception as error:  # whatever it is: it is no reason to answer nobody any more
+                    log.error("cannot look for waiting messages; trying again in %s s: %s", self._poll, traced(error))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll):
+                        await self._wake.wait()
+            await self._ended.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def stop(self, grace: float) -> None:
+        """Begin nothing more, and let what runs end.
+
+        Args:
+            grace: seconds after which what still runs is told to close its reply.
+        """
+        self._stopping = True
+        self._wake.set()
+        until = clock.now() + grace
+        await self._claimed(until)  # what is being claimed runs as well
+        await self._hand_back_failed(until)
+        if running := list(self._running.values()):
+            await asyncio.wait([run.task for run in running], timeout=max(0.0, until - clock.now()))
+        self._is_closing = True
+        closed = clock.now() + CLOSING_SECONDS
+        if late := list(self._running.values()):
+            for run in late:
+                run.cancel(SHUTDOWN)
+            await asyncio.wait([run.task for run in late], timeout=CLOSING_SECONDS)
+        await self._claimed(closed)
+        await self._hand_back_failed(closed)
+        if left := [*self._running, *self._failed]:
+            log.error("not handed back in time, and left to whoever works next: the turns %s", ", ".join(left))
+        self._ended.set()
+
+    async def _claimed(self, until: float) -> None:
+        """Wait, until then (the loop's time), for what is being claimed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until), self._claiming:
+                pass
+
+    async def _claim(self) -> None:
+        async with self._claiming:
+            while not self._stopping and (free := self._limit - len(self._running)) > 0:
+                rest = self._pausing()
+                due = self._failed.keys() - rest
+                taken = await self._turns.claim(free, running=[*self._running, *rest])
+                if taken and self._resting is not None:
+                    self._resting.cancel()
+                claimed = [await self._as_it_counts(turn) for turn in taken]
+                if self._is_closing:
+                    for turn in claimed:
+                        await self._hand_back(turn)
+                    return
+                for turn in claimed:
+                    task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
+                    run = self._running[turn.id] = _Run(turn, task)
+                    self._runs.set()
+                    if reason := self._ahead.get(turn.id):
+                        run.cancel(reason)
+                self._ahead.clear()
+                if len(claimed) < free:
+                    for turn_id in due:  # what is left of them is somebody else's
+                        self._failed.pop(turn_id, None)
+                    return
+
+    async def _as_it_counts(self, turn: Turn) -> Turn:
+        """A turn that is claimed, by how often it was tried: that the database went away meanwhile does not count."""
+        failed = self._failed.pop(turn.id, None)
+        if failed is None or failed.counts:
+            return turn
+        await self._forgo(failed.turn)
+        return replace(turn, attempt=turn.attempt - 1)
+
+    async def _watch(self) -> None:
+        """While turns run, see which of them are to be ended, and which are this worker's no more."""
+        missed = set[str]()
+        while True:
+            await self._runs.wait()
+            watched = set(self._running)
+            try:
+                known = await self._turns.running()
+            except Exception as error:  # nor is it a reason to look no more
+                log.warning("cannot see what has become of the turns that run: %s", traced(error))
+            else:
+                for turn_id, reason in known.items():
+                    if reason is not None:
+                        self.cancel(turn_id, reason)
+                for turn_id in missed & watched - known.keys():  # missed once, it may just have come to its end
+                    self.cancel(turn_id, LOST)
+                missed = watched - known.keys()
+            await asyncio.sleep(WATCH)
+
+    async def _run(self, turn: Turn) -> None:
+        with running(turn.id, turn.session_id, turn.inbound.channel, turn.kind):
+            await self._run_here(turn)
+
+    async def _run_here(self, turn: Turn) -> None:
+        try:
+            await self._may_begin()
+            await self._answer(turn)
+        except asyncio.CancelledError as stop:
+            log.info("turn %s was cancelled", turn.id)
+            if stop.args == (LOST,):
+                await self._forgo(turn)
+            elif self._stopping:  # it may have been told where it was not ready for it
+                await self._hand_back(turn)
+        except TurnLostError:
+            log.warning("turn %s is another worker's", turn.id)
+            await self._forgo(turn)
+        except Exception as error:
+            log.error("turn %s failed: %s", turn.id, traced(error))
+            counts = not (isinstance(error, StoreError) and error.retryable)
+            seconds = min(LONGEST_PAUSE, PAUSE * 2 ** min(turn.claim - 1, 10))
+            pause = asyncio.get_running_loop().call_later(seconds, self._go_on, turn.id)
+            self._failed[turn.id] = _Failed(turn, counts, pause)
+        finally:
+            del self._running[turn.id]
+            self._wake.set()  # its session is free
+            if not self._running:
+                self._runs.clear()
+                self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
+
+    def _pausing(self) -> set[str]:
+        """The turns that have failed here, and are not to be taken up yet."""
+        return {turn_id for turn_id, failed in self._failed.items() if failed.pause is not None}
+
+    def _go_on(self, turn_id: str) -> None:
+        """Have a turn be taken up again that has failed here, if it has not ended."""
+        failed = self._failed[turn_id]
+        if failed.pause is not None:
+            failed.pause.cancel()
+            failed.pause = None
+        self._wake.set()
+
+    async def _may_begin(self) -> None:
+        """Wait until those that were claimed before have begun. A turn that is cancelled meanwhile hears of it at its
+        next `await`, where it knows what to do about it.
+        """
+        try:
+            await self._beginning.acquire()
+        except asyncio.CancelledError as stop:
+            if (task := asyncio.current_task()) is not None:
+                task.cancel(*stop.args)
+        else:
+            asyncio.get_running_loop().call_later(SPACING, self._beginning.release)
+
+    async def _hand_back_failed(self, until: float) -> None:
+        """Leave what has failed here to whoever works next, until then (the loop's time)."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                for turn_id, failed in [*self._failed.items()]:
+                    await self._hand_back(failed.turn)
+                    if failed.pause is not None:
+                        failed.pause.cancel()
+                    self._failed.pop(turn_id, None)  # a claim that was under way may have it
+
+    async def _hand_back(self, turn: Turn) -> None:
+        """Leave a turn to whoever works next that is not to be begun here any more."""
+        try:
+            with suppress(TurnLostError):  # or it has ended
+                await self._turns.hand_back(turn, turn.said)
+        except StoreError as error:
+            log.error("turn %s is not handed back, and left to whoever works next: %s", turn.id, traced(error))
+
+    async def _forgo(self, turn: Turn) -> None:
+        try:
+            await self._turns.forgo(turn)
+        except StoreError as error:
+            log.warning("turn %s counts as if its worker had died: %s", turn.id, traced(error))

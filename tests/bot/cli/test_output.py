@@ -1,0 +1,41 @@
+"""What operators are shown."""
+
+import sys
+import time
+from contextlib import redirect_stdout
+from io import StringIO
+
+import pytest
+
+from bot.cli import output as tables
+
+
+def test_what_is_printed_while_something_goes_on_goes_where_it_is_meant_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tables, "PATIENCE", 0.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # stands for a terminal
+    shown, until = "", time.monotonic() + 10
+    with redirect_stdout(StringIO()) as file, tables.progress("reading"):
+        while "reading …" not in shown and time.monotonic() < until:
+            shown += capsys.readouterr().err
+        tables.write("one, ")
+        sys.stdout.write("two")
+    assert "reading …" in shown
+    assert file.getvalue() == "one, two"
+
+
+def test_a_finding_is_broken_between_words_on_a_terminal_and_in_no_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = f"https://example.com/{'a' * 40}-{'b' * 40}"
+    line = f"Discord: I am in no server, and nobody can write to me there. Invite me: {address}"
+    tables.verdict("note", line)
+    assert capsys.readouterr().out == f"note {line}\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    tables.verdict("note", line)
+    assert capsys.readouterr().out == (
+        f"note Discord: I am in no server, and nobody can write to me\n     there. Invite me:\n     {address}\n"
+    )

@@ -1,0 +1,212 @@
+"""Whether the bot says so when it hears nothing, and does something about it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from pydantic import SecretStr
+
+from bot import app
+from bot.monitoring import health
+from bot.monitoring.health import Health
+from bot.settings import Settings
+from channels.base import Channel
+from channels.discord import adapter as discord_channel
+from channels.discord.adapter import DiscordChannel
+from channels.discord.client import gateway
+from channels.intake import backfill as gaps
+from channels.slack.adapter import SlackChannel
+from channels.slack.client import socket_mode as socket
+from channels.slack.client import token_monitor as proof
+from core.errors import DeafError, StoreError
+from core.store.database import Database
+from core.store.migrate import migrate
+from core.store.schema import channels, workers
+from core.workers import shard_assignment as leadership
+from sandbox.discord import DiscordSandbox
+from sandbox.slack import SlackSandbox
+from tests.channels.discord import conftest as discord
+from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
+from tests.channels.slack import conftest as slack
+from tests.channels.wiring import until
+from tests.disks import filled
+
+__all__ = ["nothing_stays_and_nobody_waits"]
+
+CONNECTING = "apps.connections.open"
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(socket, "PING_INTERVAL", 0.1)
+    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.1)
+    monkeypatch.setattr(socket, "CLOSE_TIMEOUT", 0.1)
+    monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)
+    monkeypatch.setattr(SlackChannel, "pulse", 0.2)
+    monkeypatch.setattr(DiscordChannel, "pulse", 0.5)
+
+
+@asynccontextmanager
+async def watched(database: Database, *channels: Channel, limit: float = 60) -> AsyncIterator[Health]:
+    """The health of channels that are connected; what is wrong with it is raised in the end."""
+    found = Health(patience=0.3, limit=limit)
+    assert not found.is_ready
+    watching = asyncio.create_task(found.watch(channels, database))
+    await until(lambda: found.is_ready)
+    try:
+        yield found
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+    if not watching.cancelled():
+        watching.result()
+
+
+async def test_a_channel_that_cannot_be_connected_is_not_ready_until_it_is(tmp_path: Path) -> None:
+    async with (
+        SlackSandbox(rate_limits=False) as sandbox,
+        slack.running(sandbox, tmp_path, discord.echo) as bot,
+        watched(bot.database, bot.channel) as found,
+    ):
+        sandbox.faults.fail(CONNECTING, 100_000)
+        await sandbox.freeze_sockets()
+        await until(lambda: not found.is_ready)
+        assert found.why == ["slack: there is no sign of life"]
+        sandbox.faults.clear()
+        await until(lambda: found.is_ready)
+        question = await sandbox.say("ada", sandbox.open_dm("ada"), "back?")
+        await bot.shows(question, lambda texts: "heard: back?" in texts)
+
+
+async def test_a_token_that_is_good_no_more_is_deafness_that_nothing_helps_against(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with SlackSandbox(rate_limits=False) as sandbox, slack.running(sandbox, tmp_path, "never asked") as bot:
+        found = Health(patience=1.0, limit=2.5)
+        sandbox.faults.fail("auth.test", 100_000, error="account_inactive")
+        with pytest.raises(DeafError, match=r"slack: there was no sign of life for \d s; ending"):
+            await asyncio.wait_for(found.watch([bot.channel], bot.database), 30)
+        assert "auth.test: Slack says account_inactive" in caplog.text
+        assert caplog.text.count("slack: connecting anew") == 2
+
+
+async def test_a_dead_line_to_discord_is_connected_anew_and_what_was_said_meanwhile_is_answered(
+    tmp_path: Path,
+) -> None:
+    async with (
+        discord.discord_of(speed=400) as server,
+        discord.running(server, tmp_path, discord.echo) as bot,
+        watched(bot.database, bot.channel) as found,
+    ):
+        direct = server.open_dm("ada")
+        await bot.says(await server.say("ada", direct, "hello"), "heard: hello")
+        await server.freeze_sockets()
+        question = await server.say("ada", direct, "are you there?")
+        await until(lambda: not found.is_ready)
+        await bot.says(question, "heard: are you there?")
+        await until(lambda: found.is_ready)
+        assert len(server.sessions) >= 2
+        assert len(await bot.inbox_rows()) == 2
+
+
+async def test_a_database_that_does_not_answer_is_not_ready_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "DATABASE_SECONDS", 0.2)
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    await migrate(database)
+    async with watched(database) as found:
+        for failing in (StoreError("out of reach"), None):
+
+            async def ping(_: Database, failing: Exception | None = failing) -> None:
+                if failing is None:
+                    await asyncio.sleep(60)
+                else:
+                    raise failing
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Database, "ping", ping)
+                await until(lambda: not found.is_ready)
+                (line,) = found.why
+                assert line in ("out of reach", "the database has not answered for 0.2 s")
+            await until(lambda: found.is_ready)
+    await database.aclose()
+
+
+async def test_a_disk_without_room_acknowledges_nothing_and_loses_nothing(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "PAUSES", (0.1,))
+    monkeypatch.setattr(health, "DATABASE_SECONDS", 1.0)
+    async with (
+        SlackSandbox(rate_limits=False) as sandbox,
+        slack.running(sandbox, disk, discord.echo) as bot,
+        watched(bot.database, bot.channel) as found,
+    ):
+        direct = sandbox.open_dm("ada")
+        with filled(disk):
+            full = "the database cannot be used (SQLITE_FULL): the disk that it is on is full, so make room there"
+            await until(lambda: found.why == [full])
+            said = await sandbox.say("ada", direct, "are you there?")
+            await asyncio.sleep(0.5)
+            assert not any(envelope.acknowledged_at for envelope in sandbox.envelopes)
+            assert bot.texts(said) == ["are you there?"]
+        await bot.shows(said, lambda texts: texts[1:] == ["heard: are you there?"])
+        await until(lambda: found.is_ready)
+        assert len(await bot.inbox_rows()) == 1
+
+
+async def test_who_is_being_stopped_is_not_ready(tmp_path: Path) -> None:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    await migrate(database)
+    async with watched(database) as found:
+        found.drain()
+        assert (found.is_ready, found.why) == (False, ["stopping"])
+    await database.aclose()
+
+
+async def test_the_program_ends_when_it_stays_deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(app, "Health", partial(Health, patience=0.2, limit=0.5))
+    async with SlackSandbox(rate_limits=False) as sandbox:
+        settings = Settings(
+            slack_bot_token=SecretStr(sandbox.bot_token),
+            slack_app_token=SecretStr(sandbox.app_token),
+            slack_api_url=sandbox.api_url,
+            model="openai/never-asked",
+            openai_base_url="http://127.0.0.1:9/v1",
+            port=0,
+        )
+        running = asyncio.create_task(app.run(settings, asyncio.Event()))
+        await sandbox.wait_connected(30)
+        sandbox.faults.fail("auth.test", 100_000, error="token_revoked")
+        with pytest.raises(DeafError):
+            await asyncio.wait_for(running, 30)
+        await sandbox.wait_for(lambda: not sandbox.connected)
+
+
+async def test_who_is_to_hear_discord_next_and_cannot_ends_with_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leadership, "LOOK", 0.05)
+    monkeypatch.setattr(leadership, "REST", 0.2)
+    monkeypatch.setattr(discord_channel, "CONNECT_TIMEOUT", 0.5)
+    async with DiscordSandbox() as server, discord.running(server, tmp_path, discord.echo, connect=False) as bot:
+        async with bot.database.write() as connection:
+            await connection.execute(sa.insert(workers).values(id="other", lease=float("inf"), live={}))
+            await connection.execute(sa.insert(channels).values(name="discord", leader="other"))
+        await bot.channel.start()
+        found = Health(patience=0.3, limit=1.0)
+        watching = asyncio.create_task(found.watch([bot.channel], bot.database))
+        await until(lambda: found.is_ready)
+        server.faults.refuse_handshakes(100_000)
+        async with bot.database.write() as connection:
+            await connection.execute(sa.delete(workers).where(workers.c.id == "other"))
+        await until(lambda: not found.is_ready)
+        with pytest.raises(DeafError):
+            await asyncio.wait_for(watching, 30)

@@ -1,0 +1,137 @@
+"""No secret leaves by the log, by whatever way it comes there."""
+
+import io
+import json
+import logging
+import threading
+import warnings
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+
+from bot.monitoring import logs
+from core.observability.tracing import running
+from core.secrets import masked, remember
+
+#: Of each, what must not be seen, and how it appears.
+SECRETS = {
+    "slack bot token": ("xoxb-12345-67890-AbCdEfGh", "{}"),
+    "slack user token": ("xoxe.xoxp-1-AbCdEfGhIjKl", "{}"),
+    "slack app token": ("xapp-1-A012-345-fedcba", "{}"),
+    "slack socket ticket": ("0a1b-2c3d4e5f", "wss://wss-primary.slack.com/link/?ticket={}&app_id=A1"),
+    "slack webhook": ("T012/B345/AbCdEfGhIjKl", "https://hooks.slack.com/services/{}"),
+    "discord token": ("MTA1NzYyNTg4OTk5OTk5OTk5.GabcDe.abcdefghijklmnopqrstuvwxyz012345", "{}"),
+    "discord webhook": ("AbCdEfGhIjKlMnOpQrStUvWxYz", "https://discord.com/api/webhooks/123456789/{}"),
+    "bearer header": ("abcdefgh12345678", "Authorization: Bearer {}"),
+    "basic header": ("dXNlcjpwYXNzd29yZA==", "Authorization: Basic {}"),
+    "database password": ("hunter2-s3cret", "postgresql+asyncpg://parley:{}@db.internal:5432/parley"),
+    "database password with an at sign": ("hunt@er2s3cret", "postgres://parley:{}@db.internal/parley"),
+    "database keywords": ("hunter2-s3cret", "host=db.internal password={} dbname=parley"),
+    "openai key": ("sk-proj-AbCdEfGhIjKlMnOp", "Incorrect API key provided: {}."),
+    "anthropic key": ("sk-ant-api03-AbCdEfGhIj", "x-api-key: {}"),
+    "gemini key": ("AIzaSyA1234567890abcdefghij", "https://generativelanguage.googleapis.com/v1beta/models?key={}"),
+    "any key in an address": ("0123456789abcdef", "https://models.example/v1/chat?key={}&alt=sse"),
+    "oauth code": ("1234567890.0987654321.abcdef0123", "GET /slack/oauth_redirect?code={}&state=xyz"),
+    "client secret": ("0123456789abcdef0123", "grant_type=x&client_secret={}&redirect_uri=y"),
+    "in json": ("0123456789abcdef", '{{"ok": true, "access_token": "{}"}}'),
+    "in python": ("0123456789abcdef", "{{'password': '{}', 'user': 'ada'}}"),
+    "signing secret": ("8f742231b10e8888abcd99yyyzzz85a5", "verifying with {}"),
+    "a setting with signs": ('pa"ss\\wört\n1', "{}"),
+    "web token": ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl", "{}"),
+    "github token": ("ghp_AbCdEfGhIjKlMnOpQrSt", "git clone https://{}@github.com/x/y"),
+}
+
+REMEMBERED = ("signing secret", "a setting with signs")
+
+
+def message(text: str) -> None:
+    logging.getLogger("core").error(text)
+
+
+def argument(text: str) -> None:
+    logging.getLogger("core").error("it says %s", text)
+
+
+def exception(text: str) -> None:
+    try:
+        raise ValueError(text)
+    except ValueError:
+        logging.getLogger("core").exception("it failed")
+
+
+def cause(text: str) -> None:
+    try:
+        try:
+            raise KeyError(text)
+        except KeyError as error:
+            raise RuntimeError("later") from error
+    except RuntimeError:
+        logging.getLogger("core").exception("it failed")
+
+
+def thread(text: str) -> None:
+    def work() -> None:
+        raise ValueError(text)
+
+    one = threading.Thread(target=work)
+    one.start()
+    one.join()
+
+
+def warning(text: str) -> None:
+    warnings.warn(text, stacklevel=1)
+
+
+def arguments_of_a_tool(text: str) -> None:
+    logging.getLogger("core").error("called with %s", masked({"query": text, "nested": [{"text": text}]}))
+
+
+PATHS = [message, argument, exception, cause, thread, warning, arguments_of_a_tool]
+
+
+@pytest.fixture(params=["console", "json"])
+def written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level, hook = root.handlers[:], root.level, threading.excepthook
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr("sys.excepthook", None)
+    logs.configure("INFO", style=request.param)
+    yield stream
+    logging.captureWarnings(False)
+    threading.excepthook = hook
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning", "always::UserWarning")
+def test_no_kind_of_secret_is_in_the_log_by_any_path(written: io.StringIO) -> None:
+    for name in REMEMBERED:
+        remember(SECRETS[name][0])
+    leaks = []
+    for path in PATHS:
+        for name, (secret, around) in SECRETS.items():
+            written.seek(0)
+            written.truncate()
+            path(around.format(secret))
+            said = written.getvalue()
+            assert said, (path.__name__, name)
+            forms = {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret), secret[-6:]}
+            if any(form in said for form in forms):
+                leaks.append((path.__name__, name, said))
+    assert leaks == []
+
+
+def test_a_line_says_which_turn_it_is_about_in_json_as_fields(written: io.StringIO) -> None:
+    with running("turn-1", "slack:T1:C1:1.2", "slack", "message"):
+        logging.getLogger("core").info("well")
+    logging.getLogger("core").info("no turn")
+    about, other = written.getvalue().splitlines()
+    if about.startswith("{"):
+        entry = json.loads(about)
+        assert (entry["turn"], entry["session"], entry["level"]) == ("turn-1", "slack:T1:C1:1.2", "INFO")
+        assert "turn" not in json.loads(other)
+    else:
+        assert about.endswith("INFO core: well [turn=turn-1 session=slack:T1:C1:1.2]")
+        assert other.endswith("INFO core: no turn")

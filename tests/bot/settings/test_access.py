@@ -1,0 +1,129 @@
+"""The settings of the door, and whether the platforms know whom they name."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from bot import settings as configuration
+from bot.setup.check import check
+from bot.setup.probes import Verdict
+from core.conversations.identity import Spot, Visitor
+from core.errors import SettingsError
+from core.usage.rate_limits import Rate
+from sandbox.discord import DiscordSandbox
+from sandbox.slack import SlackSandbox
+from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
+
+__all__ = ["nothing_stays_and_nobody_waits"]
+
+
+def set_all(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, str]) -> None:
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_ids_are_read_with_their_kinds_and_slacks_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = {
+        "SLACK_ALLOW": "U024BE7LH, workspace:T024BE7LD,S0615G0KT , dm",
+        "SLACK_BLOCK": "channel:C024BE91L, B012345",
+        "DISCORD_GUILDS": "7",
+        "DISCORD_ALLOW": "guild:8, role:11",
+        "DISCORD_BLOCK": "user:9,channel:dm",
+        "ADMINS": "U024BE7LH, role:12, 13",
+        "RATE_PER_PERSON": "20/h",
+        "RATE_PER_PLACE": "100 / d",
+    }
+    set_all(monkeypatch, lists)
+    settings = configuration.load()
+    slack, discord = settings.door.rules("slack"), settings.door.rules("discord")
+    assert slack.allow == {"user:U024BE7LH", "workspace:T024BE7LD", "role:S0615G0KT", "channel:dm"}
+    assert slack.block == {"channel:C024BE91L", "user:B012345"}
+    assert discord.allow == {"guild:7", "guild:8", "role:11"}
+    assert discord.served == {"7", "8"}
+    assert discord.block == {"user:9", "channel:dm"}
+    assert settings.door.is_admin(Visitor("discord", "1", roles=("12",)))
+    assert settings.rates.person == Rate(20, 3600)
+    assert settings.rates.place == Rate(100, 86_400)
+
+
+def test_by_default_the_home_workspace_and_the_named_servers_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, {"DISCORD_GUILDS": "7"})
+    settings = configuration.load()
+    seen = {
+        "home": (Visitor("slack", "U1", workspaces=("T1",)), Spot("T1", "C1")),
+        "outside": (Visitor("slack", "U9", workspaces=("T9",), is_external=True), Spot("T1", "C1")),
+        "bot": (Visitor("slack", "bot:B1"), Spot("T1", "C1")),
+        "named": (Visitor("discord", "1", workspaces=("7",)), Spot("7", "70")),
+        "unnamed": (Visitor("discord", "1", workspaces=("8",)), Spot("8", "80")),
+    }
+    admitted = {
+        name for name, (visitor, spot) in seen.items() if settings.door.admits(visitor, spot).name == "ADMITTED"
+    }
+    assert admitted == {"home", "named"}
+    assert not settings.rates
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("SLACK_ALLOW", "ada", "SLACK_ALLOW: 'ada' names nothing in Slack: write ids such as user:U024BE7LH"),
+        ("SLACK_ALLOW", "role:U024BE7LH", "SLACK_ALLOW: 'role:U024BE7LH' names nothing"),
+        ("SLACK_BLOCK", "#general", "SLACK_BLOCK: '#general' names nothing"),
+        ("DISCORD_ALLOW", "123", "DISCORD_ALLOW: '123' does not say what it names in Discord: write user:ID"),
+        ("DISCORD_BLOCK", "user:ada", "DISCORD_BLOCK: 'user:ada' does not say"),
+        ("ADMINS", "@ada", "ADMINS: '@ada' is nobody's id"),
+        ("ADMINS", "C024BE91L", "ADMINS: 'C024BE91L' is nobody's id"),
+        ("RATE_PER_PERSON", "many", "RATE_PER_PERSON: it must be a number and a time, such as 20/h"),
+        ("RATE_PER_PLACE", "0/h", "RATE_PER_PLACE: it must be a number and a time"),
+    ],
+)
+def test_a_wrong_value_is_a_line_that_says_what_to_write(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, line: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError) as raised:
+        configuration.load()
+    assert [fault for fault in raised.value.faults if fault.startswith(line)]
+
+
+def test_what_is_allowed_and_blocked_is_in_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, {"SLACK_ALLOW": "U024BE7LH", "SLACK_BLOCK": "user:U024BE7LH"})
+    with pytest.raises(SettingsError, match="SLACK_ALLOW: user:U024BE7LH is in SLACK_BLOCK as well"):
+        configuration.load()
+
+
+async def test_check_names_what_the_platforms_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SlackSandbox() as slack, DiscordSandbox() as server:
+        group, role = slack.add_group("team", ["ada"]).id, server.give_role("ada", "team")
+        known_in_slack = f"{slack.people['ada'].id},{slack.channels['general'].id},{group},dm,{slack.team_id}"
+        known = f"user:{server.people['ada'].id},channel:{server.channels['general'].id},role:{role},dm"
+        tokens = {
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_APP_TOKEN": slack.app_token,
+            "SLACK_API_URL": slack.api_url,
+            "DISCORD_BOT_TOKEN": server.bot_token,
+            "DISCORD_API_URL": server.api_url,
+            "SLACK_ALLOW": f"{known_in_slack},U0NOBODY,C0NOWHERE,S0NOTHING",
+            "DISCORD_BLOCK": f"{known},user:1,channel:2,role:3,guild:4",
+            "MODEL": "local/none",
+        }
+        set_all(monkeypatch, tokens)
+        slack.scopes.add("usergroups:read")
+        assert await unknown() == {
+            "SLACK_ALLOW": ["user:U0NOBODY", "channel:C0NOWHERE", "role:S0NOTHING"],
+            "DISCORD_BLOCK": ["user:1", "channel:2", "role:3", "guild:4"],
+        }
+        slack.scopes.discard("usergroups:read")
+        assert (await unknown())["SLACK_ALLOW"][-1] == "usergroups:read"
+
+
+async def unknown() -> dict[str, list[str]]:
+    """What is named of each setting that fails."""
+    found = dict[str, list[str]]()
+    async for finding in check():
+        setting, _, line = finding.line.partition(": ")
+        if finding.verdict is Verdict.FAIL and setting in ("SLACK_ALLOW", "DISCORD_BLOCK"):
+            words = [word.rstrip(":") for word in line.split()]
+            named = (word for word in words if ":" in word and word.partition(":")[2])
+            found.setdefault(setting, []).append([*named][-1])
+    return found

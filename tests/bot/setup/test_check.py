@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import pytest
+
+from bot.setup.check import check
+from bot.setup.probes import Verdict
+from core.privacy.vault import Vault
+from core.store.database import Database
+from core.store.migrate import migrate
+
+
+async def test_a_fault_of_the_databases_url_names_its_setting_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://u:hidden@h/d?channel_binding=require&timeout=soon")
+    lines = [finding.line async for finding in check() if finding.verdict is Verdict.FAIL]
+    named = [line for line in lines if "DATABASE_URL" in line]
+    assert [line.count("DATABASE_URL:") for line in named] == [1, 1]
+    assert "channel_binding" in named[0]
+    assert not any("hidden" in line for line in lines)
+
+
+async def test_a_key_that_opens_nothing_of_what_is_kept_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    variables = {
+        "SLACK_MODE": "http",
+        "SLACK_SIGNING_SECRET": "s",
+        "SLACK_CLIENT_ID": "1.2",
+        "SLACK_CLIENT_SECRET": "s",
+    }
+    for name, value in {**variables, "MODEL": "local/none", "SECRET_KEY": "k" * 32}.items():
+        monkeypatch.setenv(name, value)
+    url = f"sqlite:///{tmp_path / 'parley.db'}"
+    monkeypatch.setenv("DATABASE_URL", url)
+    database = Database(url.replace("sqlite:", "sqlite+aiosqlite:"))
+    try:
+        await migrate(database)
+        for key, faults in (("k" * 32, 0), ("another" * 6, 1)):
+            await Vault(database, key).put("one", {})
+            found = [f.line async for f in check() if f.verdict is Verdict.FAIL and f.line.startswith("SECRET_KEY:")]
+            assert len(found) == faults
+    finally:
+        await database.aclose()

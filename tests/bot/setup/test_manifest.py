@@ -1,0 +1,71 @@
+"""What a platform is asked for, as `parley manifest` prints it."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from bot.settings import Settings
+from bot.setup.manifest import YOUR_ADDRESS, Platform, manifest
+from channels.discord.client.invite import link as invitation
+from core.errors import SettingsError
+from sandbox.slack.manifest import check_manifest
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **variables: str) -> Settings:
+    monkeypatch.chdir(tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return Settings()
+
+
+def test_slacks_is_one_that_slack_takes_and_has_the_prompts_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    printed = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, SUGGESTED_PROMPTS="One? | Two?")))
+    check_manifest(printed)
+    assert not [event for event in printed["settings"]["event_subscriptions"]["bot_events"] if "assistant" in event]
+    assert [prompt["message"] for prompt in printed["features"]["agent_view"]["suggested_prompts"]] == ["One?", "Two?"]
+    nothing = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, SUGGESTED_PROMPTS="|")))
+    assert "suggested_prompts" not in nothing["features"]["agent_view"]
+
+
+def test_slacks_has_an_address_to_come_back_to_if_there_are_several_workspaces_however_slack_tells(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    back, told = [f"{YOUR_ADDRESS}/slack/oauth_redirect"], f"{YOUR_ADDRESS}/slack/events"
+    one = {"SLACK_MODE": "http", "SLACK_BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": "s"}
+    printed = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, **one)))
+    check_manifest(printed)
+    assert "redirect_urls" not in printed["oauth_config"]
+    assert printed["settings"]["interactivity"]["request_url"] == told
+    monkeypatch.delenv("SLACK_BOT_TOKEN")
+    several = {
+        "SLACK_CLIENT_ID": "1.2",
+        "SLACK_CLIENT_SECRET": "s",
+        "SECRET_KEY": "k" * 32,
+        "SLACK_APP_TOKEN": "xapp-1",
+    }
+    for mode in ("socket", "http"):
+        found = settings(monkeypatch, tmp_path, **several, SLACK_MODE=mode)
+        printed = json.loads(manifest(Platform.SLACK, found))
+        check_manifest(printed)
+        assert printed["oauth_config"]["redirect_urls"] == back
+        assert printed["settings"]["socket_mode_enabled"] is (mode == "socket")
+
+
+def test_discords_is_a_link_for_the_app_of_the_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DISCORD_BOT_TOKEN", raising=False)
+    with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN is not set"):
+        manifest(Platform.DISCORD, settings(monkeypatch, tmp_path))
+    token = f"{base64.b64encode(b'1234567890').decode()}.b.c"
+    link = manifest(Platform.DISCORD, settings(monkeypatch, tmp_path, DISCORD_BOT_TOKEN=token))
+    assert link == invitation(1234567890, auto_thread=False)
+    opens = manifest(Platform.DISCORD, settings(monkeypatch, tmp_path, DISCORD_AUTO_THREAD="1"))
+    assert opens == invitation(1234567890, auto_thread=True)
+
+
+def test_more_prompts_than_slack_shows_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="SUGGESTED_PROMPTS: Slack shows 4 at the most"):
+        settings(monkeypatch, tmp_path, SUGGESTED_PROMPTS="1|2|3|4|5")

@@ -1,0 +1,124 @@
+"""`agents.toml`, and what is said of one that is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from bot.agents import make_choice, make_crew
+from bot.agents_file import read_agents
+from bot.settings import load
+from bot.setup.check import check
+from bot.setup.probes import Verdict
+from core.errors import SettingsError
+
+BROUGHT = """
+from google.adk.agents import LlmAgent
+root_agent = LlmAgent(name="forecaster", model="openai/other", description="Knows the weather.")
+"""
+
+WHOLE = """
+default = "desk"
+[agents.desk]
+description = "For everything."
+[agents.clerk]
+model = "openai/big"
+instruction = "Be exact."
+tools = ["core.tools:current_time"]
+mcp = ""
+choose = true
+[agents.weather]
+agent = "sky"
+choose = ["dm", "C0123456"]
+[places]
+T0123456 = "clerk"
+123456789012 = "weather"
+"slack:dm" = "clerk"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder from which the bot is started, with an agent in it."""
+    (tmp_path / "sky").mkdir()
+    (tmp_path / "sky" / "agent.py").write_text(BROUGHT)
+    for name, value in {"MODEL": "openai/small", "OPENAI_BASE_URL": "http://127.0.0.1:9"}.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+async def test_the_agents_of_a_file_are_made_each_with_its_own_and_named_by_their_tables(folder: Path) -> None:
+    (folder / "agents.toml").write_text(WHOLE)
+    settings = load()
+    choice = make_choice(settings)
+    crew = make_crew(settings, choice)
+    assert list(crew.apps) == ["desk", "clerk", "weather"]
+    assert [app.name for app in crew.apps.values()] == list(crew.apps)
+    assert [app.root_agent and app.root_agent.name for app in crew.apps.values()] == ["desk", "clerk", "forecaster"]
+    assert {name: agent.models for name, agent in crew.agents.known.items()} == {
+        "desk": ("openai/small",),
+        "clerk": ("openai/big",),
+        "weather": ("openai/other",),
+    }
+    assert crew.agents.at(("1", "123456789012")) == "weather"
+    assert crew.agents.offered(("D1", "slack:dm", "dm", "T9")) == ["clerk", "weather"]
+    await choice.aclose()
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("default = [,", ["agents.toml: it is not TOML: line 1, column 12"]),
+        ("[agents.desk]", ["agents.toml: default is missing: write default = NAME"]),
+        ('default = "desk"\nagents = {}', ["agents.toml: [agents]: there is none: write a table"]),
+        ('default = "ghost"\n[agents.desk]', ["agents.toml: default=ghost: it names none of [agents]: desk"]),
+        ('default = "desk"\n[agents.desk]\n[agents."../up"]', ["[agents.../up] a name: it must begin with a letter"]),
+        ('default = "desk"\n[agents.desk]\n[agents.user]', ["agents.toml: [agents.user] a name: it must begin"]),
+        ('default = "desk"\n[agents.desk]\ntols = []', ["agents.toml: [agents.desk] tols: Extra inputs"]),
+        ('default = "desk"\n[agents.desk]\nchoose = ["#general"]', ["[agents.desk] choose", "the id of a channel"]),
+        (
+            'default = "desk"\n[agents.desk]\n[places]\ngeneral = "desk"\nC0123456 = "ghost"',
+            ["[places] general: it must be the id of a channel"],
+        ),
+        ('default = "desk"\n[agents.desk]\n[places]\nC0123456 = "ghost"', ["[places] C0123456=ghost: it names none"]),
+        (
+            'default = "desk"\n[agents.desk]\nagent = "sky"\nmodel = "openai/x"\ninstruction_file = "no.md"',
+            [
+                "[agents.desk] an agent that is brought has its own: remove model, inst",
+                "instruction_file: no.md cannot",
+            ],
+        ),
+    ],
+)
+def test_a_file_that_is_wrong_is_told_with_the_agent_and_what_to_do(folder: Path, text: str, faults: list[str]) -> None:
+    (folder / "agents.toml").write_text(text)
+    with pytest.raises(SettingsError) as error:
+        read_agents(Path("agents.toml"))
+    said = " | ".join(error.value.faults)
+    assert [fault for fault in faults if fault not in said] == [], said
+    assert all(fault.startswith("agents.toml: ") for fault in error.value.faults)
+
+
+async def test_each_agent_that_cannot_be_had_is_told_by_the_check_and_the_others_are_tried(folder: Path) -> None:
+    (folder / "agents.toml").write_text(
+        'default = "desk"\n[agents.desk]\ntools = ["no.such:tool"]\n[agents.far]\nagent = "../elsewhere/x"\n'
+        '[agents.cold]\nmodel = "gemini-x"\n[agents.mcp]\nmcp = "gone.toml"\n'
+    )
+    lines = [finding.line async for finding in check() if finding.verdict is Verdict.FAIL]
+    for begin in (
+        "agents.toml: [agents.desk] tools: no tool 'no.such:tool'",
+        "agents.toml: [agents.far] agent=../elsewhere/x: there is no such folder",
+        "agents.toml: [agents.cold] GOOGLE_API_KEY",
+        "agents.toml: [agents.mcp] MCP_FILE=gone.toml: it cannot be read",
+    ):
+        assert [line for line in lines if line.startswith(begin)], (begin, lines)
+
+
+def test_a_file_of_agents_that_is_asked_for_beside_an_agent_is_a_contradiction(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "agents.toml").write_text(WHOLE)
+    monkeypatch.setenv("AGENT", "sky")
+    assert load().several is None
+    monkeypatch.setenv("AGENTS_FILE", "agents.toml")
+    with pytest.raises(SettingsError, match="AGENT: there is AGENTS_FILE beside it"):
+        load()

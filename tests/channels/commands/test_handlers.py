@@ -1,0 +1,32 @@
+import pytest
+
+from channels.commands.handlers import COMMANDS, PRIVATE, command_in
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("reset", ("reset", "")),
+        (" RESET. ", ("reset", "")),
+        ("/reset", ("reset", "")),
+        ("!stop!", ("stop", "")),
+        ("model", ("model", "")),
+        ("model openai/gpt-4.1", ("model", "openai/gpt-4.1")),
+        ("/Model gemini-3.5-flash.", ("model", "gemini-3.5-flash")),
+    ],
+)
+def test_a_message_that_is_nothing_but_a_command_is_one(text: str, command: tuple[str, str]) -> None:
+    assert command_in(text) == command
+
+
+@pytest.mark.parametrize(
+    "text", ["", "reset the counter", "help me", "stop?", "model trains?", "model a b", "preset", "mute/listen"]
+)
+def test_a_message_that_only_speaks_of_it_is_a_question(text: str) -> None:
+    assert command_in(text) is None
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_is_understood(name: str) -> None:
+    assert command_in(f"/{name}") == (name, "")
+    assert command_in(name) == (None if name in PRIVATE else (name, ""))

@@ -1,0 +1,220 @@
+"""Why: who asked is told what an answer was made of, on each platform the same."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.commands.why import MOST, MOST_TOOLS, why_text
+from channels.i18n import messages as words
+from core.observability.run_record import FileUse, Others, Receipt, ToolUse
+from core.observability.turn_report import Account, Ledger, Ruling
+from core.sessions.history_window import Extent
+from core.tools.tool import Tool, adapt
+from core.usage.meter import ModelCall
+from core.usage.prices import DOLLAR, Prices
+from sandbox.models import Asked, Call, Fail, Turn
+from tests.channels.asking_why import by_button, by_command, by_menu
+from tests.channels.benches import PLATFORMS, SlackTalk, sandbox_of, says, shows, talking
+
+SCHEMA = {"type": "object", "properties": {"day": {"type": "string"}}}
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with sandbox_of(request.param) as made:
+        yield made
+
+
+async def forecast(arguments: dict[str, Any]) -> str:
+    if arguments["day"] == "never":
+        raise LookupError("there is no such day")
+    return "sun"
+
+
+def asks_both(asked: Asked) -> Turn:
+    """The model looks at two days, one of which there is not, and then says it."""
+    calls = [Call("forecast", {"day": "monday"}), Call("forecast", {"day": "never"})]
+    return "Sun on Monday." if any(role == "tool" for role, _ in asked.messages) else calls
+
+
+async def test_who_asked_is_told_by_a_button_a_command_and_the_menu_of_a_message(sandbox: Any, tmp_path: Path) -> None:
+    tools = {"tools": [adapt(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
+    async with talking(sandbox, tmp_path, asks_both, core=tools) as talk:
+        assert await by_command(talk) == words.WHY_NOT_YOURS
+        question = await talk.say("how is the weather?")
+        await says(talk, "Sun on Monday.")
+        (turn,) = await talk.bot.settled(1)
+        told = await by_button(talk)
+        assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
+        took = r"\(\d+\.\d s\)"
+        assert re.search(rf'Tool `forecast` {took}: `{{"day": "monday"}}`\n', told)
+        failed = rf'Tool `forecast` has failed {took}: `{{"day": "never"}}`; it said: `forecast failed: LookupError'
+        assert re.search(failed, told)
+        assert "Time: the first word after" in told
+        assert "Model: `" in told
+        assert re.search(r"\n- Cost: \$\d", told)
+        ways = [await by_command(talk), await by_command(talk, turn=turn.id)]
+        ways += [await by_menu(talk, message) for message in (question, talk.replies()[0])]
+        assert ways == [told] * 4
+        assert [message.text for message in talk.replies()] == ["Sun on Monday."]
+
+        # an admin is told it, too, on each of these ways
+        assert await by_button(talk, "grace") == words.WHY_NOT_YOURS
+        talk.bot.desk.door._admins = frozenset({str(talk.sandbox.people["grace"].id)})
+        assert await by_button(talk, "grace") == told
+        assert await by_menu(talk, question, "grace") == told
+        assert await by_command(talk, "grace", turn.id) == told
+
+        # of an earlier one by its id, however that is copied, and of a later one without
+        if isinstance(talk, SlackTalk):
+            talk.root = None  # a conversation of its own
+        await talk.say("how is the weather now?")
+        _, later = await talk.bot.settled(2)
+        for anybody in ("ada", "grace"):
+            assert (await by_command(talk, anybody)).startswith(words.WHY_TITLE.format(id=later.id))
+        for copied in (f"`{turn.id}`", f"(turn `{turn.id}`)", f"turn {turn.id.upper()}"):
+            assert await by_command(talk, turn=copied) == told
+        for other in ("0123456789", "turn", "-"):
+            assert await by_command(talk, turn=other) == words.WHY_NOT_YOURS
+        talk.bot.desk.door._admins = frozenset()
+        assert await by_command(talk, "grace", turn.id) == words.WHY_NOT_YOURS
+
+        # as a word to the bot it is said how to ask, and without its sign it is a question like any other
+        await talk.say("/why")
+        await shows(talk, lambda found: found[-1] == words.WHY_PRIVATELY)
+        assert len(await talk.bot.turn_rows()) == 2
+        await talk.say("why")
+        await talk.bot.settled(3)
+
+
+async def test_what_failed_is_told_by_the_id_that_the_apology_shows(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, Fail(400, "no")) as talk:
+        await talk.say("how is the weather?")
+        (turn,) = await talk.bot.settled(1)
+        assert turn.id in (await shows(talk, lambda found: "turn" in found[-1]))[-1]
+        told = await by_command(talk, turn=turn.id)
+        assert words.WHY_FAILED in told
+        assert "Time: " in told
+
+
+async def test_a_reset_forgets_it(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, "Sun.") as talk:
+        await talk.say("how is the weather?")
+        (turn,) = await talk.bot.settled(1)
+        assert turn.receipt is not None
+        await talk.say("reset")
+        await shows(talk, lambda found: found[-1] == words.RESET_DONE)
+        assert await by_command(talk, turn=turn.id) == words.WHY_NOT_YOURS
+        assert [row.receipt for row in await talk.bot.turn_rows()] == [None]
+        account = await Ledger(talk.bot.database, Prices()).account(turn.id)
+        assert account is not None
+        assert account.is_reset
+
+
+def account(**more: Any) -> Account:
+    facts: dict[str, Any] = {
+        "id": "t1",
+        "session_id": "slack:T1:C1:1.0",
+        "generation": 1,
+        "kind": "message",
+        "parent": None,
+        "state": "done",
+        "attempt": 1,
+        "owner": None,
+        "model": None,
+        "cancel": None,
+        "error": None,
+        "askers": frozenset({"ada"}),
+        "asked": 1,
+        "waited": 0.0,
+        "usage": {},
+        "receipt": Receipt(),
+        "left_out": 0,
+        "rulings": (),
+        "led_by": (),
+        "again": (),
+        "created_at": 100.0,
+        "finished_at": 103.25,
+    }
+    return Account(**{**facts, **more})
+
+
+def test_it_tells_what_was_read_and_what_was_left_out() -> None:
+    receipt = Receipt(
+        history=Extent(messages=12, tokens=3400, budget=32_000, bound="tokens", until=90),
+        others=Others(messages=3, tokens=120, left_out=2),
+        files=(FileUse("a.pdf"), FileUse("b.zip", "I cannot read files of its kind")),
+    )
+    told = why_text(account(receipt=receipt, left_out=40, kind="retry", attempt=2, asked=2), words.ENGLISH).splitlines()
+    assert told[1:] == [
+        f"- {words.WHY_RETRY}",
+        "- It answers 2 messages at once.",
+        "- It was begun 2 times, since I was interrupted.",
+        "- Messages of this conversation: 12; tokens: 3,400",
+        "- Older messages left out: 40, for there is room for 32,000 tokens",
+        "- Messages of others: 3; tokens: 120",
+        "- Messages of others left out: 2, for want of room",
+        "- File `a.pdf`: read",
+        "- File `b.zip`: not read; I cannot read files of its kind",
+        "- Time: 3.2 s",
+    ]
+
+
+def test_it_tells_which_models_were_asked_and_which_took_anothers_place() -> None:
+    calls = (
+        ModelCall("gemini-x", input=1000, output=10, thinking=5, seconds=1.0),
+        ModelCall("gemini-x", input=2000, output=10, seconds=1.5),
+        ModelCall("gemini-x", seconds=0.25, error="ProviderLimitError"),
+        ModelCall("openai/y", input=10, output=1, instead_of="gemini-x"),
+    )
+    facts: dict[str, Any] = {"calls": calls, "model": "gemini-x", "usage": {"input": 3010}}
+    told = why_text(account(**facts, cost=5 * DOLLAR // 1000, unpriced=11), words.ENGLISH).splitlines()
+    assert told[1:4] == [
+        "- Model: `gemini-x` (2.5 s); calls: 2; tokens: 3,000 read, 25 written",
+        "- Model: `gemini-x` has failed (0.2 s); calls: 1",
+        "- Model: `openai/y`, in place of `gemini-x`; calls: 1; tokens: 10 read, 1 written",
+    ]
+    assert told[4:6] == ["- Cost: $0.0050", f"- {words.WHY_UNPRICED.format(tokens=11)}"]
+    assert "Tokens" not in "".join(told)
+
+
+def test_what_has_no_price_is_said_to_have_none_and_a_summary_is_told_of() -> None:
+    receipt = Receipt(history=Extent(messages=2, tokens=90, budget=32_000, until=90, covers=60))
+    calls = (ModelCall("m", input=9, output=2), ModelCall("n", input=7, output=1, is_summary=True))
+    told = why_text(account(receipt=receipt, calls=calls, unpriced=19), words.ENGLISH).splitlines()
+    assert told[1:6] == [
+        "- Model: `m`; calls: 1; tokens: 9 read, 2 written",
+        "- Summed up afterwards by `n`; calls: 1; tokens: 7 read, 1 written",
+        f"- {words.WHY_UNPRICED.format(tokens=19)}",
+        "- Messages of this conversation: 2; tokens: 90",
+        f"- {words.WHY_SUMMARY}",
+    ]
+
+
+def test_it_tells_who_has_decided() -> None:
+    rulings = (Ruling("pay", "approved", "Grace", 0.0), Ruling("sell", None, "", None), Ruling("buy", "expired", "", 1))
+    told = why_text(account(rulings=rulings), words.ENGLISH)
+    assert "`pay`: ✅ Approved by Grace, 1970-01-01 00:00 (UTC)." in told
+    assert "`sell`: nobody has decided yet." in told
+    assert f"`buy`: {words.EXPIRED}" in told
+
+
+def test_it_is_never_a_wall() -> None:
+    tools = tuple(ToolUse(str(n), "t" * 300, "x" * 600, 10, 1.0, "failed", "e" * 300) for n in range(50))
+    told = why_text(
+        account(receipt=Receipt(tools=tools, tools_hidden=7), rulings=(Ruling("r" * 99, None, "", None),) * 9),
+        words.of("ko"),
+    )
+    assert len(told) <= MOST
+    assert told.count("t" * 40) <= MOST_TOOLS
+    assert told.splitlines()[-1].startswith("- ")
+
+
+@pytest.mark.parametrize("state", ["running", "failed", "cancelled"])
+def test_what_was_not_answered_is_told_in_the_askers_language(state: Any) -> None:
+    sentences = {"running": words.WHY_RUNS, "failed": words.WHY_FAILED, "cancelled": words.WHY_STOPPED}
+    korean = words.of("ko")
+    assert korean(sentences[state]) in why_text(account(state=state, receipt=None), korean)

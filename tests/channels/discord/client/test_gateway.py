@@ -1,0 +1,163 @@
+import asyncio
+from pathlib import Path
+
+import discord
+import pytest
+
+from channels.discord import adapter as channel_module
+from channels.discord.client import gateway
+from channels.discord.client.auth import Standing, log_in
+from channels.discord.settings import DiscordSettings
+from core.errors import SettingsError
+from sandbox.discord import DiscordSandbox
+from sandbox.models import Pause, Say
+from tests.channels.discord.conftest import PATCH, Bot, discord_of, echo, running, until
+
+GATEWAY = "GET /gateway/bot"
+
+
+async def answers(bot: Bot, text: str = "still there?") -> None:
+    """The bot answers a message, once."""
+    question = await bot.server.say("ada", bot.server.open_dm("ada"), text)
+    await bot.says(question, f"heard: {text}")
+
+
+async def test_a_first_connection_that_fails_is_made_anew_until_it_stands(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.faults.refuse_handshakes(2)
+    async with running(server, tmp_path, echo) as bot:
+        await answers(bot)
+        assert len(server.sessions) == 1
+        assert len(bot.calls(GATEWAY)) == 4  # how many shards, and then each time with a new client
+        assert caplog.text.count("no connection to Discord's gateway") == 2
+
+
+@pytest.mark.parametrize("route", [GATEWAY, "GET /oauth2/applications/@me", "GET /users/@me"])
+async def test_a_bad_moment_while_connecting_is_survived(server: DiscordSandbox, tmp_path: Path, route: str) -> None:
+    async with running(server, tmp_path, echo, connect=False) as bot:
+
+        async def then_fail(client: discord.Client, settings: DiscordSettings) -> Standing:
+            standing = await log_in(client, settings)
+            server.faults.fail(route, status=503)
+            return standing
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("channels.discord.adapter.log_in", then_fail)
+            await bot.channel.start()
+        await answers(bot)
+
+
+async def test_a_gateway_that_stays_away_ends_the_start_with_a_line(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.3)
+    server.faults.refuse_handshakes(1000)
+    async with running(server, tmp_path, echo, connect=False) as bot:
+        with pytest.raises(SettingsError, match="DISCORD_API_URL: no connection to the gateway could be made within"):
+            await bot.channel.start()
+        before = len(server.calls)
+        await asyncio.sleep(0.2)
+        assert len(server.calls) == before
+
+
+async def test_no_session_is_begun_when_none_is_left(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sandbox.discord.directory.SESSIONS_A_DAY", 0)
+        async with running(server, tmp_path, echo, connect=False) as bot:
+            starting = asyncio.create_task(bot.channel.start())
+            await until(
+                lambda: "gateway: ParleyError: Discord lets this bot begin no session for 1440 minutes\n" in caplog.text
+            )
+            assert server.sessions == []
+            patch.setattr("sandbox.discord.directory.SESSIONS_A_DAY", 1000)
+            await starting
+            await answers(bot)
+
+
+async def test_an_intent_that_is_switched_off_while_it_runs_is_done_without(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        server.privileged_intents.clear()
+        await server.invalidate_sessions()
+        await server.wait_for(lambda: len(server.sessions) == 2 and server.connected)
+        await answers(bot)
+        assert "PrivilegedIntentsRequired, raised at" in caplog.text
+        server.privileged_intents.add("message_content")
+
+
+async def test_a_session_that_is_begun_anew_changes_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        await answers(bot, "one")
+        for count in (2, 3):
+            await server.invalidate_sessions()
+            await server.wait_for(lambda count=count: len(server.sessions) == count and server.connected)  # type: ignore[misc]
+        await answers(bot, "two")
+        assert len(bot.calls(GATEWAY)) == 2  # none after those of the start
+        assert len(bot.own(server.open_dm("ada"))) == 2
+
+
+@pytest.mark.parametrize("way", ["drop", "refresh", "invalidate", "handshake"])
+async def test_what_is_said_while_a_socket_is_gone_is_answered_once(tmp_path: Path, way: str) -> None:
+    async with discord_of(speed=20) as server, running(server, tmp_path, echo) as bot:
+        match way:
+            case "drop":
+                await server.drop_sockets()
+            case "refresh":
+                await server.refresh_sockets()
+            case "invalidate":
+                await server.invalidate_sessions(resumable=True)
+            case _:
+                server.faults.refuse_handshakes(1)
+                await server.drop_sockets()
+        await answers(bot)
+        await server.wait_for(lambda: server.sessions[0].resumes == 1)
+        await answers(bot, "and now?")
+        assert len(server.sessions) == 1
+        assert len(await bot.inbox_rows()) == 2
+        assert len(bot.own(server.open_dm("ada"))) == 2
+
+
+async def test_a_line_that_has_gone_dead_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "SILENCE", 0.5)
+    async with discord_of(speed=400) as server, running(server, tmp_path, echo) as bot:
+        await server.freeze_sockets()
+        await answers(bot)
+
+
+async def test_a_stop_lets_the_goodbye_be_said_that_somebody_else_has_begun(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang_up, begun, said = gateway._hang_up, asyncio.Event(), list[gateway.Connection]()
+
+    async def slowly(client: gateway.Connection) -> None:
+        begun.set()
+        await asyncio.sleep(0.05)
+        await hang_up(client)
+        said.append(client)
+
+    async with running(server, tmp_path, echo) as bot:
+        monkeypatch.setattr(gateway, "_hang_up", slowly)
+        reconnecting = asyncio.create_task(bot.channel.reconnect())
+        (part,) = bot.channel._shards._parts.values()
+        part.gateway.heard_at = 1.0  # it is deaf
+        await asyncio.wait_for(begun.wait(), 30)
+        reconnecting.cancel()
+        await bot.channel.stop()
+        assert len(said) == 1
+
+
+async def test_an_answer_goes_on_while_the_socket_is_gone(server: DiscordSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Say("half"), Pause(go_on), Say(" and half.")]) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await server.wait_for(lambda: bot.calls(PATCH))
+        server.faults.refuse_handshakes(1_000)
+        await server.drop_sockets()
+        go_on.set()
+        await bot.says(question, "half and half.")
+        assert server.connected == 0
+        server.faults.refuse_handshakes(0)

@@ -1,0 +1,136 @@
+"""The servers may be spread over several connections."""
+
+import asyncio
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from channels.discord import adapter as channel_module
+from channels.discord.client import gateway, shards
+from channels.discord.client.gateway import Connection
+from channels.discord.client.shards import Turnstile
+from core.errors import SettingsError
+from sandbox.discord import DiscordSandbox
+from tests.channels.discord.conftest import COMMANDS, discord_of, echo, running, until
+from tests.clock import FastLoop
+
+
+async def test_each_shard_has_a_connection_and_what_any_of_them_hears_is_answered_once(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "IDENTIFY_SECONDS", 0.5)
+    server.recommend_shards(3)
+    async with running(server, tmp_path, echo) as bot:
+        begun = sorted(server.sessions, key=lambda session: session.begun_at)
+        assert sorted(session.shard for session in begun) == [(0, 3), (1, 3), (2, 3)]
+        assert [b.begun_at - a.begun_at > 0.2 for a, b in pairwise(begun)] == [True, True]
+        assert len([call for call in server.calls if call.route == f"GET {COMMANDS}"]) == 1
+
+        in_guild = await bot.ask("ada", "general", "one")
+        direct = await server.say("ada", server.open_dm("ada"), "two")
+        await bot.says(in_guild, "heard: Ada Lovelace: one")
+        await bot.says(direct, "heard: two")
+        assert await server.command("ada", "general", "help")
+        assert len(await bot.inbox_rows()) == 2
+
+        before = bot.channel.heard_at()
+        await server.invalidate_sessions()
+        await server.wait_for(lambda: len(server.sessions) == 6 and server.connected == 3)
+        again = await bot.ask("ada", "general", "three")
+        await bot.says(again, "heard: Ada Lovelace: three")
+        assert len(await bot.inbox_rows()) == 3
+        assert bot.channel.heard_at() >= before
+    assert not server.is_online
+
+
+async def test_the_setting_has_the_last_word_on_how_many_shards_there_are(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    server.recommend_shards(3)
+    async with running(server, tmp_path, echo, shards=2) as bot:
+        assert sorted(session.shard for session in server.sessions) == [(0, 2), (1, 2)]
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "heard: Ada Lovelace: one")
+
+
+async def test_the_bot_is_deaf_if_any_shard_is_and_that_one_alone_is_connected_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "SILENCE", 600.0)  # discord.py does not notice it
+    monkeypatch.setattr(shards, "PULSE", 0.5)
+    async with discord_of(speed=400) as server:
+        server.recommend_shards(2, at_once=2)
+        async with running(server, tmp_path, echo) as bot:
+            first = await bot.ask("ada", "general", "none")
+            await bot.says(first, "heard: Ada Lovelace: none")
+            number = (int(server.guild_id) >> 22) % 2
+            deaf, other = sorted(server.sessions, key=lambda session: session.shard[0] != number)
+            await server.freeze_sockets(deaf)
+            question = await bot.ask("ada", "general", "one")
+            since, beats = time.time(), other.heartbeats
+            await server.wait_for(lambda: other.heartbeats > beats + 5)
+            assert bot.channel.heard_at() < since
+            await bot.channel.reconnect()
+            await bot.says(question, "heard: Ada Lovelace: one")
+            await until(lambda: bot.channel.heard_at() > since)
+            assert [session.shard for session in server.sessions[2:]] == [deaf.shard]
+            assert (other.lost_at, other.resumes) == (None, 0)
+
+
+async def test_no_shard_begins_a_session_that_would_leave_none_for_another(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("sandbox.discord.directory.SESSIONS_A_DAY", 1)
+    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.5)
+    async with running(server, tmp_path, echo, connect=False, shards=2) as bot:
+        with pytest.raises(SettingsError, match="no connection to the gateway"):
+            await bot.channel.start()
+        assert server.sessions == []
+        assert "begin no session" in caplog.text
+
+
+async def test_what_is_to_be_connected_anew_while_it_is_stopped_stays_away(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang_up, is_hanging_up, go_on = gateway._hang_up, asyncio.Event(), asyncio.Event()
+
+    async def slowly(client: Connection) -> None:
+        is_hanging_up.set()
+        await go_on.wait()
+        await hang_up(client)
+
+    monkeypatch.setattr(gateway, "_hang_up", slowly)
+    async with running(server, tmp_path, echo) as bot:
+        stopping = asyncio.create_task(bot.channel._shards.stop())
+        await is_hanging_up.wait()
+        again = asyncio.create_task(bot.channel.reconnect())
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.wait_for(asyncio.gather(again, stopping), 30)
+        assert not any(task.get_name() == "discord gateway" for task in asyncio.all_tasks())
+        assert len(server.sessions) == 1
+
+
+def test_sessions_of_one_group_are_begun_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "IDENTIFY_SECONDS", 0.1)
+    told, passed = list[tuple[int, float]](), dict[int, float]()
+
+    async def admitted(group: int, seconds: float) -> None:
+        told.append((group, seconds))
+
+    async def main() -> None:
+        turnstile = Turnstile(2, admitted)
+
+        async def passes(shard: int) -> None:
+            await turnstile.passed(shard)
+            passed[shard] = asyncio.get_running_loop().time()
+
+        await asyncio.gather(*map(passes, range(4)))
+
+    with asyncio.Runner(loop_factory=FastLoop) as runner:
+        runner.run(main())
+    assert sorted(told) == [(0, 0.1), (0, 0.1), (1, 0.1), (1, 0.1)], "other processes begin sessions, too"
+    assert abs(passed[0] - passed[1]) < 0.05
+    assert min(passed[2] - passed[0], passed[3] - passed[1]) > 0.09

@@ -1,0 +1,176 @@
+"""What becomes of what people edit and delete."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.i18n import messages as words
+from core.errors import StoreError
+from core.inbox.message import Inbound
+from core.inbox.store import Accepted, Inbox
+from core.usage.rate_limits import Limited
+from sandbox.discord import DiscordSandbox
+from sandbox.models import Pause, Say
+from tests.channels.discord.conftest import POST, echo, nothing_was_heard, running, until
+
+
+async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_says_then(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, lambda asked: [Pause(go_on), Say(f"heard: {asked.text}")]) as bot:
+        first = await bot.ask("ada", "general", "one")
+        await server.wait_for(lambda: bot.texts(first))
+        second = await bot.ask("ada", "general", "two")
+        await server.wait_for(lambda: second.reactions)
+        await server.unfurl(second)
+        await server.edit("ada", second, f"{bot.mention} three <@{server.people['grace'].id}>")
+        await until_revised(bot, "three @Grace Hopper")
+        go_on.set()
+        await bot.says(second, "heard: Ada Lovelace: three @Grace Hopper")
+
+
+async def until_revised(bot: Any, text: str) -> None:
+    await bot.database.until(bot.inbox_rows, lambda rows: rows[-1].inbound["text"] == text)
+
+
+async def test_an_answer_to_what_was_edited_since_is_given_anew_when_that_is_asked(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
+        await bot.settled(1)
+        await server.unfurl(question)
+        await server.edit("ada", question, f"{bot.mention} two")
+        await server.wait_for(lambda: words.REVISE in answer.buttons)
+        assert len(bot.calls(POST)) == 1
+        await server.press("ada", answer, answer.buttons[words.REVISE])
+        await bot.says(question, "heard: Ada Lovelace: two")
+        assert bot.said_to_model() == ["Ada Lovelace: two"]
+        assert answer.pings == frozenset()
+
+
+async def test_a_question_that_is_deleted_while_it_waits_is_not_answered(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
+        first = await bot.ask("ada", "general", "one")
+        await server.wait_for(lambda: bot.texts(first))
+        second, third = [await bot.ask("ada", "general", text) for text in ("two", "three")]
+        await server.wait_for(lambda: second.reactions and third.reactions)
+        await server.delete("ada", second)
+        await server.purge([third])
+        outcomes = [None, "withdrawn", "withdrawn"]
+        await bot.database.until(bot.inbox_rows, lambda rows: [row.outcome for row in rows] == outcomes)
+        go_on.set()
+        await bot.says(first, "one!")
+        assert await bot.turn_rows()
+        assert len(await bot.settled(1)) == 1
+
+
+async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_it_is_answered(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_in, accept = asyncio.Event(), Inbox.accept
+
+    async def slowly(self: Inbox, inbound: Inbound) -> Accepted | Limited:
+        await take_in.wait()
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(Inbox, "accept", slowly)
+    async with running(server, tmp_path, echo) as bot:
+        first, second = [await bot.ask("ada", place, "one") for place in ("general", "random")]
+        await server.edit("ada", first, f"{bot.mention} two")
+        await server.delete("ada", second)
+        await server.wait_for(lambda: {"MESSAGE_UPDATE", "MESSAGE_DELETE"} <= {event.name for event in server.events})
+        last = await server.say("ada", server.open_dm("ada"), "last")
+        await until(lambda: len(bot.channel._work._tasks) == 5)
+        take_in.set()
+        await bot.says(last, "heard: last")
+        await server.wait_for(lambda: any("two" in a.text or words.REVISE in a.buttons for a in bot.answers(first)))
+        await bot.database.until(bot.inbox_rows, lambda rows: "withdrawn" in [row.outcome for row in rows])
+        assert "heard: Ada Lovelace: one" not in bot.texts(second)
+
+
+async def test_an_answer_to_what_is_deleted_meanwhile_ends_with_a_word(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "half")
+        await server.delete("ada", question)
+        await server.wait_for(lambda: bot.own("general")[0].text == f"half\n\n{words.WITHDRAWN}")
+        await bot.model.wait_for_disconnects()
+
+
+async def test_what_is_answered_in_a_thread_that_is_deleted_is_stopped(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, lambda _: [Say("half"), Pause(60)]) as bot:
+        thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+        await bot.shows(await bot.ask("ada", thread, "one"), lambda text: text == "half")
+        await server.delete_channel(thread)
+        await bot.model.wait_for_disconnects()
+        place = server.channels["random"]
+        await bot.shows(await bot.ask("ada", place, "two"), lambda text: text == "half")
+        await server.delete_channel("random")
+        await bot.settled(2)
+        assert [row.state for row in await bot.turn_rows()] == ["failed", "failed"]  # nobody could be shown the end
+
+
+async def test_edits_that_are_none_and_of_nothing_known_change_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        other = await server.say("ada", "general", "not for the bot")
+        await server.edit("ada", other, "still not")
+        question = await bot.ask("ada", "general", "one")
+        (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
+        await bot.settled(1)
+        await server.pin("ada", question)
+        await server.edit("ada", question, f"{bot.mention}  one ")
+        await server.delete("ada", other)
+        assert await nothing_was_heard(bot)
+        assert words.REVISE not in answer.buttons
+
+
+async def test_a_change_that_the_database_does_not_take_at_first_is_noted(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revise, tries = Inbox.revise, list[str]()
+
+    async def failing_once(self: Inbox, event_key: str, text: str, **how: Any) -> Any:
+        tries.append(text)
+        if len(tries) == 1:
+            raise StoreError("out of reach")
+        return await revise(self, event_key, text, **how)
+
+    async with running(server, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
+        await bot.settled(1)
+        monkeypatch.setattr(Inbox, "revise", failing_once)
+        await server.edit("ada", question, f"{bot.mention} two")
+        await server.wait_for(lambda: words.REVISE in answer.buttons)
+        assert tries == ["two", "two"]
+
+
+async def test_a_change_that_the_database_does_not_take_is_told_in_the_log(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def failing(self: Inbox, event_key: str) -> None:
+        raise StoreError("out of reach")
+
+    monkeypatch.setattr("channels.discord.events.listener.NOTE_PAUSES", (0.01,))
+    async with running(server, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "heard: Ada Lovelace: one")
+        monkeypatch.setattr(Inbox, "withdraw", failing)
+        await server.delete("ada", question)
+        await until(lambda: "a change of what was said is not noted" in caplog.text)
+
+
+async def test_what_is_changed_where_the_bot_does_not_serve_is_left(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
+        said = await server.say("ada", "general", f"{bot.mention} one")
+        await server.edit("ada", said, f"{bot.mention} two")
+        await server.delete("ada", said)
+        assert await nothing_was_heard(bot)

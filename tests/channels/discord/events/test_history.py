@@ -1,0 +1,243 @@
+"""What was said in Discord while the bot was away, or while it was there and could not hear it."""
+
+import asyncio
+import math
+from pathlib import Path
+
+import pytest
+
+from channels.discord.client import gateway
+from channels.discord.client.auth import log_in
+from channels.discord.events import history
+from channels.discord.events.parser import sent_at
+from channels.i18n import messages as words
+from channels.intake import backfill as gaps
+from channels.intake.backfill import Bounds
+from core.inbox.watermarks import Place
+from sandbox.discord import Channel, DiscordSandbox
+from tests.channels.discord.conftest import HISTORY, Bot, discord_of, echo, running, settings_of, until
+
+GUILD = "GET /guilds/{guild}"
+CHANNEL = "GET /channels/{channel}"
+
+
+@pytest.fixture(autouse=True)
+def quick_tries(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(gaps, "PAUSES", (0.05,))
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.05,))
+    caplog.set_level("INFO", "channels")
+
+
+def answered(bot: Bot, place: Channel | str) -> list[str]:
+    """What the bot has answered to in a place, in order, whether each by itself or several together."""
+    return [said for m in bot.own(place) for said in m.text.removeprefix("heard: ").split("\n\n")]
+
+
+async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
+    """Once the bot has looked back, and all that it found is answered."""
+    await until(lambda: "discord: looked back over" in caplog.text)
+    await bot.at_rest(0)
+
+
+async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_in_order(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        root = await bot.ask("ada", "general", "one")
+        direct = server.open_dm("ada")
+        await server.say("ada", direct, "hello")
+        post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} what if")
+        talk = await server.start_thread("grace", await server.say("grace", "general", "a root"), "a talk")
+        followed = await server.start_thread("ada", root, "a thread")
+        await bot.says(await bot.ask("ada", followed, "one"), "heard: Ada Lovelace: one")
+        await bot.at_rest(4)
+
+    await server.say("linus", "general", "not for the bot")
+    await server.say("linus", talk, "nor this")
+    await bot.ask("ada", "general", "two")
+    await server.say("linus", "general", f"<@&{server.bot_role_id}> three")
+    await server.say("ada", followed, "on")
+    await server.archive(followed)
+    await server.say("ada", post, "and if")
+    await bot.ask("grace", talk, "you")
+    await server.say("ada", direct, "back?", files={"plan.pdf": b"%PDF"})
+    edited = await server.say("ada", direct, "waht")
+    await server.edit("ada", edited, "what")
+    gone = await server.say("ada", direct, "never mind")
+    await server.delete("ada", gone)
+    await server.bot_says("robot", "general", f"{bot.mention} beep")
+    await server.bot_says("hook", "general", f"{bot.mention} beep", webhook=True)
+
+    caplog.clear()
+    async with running(server, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        assert answered(bot, "general") == [
+            "Ada Lovelace: one",
+            "Ada Lovelace: two",
+            "Linus Pauling: three",
+        ]
+        assert answered(bot, followed) == ["Ada Lovelace: one", "Ada Lovelace: on"]
+        assert answered(bot, post) == ["Ada Lovelace: what if", "Ada Lovelace: and if"]
+        assert answered(bot, talk) == ["Grace Hopper: you"]
+        assert answered(bot, direct) == [
+            "hello",
+            "back?\n[Ada Lovelace sent a file that you cannot open: "
+            "plan.pdf (4 bytes): I cannot make out what is in it]",
+            "what",
+        ]
+        assert len(await bot.inbox_rows()) == 11
+
+
+async def test_who_speaks_before_the_bot_has_looked_back_is_answered_behind_what_was_said_there(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        for place in ("general", "random"):
+            await bot.says(await bot.ask("ada", place, "one"), "heard: Ada Lovelace: one")
+        await bot.at_rest(2)
+    await bot.ask("ada", "general", "two")
+    slow, look = asyncio.Event(), gaps.Gaps._look_back
+
+    async def held(self: gaps.Gaps) -> None:
+        self._looking_since, self._since = self._since, math.inf
+        await slow.wait()
+        self._since = self._looking_since
+        await look(self)
+
+    monkeypatch.setattr(gaps.Gaps, "_look_back", held)
+    async with running(server, tmp_path, echo) as bot:
+        await bot.ask("ada", "general", "three")
+        await bot.ask("ada", "general", "four")
+        await until(lambda: "Ada Lovelace: four" in answered(bot, "general"))
+        assert answered(bot, "general") == [f"Ada Lovelace: {number}" for number in ("one", "two", "three", "four")]
+        slow.set()
+        await looked_back(bot, caplog)
+        assert len(await bot.inbox_rows()) == 5
+
+
+async def test_places_that_are_new_not_served_or_not_to_be_seen_are_not_looked_into(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hidden = server.add_channel("hidden")
+    async with running(server, tmp_path, echo) as bot:
+        for place in ("hidden", "random"):
+            await bot.says(await bot.ask("ada", place, "one"), "heard: Ada Lovelace: one")
+        await bot.at_rest(2)
+    elsewhere = [await bot.ask("ada", "general", "two"), await server.say("ada", server.open_dm("ada"), "two")]
+    question = await bot.ask("ada", "random", "two")
+    hidden.members = {server.people["ada"].id}
+    caplog.clear()
+    async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
+        await looked_back(bot, caplog)
+        assert bot.calls(HISTORY) == bot.calls(GUILD) == []
+    caplog.clear()
+    async with running(server, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        await bot.says(question, "heard: Ada Lovelace: two")
+        assert [bot.texts(message) for message in elsewhere] == [[], []]
+        assert "a place cannot be looked into: channel: 50001" in caplog.text
+
+
+async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.at_rest(1)
+    reset, last = await bot.ask("ada", "general", "reset"), await bot.ask("ada", "general", "two")
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(last, "heard: Ada Lovelace: two")
+        await bot.says(reset, words.RESET_DONE)
+        assert bot.said_to_model() == ["Ada Lovelace: two"]
+
+
+async def test_what_fills_several_pages_is_read_and_the_newest_is_answered(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(history, "PAGE", 2)
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await server.say("ada", server.open_dm("ada"), "hello"), "heard: hello")
+        await bot.at_rest(1)
+    for text in "abcde":
+        await server.say("ada", server.open_dm("ada"), text)
+    caplog.clear()
+    async with running(server, tmp_path, echo, bounds=Bounds(messages=3)) as bot:
+        await looked_back(bot, caplog)
+        assert answered(bot, server.open_dm("ada")) == ["hello", "c", "d", "e"]
+
+
+@pytest.mark.parametrize("way", ["invalidated", "not resumed", "given up"])
+async def test_what_was_said_between_two_sessions_is_answered_once(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with discord_of(speed=20) as server, running(server, tmp_path, echo) as bot:
+        direct = server.open_dm("ada")
+        await bot.says(await server.say("ada", direct, "hello"), "heard: hello")
+        match way:
+            case "invalidated":
+                await server.invalidate_sessions()
+            case "not resumed":
+                server.faults.refuse_resumes(1)
+                await server.drop_sockets()
+            case _:
+                await server.freeze_sockets()
+        question = await server.say("ada", direct, "are you there?")
+        if way == "given up":
+            monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)
+            await bot.channel.reconnect()
+        await bot.says(question, "heard: are you there?")
+        assert len(server.sessions) == 2
+        assert len(await bot.inbox_rows()) == 2
+
+
+async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_counts_as_heard(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "KEEP_SECONDS", 0.02)
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.at_rest(1)
+    question = await bot.ask("ada", "general", "two")
+    server.faults.fail(GUILD, 1000, status=401)
+    async with running(server, tmp_path, echo) as bot:
+        await until(lambda: "cannot be caught up with yet" in caplog.text and len(bot.calls(GUILD)) >= 2)
+        heard_at = await bot.places.heard_at("discord")
+        assert heard_at is not None
+        assert heard_at < sent_at(int(question.id))
+        server.faults.clear()
+        server.faults.rate_limit(HISTORY, 0.2)
+        await bot.says(question, "heard: Ada Lovelace: two")
+
+
+async def test_looks_that_want_to_know_a_server_at_one_time_do_not_each_ask_for_it(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    """Discord takes few such calls, and each place in which somebody speaks in a gap has a look of its own."""
+    async with running(server, tmp_path, echo, connect=False) as bot:
+        await log_in(bot.channel._client, settings_of(server))
+        rooms = [server.add_channel(f"room-{number}") for number in range(5)]
+        since = min([sent_at(int((await bot.ask("ada", room, room.name)).id)) for room in rooms]) - 1
+
+        async def look(room: Channel) -> list[str]:
+            place = Place(f"discord:{server.guild_id}:{room.id}", since)
+            return [call.inbound.text for call in await bot.channel._look(since)(place)]
+
+        assert await asyncio.gather(*map(look, rooms)) == [[room.name] for room in rooms]
+        asked = len(bot.calls(GUILD))
+        assert asked <= 2
+        assert await look(rooms[0]) == [rooms[0].name]
+        assert len(bot.calls(GUILD)) == asked + 1
+
+
+async def test_where_nothing_was_said_a_look_costs_no_call_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo, connect=False) as bot:
+        await log_in(bot.channel._client, settings_of(server))
+        rooms = [server.add_channel(f"room-{number}") for number in range(20)]
+        before = await bot.ask("ada", rooms[0], "before")
+        await asyncio.sleep(0.01)  # Discord counts milliseconds
+        said = await bot.ask("ada", rooms[7], "said")
+        since = (sent_at(int(before.id)) + sent_at(int(said.id))) / 2
+        look = bot.channel._look(since)
+        places = [Place(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
+        assert [call.inbound.text for place in places for call in await look(place)] == ["said"]
+        assert len(bot.calls(CHANNEL)) == len(bot.calls(HISTORY)) == 1

@@ -1,0 +1,173 @@
+from pathlib import Path
+
+import pytest
+
+from channels.i18n import messages as words
+from sandbox.discord import Channel, DiscordSandbox
+from tests.channels.discord.conftest import Bot, echo, nothing_was_heard, running, until
+
+GET_CHANNEL = "GET /channels/{channel}"
+
+
+async def test_a_mention_is_answered_with_a_reply_and_told_with_names_in_place_of_ids(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        grace, random = server.people["grace"].id, server.channels["random"].id
+        question = await bot.ask("ada", "general", f"ask <@{grace}> in <#{random}>")
+        (answer,) = await bot.says(question, "heard: Ada Lovelace: ask @Grace Hopper in #random")
+        (row,) = await bot.settled(1)
+        assert (row.state, row.chunks) == ("done", [answer.id])
+        assert answer.versions[0].text == words.PLACEHOLDER
+        assert await bot.sessions() == [f"discord:{server.guild_id}:{question.channel.id}"]
+
+
+async def test_the_bots_role_calls_it_too(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        question = await server.say("ada", "general", f"<@&{server.bot_role_id}> hello")
+        await bot.says(question, "heard: Ada Lovelace: hello")
+
+
+async def test_a_reply_to_the_bot_that_calls_it_is_answered_in_the_same_session(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        reply = await server.say("grace", "general", "two", reply_to=answer)
+        await bot.says(reply, "heard: Grace Hopper: two")
+        assert bot.said_to_bot() == ["Ada Lovelace: one", "Grace Hopper: two"]
+
+
+async def test_a_direct_message_needs_no_mention_and_no_name(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        place = server.open_dm("ada")
+        question = await server.say("ada", place, "hello")
+        await bot.says(question, "heard: hello")
+        assert await bot.sessions() == [f"discord:dm:{place.id}"]
+
+
+async def test_channels_threads_and_posts_remember_each_their_own(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        root = await bot.ask("ada", "general", "in the channel")
+        await bot.says(root, "heard: Ada Lovelace: in the channel")
+        thread = await server.start_thread("ada", root, "a thread")
+        post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} in the post")
+        await bot.says(server.messages(post)[0], "heard: Ada Lovelace: in the post")
+        assert bot.said_to_bot() == ["Ada Lovelace: in the post"]
+        await bot.says(await bot.ask("ada", thread, "in the thread"), "heard: Ada Lovelace: in the thread")
+        assert bot.said_to_bot() == ["Ada Lovelace: in the thread"]
+        await bot.says(await bot.ask("ada", "random", "elsewhere"), "heard: Ada Lovelace: elsewhere")
+        assert bot.said_to_bot() == ["Ada Lovelace: elsewhere"]
+        general, random, ideas = (server.channels[name].id for name in ("general", "random", "ideas"))
+        assert [session.removeprefix(f"discord:{server.guild_id}:") for session in await bot.sessions()] == [
+            general,
+            f"{ideas}:{post.id}",
+            f"{general}:{thread.id}",
+            random,
+        ]
+
+
+async def test_in_a_thread_where_the_bot_speaks_it_follows_without_a_mention_and_nowhere_else(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        root = await bot.ask("ada", "general", "one")
+        await bot.says(root, "heard: Ada Lovelace: one")
+        await server.say("ada", "general", "not for the bot")
+        silent = await server.start_thread("ada", root, "silent")
+        await server.say("ada", silent, "not for the bot either")
+        assert await nothing_was_heard(bot)
+        followed = await server.start_post("ada", "ideas", "a post", f"{bot.mention} two")
+        await bot.says(server.messages(followed)[0], "heard: Ada Lovelace: two")
+        await bot.says(await server.say("ada", followed, "three"), "heard: Ada Lovelace: three")
+
+
+async def test_without_the_message_content_intent_only_what_calls_the_bot_is_heard(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.privileged_intents.clear()
+    async with running(server, tmp_path, echo) as bot:
+        assert "the message content intent is off: in threads I hear only what mentions me" in caplog.text
+        post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
+        await bot.says(server.messages(post)[0], "heard: Ada Lovelace: one")
+        await server.say("ada", post, "two")
+        assert await nothing_was_heard(bot)
+        await bot.says(await bot.ask("ada", post, "three"), "heard: Ada Lovelace: three")
+
+
+async def test_what_nobody_said_to_the_bot_starts_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        said = await server.say("ada", "general", "not for the bot, @everyone")
+        await server.edit("ada", said, "not for the bot, @here")
+        await server.pin("ada", said)
+        await server.join("edsger")
+        await server.bot_says("robot", "general", f"{bot.mention} beep")
+        await server.bot_says("hook", "general", f"{bot.mention} beep", webhook=True)
+        await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+        await server.delete("ada", said)
+        assert await nothing_was_heard(bot)
+
+
+async def post_asleep(bot: Bot) -> Channel:
+    """One in which the bot has answered, and that was archived since."""
+    post = await bot.server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
+    await bot.says(bot.server.messages(post)[0], "heard: Ada Lovelace: one")
+    await bot.server.archive(post)
+    return post
+
+
+async def test_a_thread_that_is_opened_again_by_a_message_is_known_by_its_place(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        post = await post_asleep(bot)
+        server.faults.fail(GET_CHANNEL, status=503)
+        await bot.says(await server.say("ada", post, "two"), "heard: Ada Lovelace: two")
+        assert len(set(await bot.sessions())) == 1
+        assert len(bot.calls(GET_CHANNEL)) == 2  # the bot's own words there are not looked up
+
+
+async def test_what_is_said_behind_what_is_still_being_placed_is_heard_behind_it(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        post = await post_asleep(bot)
+        server.faults.slow(0.05)
+        server.faults.fail(GET_CHANNEL, status=503)
+        await server.say("ada", post, "two")
+        await bot.says(await server.say("ada", post, "three"), "heard: Ada Lovelace: three")
+        assert [m.text for m in bot.own(post)] == [f"heard: Ada Lovelace: {said}" for said in ("one", "two", "three")]
+
+
+async def test_a_thread_that_cannot_be_looked_up_is_told_in_the_log(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        post = await server.start_post("ada", "ideas", "a post", "one")
+        await server.archive(post)
+        server.faults.fail(GET_CHANNEL, status=403, code=50001)
+        await bot.ask("ada", post, "two")
+        await until(lambda: "it cannot be seen where a message was said" in caplog.text)
+        assert await nothing_was_heard(bot)
+
+
+async def test_only_the_servers_that_are_named_are_served(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
+        await bot.ask("ada", "general", "hello")
+        assert await nothing_was_heard(bot)
+        (seen,) = await server.command("ada", "general", "/reset")
+        await server.wait_for(lambda: seen.text == words.NOT_HERE)
+    async with running(server, tmp_path, echo, guilds=frozenset({int(server.guild_id)})) as bot:
+        await bot.says(await bot.ask("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+
+
+async def test_files_and_bare_mentions_are_told_as_what_they_are(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        file = await server.say("ada", server.open_dm("ada"), "look", files={"plan.pdf": b"%PDF"})
+        await bot.says(
+            file,
+            "heard: look\n[Ada Lovelace sent a file that you cannot open: "
+            "plan.pdf (4 bytes): I cannot make out what is in it]",
+        )
+        bare = await server.say("ada", "general", bot.mention)
+        await bot.says(bare, "heard: Ada Lovelace: [Ada Lovelace called you without saying anything]")

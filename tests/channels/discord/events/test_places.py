@@ -1,0 +1,280 @@
+"""Where it is answered: channels for all or for each, threads of their own, channels without a mention, and places in
+which nothing can be said.
+"""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from channels.discord.events import listener as ear
+from channels.i18n import messages as words
+from channels.i18n.messages import ENGLISH
+from core.errors import StoreError
+from core.inbox.store import Inbox
+from sandbox.discord import Channel, DiscordSandbox, Message
+from sandbox.models import Pause, Say
+from tests.channels.discord.conftest import POST, Bot, echo, nothing_was_heard, running, until
+
+THREAD = "POST /channels/{channel}/messages/{message}/threads"
+DM = "POST /users/@me/channels"
+
+
+async def begun(bot: Bot, question: Message) -> Channel:
+    """The thread that was begun from a question."""
+    await bot.server.wait_for(lambda: question.thread)
+    assert question.thread is not None
+    return question.thread
+
+
+async def says_in(bot: Bot, thread: Channel, *texts: str) -> None:
+    await bot.server.wait_for(lambda: [message.text for message in bot.own(thread)] == list(texts))
+
+
+# Sessions
+
+
+async def test_a_channel_can_be_a_conversation_with_each_person_in_it(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo, sessions="user") as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.ask("grace", "general", "two"), "heard: Grace Hopper: two")
+        assert bot.said_to_bot() == ["Grace Hopper: two"]
+        root = await bot.ask("ada", "general", "three")
+        await bot.says(root, "heard: Ada Lovelace: three")
+        assert bot.said_to_bot() == ["Ada Lovelace: one", "Ada Lovelace: three"]
+        thread = await server.start_thread("ada", root, "a thread")
+        await bot.says(await bot.ask("ada", thread, "four"), "heard: Ada Lovelace: four")
+        await bot.says(await bot.ask("grace", thread, "five"), "heard: Grace Hopper: five")
+        assert bot.said_to_bot() == ["Ada Lovelace: four", "Grace Hopper: five"]
+        place = f"discord:{server.guild_id}:{server.channels['general'].id}"
+        ada, grace = (server.people[name].id for name in ("ada", "grace"))
+        assert set(await bot.sessions()) == {f"{place}:@{ada}", f"{place}:@{grace}", f"{place}:{thread.id}"}
+
+
+async def test_what_each_person_said_while_nobody_heard_is_found_again(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo, sessions="user") as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+    missed = await bot.ask("grace", "general", "two")
+    async with running(server, tmp_path, echo, sessions="user") as bot:
+        await bot.says(missed, "heard: Grace Hopper: two")
+
+
+# A thread for each question
+
+
+async def test_each_question_in_a_channel_is_answered_in_a_thread_of_its_own(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo, auto_thread=True) as bot:
+        question = await bot.ask("ada", "general", "why is the sky\n\nblue?")
+        thread = await begun(bot, question)
+        assert (thread.id, thread.name) == (question.id, "why is the sky blue?")
+        await says_in(bot, thread, "heard: Ada Lovelace: why is the sky\n\nblue?")
+        assert bot.own("general") == []
+        await bot.says(await server.say("ada", thread, "and at night?"), "heard: Ada Lovelace: and at night?")
+        assert len(bot.said_to_bot()) == 2
+        other = await bot.ask("grace", "general", "x" * 200)
+        await says_in(bot, await begun(bot, other), f"heard: Grace Hopper: {'x' * 200}")
+        assert len((await begun(bot, other)).name) == ear.MOST_NAME
+        assert len(bot.said_to_bot()) == 1
+        direct = await server.say("ada", server.open_dm("ada"), "hello")
+        await bot.says(direct, "heard: hello")
+        post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
+        await bot.says(server.messages(post)[0], "heard: Ada Lovelace: one")
+        assert len(bot.calls(THREAD)) == 2
+
+
+async def test_what_waits_for_its_answer_in_a_thread_says_so_where_it_stands(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo, auto_thread=True) as bot:
+        async with bot.worker._claiming:  # nobody is free
+            server.faults.delay(THREAD, 0.3)
+            question = await bot.ask("ada", "general", "one")
+            thread = await begun(bot, question)
+            second = await server.say("ada", thread, f"{bot.mention} two")
+            await server.wait_for(lambda: [m for m in (question, second) if m.reactions])
+        await bot.shows(second, lambda text: text.endswith("two"))
+        await server.wait_for(lambda: not (question.reactions or second.reactions))
+
+
+@pytest.mark.parametrize("why", ["there already", "lost reply"])
+async def test_a_thread_that_stands_already_is_the_one(server: DiscordSandbox, tmp_path: Path, why: str) -> None:
+    async with running(server, tmp_path, echo, auto_thread=True) as bot:
+        if why == "lost reply":
+            server.faults.lose_reply(THREAD)
+        else:
+            server.faults.delay(THREAD, 1)
+        question = await bot.ask("ada", "general", "one")
+        if why == "there already":
+            await server.wait_for(lambda: bot.calls(THREAD))
+            await server.start_thread("grace", question, "hers")
+        await says_in(bot, await begun(bot, question), "heard: Ada Lovelace: one")
+        assert bot.calls(THREAD)[-1].code == 160004
+        assert bot.own("general") == []
+        assert len(server.threads("general")) == 1
+
+
+@pytest.mark.parametrize("why", ["forbidden", "broken", "late"])
+async def test_where_no_thread_can_be_begun_the_answer_stands_in_the_channel(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    match why:
+        case "forbidden":
+            server.permissions.discard("create_public_threads")
+        case "broken":
+            server.faults.fail(THREAD, status=400, code=30033)
+        case _:
+            monkeypatch.setattr(ear, "THREAD_TIMEOUT", 0.1)
+            server.faults.delay(THREAD, 0.5)
+    async with running(server, tmp_path, echo, auto_thread=True) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "heard: Ada Lovelace: one")
+        await bot.settled(1)
+        assert await bot.sessions() == [f"discord:{server.guild_id}:{question.channel.id}"]
+
+
+async def test_a_question_whose_thread_was_begun_and_that_was_not_kept_is_answered_there_once(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo, auto_thread=True) as bot:
+        first = await bot.ask("ada", "general", "zero")
+        await says_in(bot, await begun(bot, first), "heard: Ada Lovelace: zero")
+
+        async def failing(self: Inbox, inbound: object) -> None:
+            raise StoreError("out of reach")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Inbox, "accept", failing)
+            question = await bot.ask("ada", "general", "one")
+            thread = await begun(bot, question)
+            await bot.channel.stop()
+    async with running(server, tmp_path, echo, auto_thread=True) as bot:
+        await says_in(bot, thread, "heard: Ada Lovelace: one")
+        assert bot.own("general") == []
+        assert len(await bot.inbox_rows()) == 2
+
+
+async def test_a_reply_in_a_thread_of_its_own_is_found_again_after_a_crash(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)], "All of it.", auto_thread=True) as bot:
+        thread = await begun(bot, await bot.ask("ada", "general", "one"))
+        await says_in(bot, thread, "half")
+        await bot.restarted(chunks=[])
+        await says_in(bot, thread, "All of it.")
+
+
+async def test_a_lost_answer_to_the_first_post_in_a_thread_leaves_one_message(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo, auto_thread=True) as bot:
+        server.faults.lose_reply(POST)
+        thread = await begun(bot, await bot.ask("ada", "general", "one"))
+        await says_in(bot, thread, "heard: Ada Lovelace: one")
+
+
+async def test_a_word_that_is_a_command_begins_no_thread(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo, auto_thread=True) as bot:
+        await bot.says(await bot.ask("ada", "general", "reset"), words.NOTHING_TO_RESET)
+        assert bot.calls(THREAD) == []
+
+
+# Channels in which nobody has to mention the bot
+
+
+async def test_in_a_free_channel_all_is_answered_but_what_is_for_others(server: DiscordSandbox, tmp_path: Path) -> None:
+    free = frozenset({int(server.channels["general"].id), int(server.channels["ideas"].id)})
+    async with running(server, tmp_path, echo, free_channels=free) as bot:
+        first = await server.say("ada", "general", "one")
+        await bot.says(first, "heard: Ada Lovelace: one")
+        post = await server.start_post("ada", "ideas", "a post", "two")
+        await bot.says(server.messages(post)[0], "heard: Ada Lovelace: two")
+        await server.say("ada", "general", f"<@{server.people['grace'].id}> what do you think?")
+        await server.say("grace", "general", "good", reply_to=first)
+        await server.say("ada", "random", "not here")
+        await server.bot_says("robot", "general", "beep")
+        assert await nothing_was_heard(bot)
+
+
+@pytest.mark.parametrize("auto_thread", [False, True])
+async def test_a_free_channel_that_is_muted_is_answered_when_the_bot_is_named(
+    server: DiscordSandbox, tmp_path: Path, auto_thread: bool
+) -> None:
+    free = frozenset({int(server.channels["general"].id)})
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with running(server, tmp_path, echo, free_channels=free, auto_thread=auto_thread) as bot:
+        await bot.says(await server.say("ada", "general", "mute"), words.MUTED)
+        await server.say("ada", "general", "two")
+        assert await nothing_was_heard(bot)
+        await bot.says(await bot.ask("ada", "general", "listen"), words.LISTENING)
+        named = await server.say("ada", "general", "three")
+        if auto_thread:
+            await says_in(bot, await begun(bot, named), "heard: Ada Lovelace: three")
+        else:
+            await bot.says(named, "heard: Ada Lovelace: three")
+
+
+async def test_without_the_intent_the_start_says_that_free_channels_are_not_heard(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.privileged_intents.clear()
+    free = frozenset({int(server.channels["general"].id)})
+    async with running(server, tmp_path, echo, free_channels=free) as bot:
+        assert "in threads and in the channels of DISCORD_FREE_CHANNELS I hear only what mentions me" in caplog.text
+        await server.say("ada", "general", "one")
+        assert await nothing_was_heard(bot)
+
+
+async def test_a_reply_to_the_bot_calls_it_without_the_mention(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        reply = await server.say("grace", "general", "two", reply_to=answer, mention=False)
+        await bot.says(reply, "heard: Grace Hopper: two")
+        await server.say("grace", "general", "three", reply_to=reply)
+        assert await nothing_was_heard(bot)
+
+
+# Where nothing can be said
+
+
+async def test_who_asks_where_the_bot_may_not_write_is_told_so_directly(server: DiscordSandbox, tmp_path: Path) -> None:
+    server.permissions.discard("send_messages")
+    async with running(server, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        place = server.open_dm("ada")
+        await server.wait_for(lambda: bot.own(place))
+        told = ENGLISH(words.FORBIDDEN, place=f"<#{question.channel.id}>")
+        assert [m.content.text for m in bot.own(place)] == [told]
+        assert (await bot.settled(1))[0].state == "failed"
+
+
+async def test_who_wants_no_direct_messages_is_told_nothing(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.permissions.discard("send_messages")
+    server.faults.fail(DM, status=403, code=50007)
+    async with running(server, tmp_path, echo) as bot:
+        await bot.ask("ada", "general", "one")
+        await until(lambda: "cannot be told that there is no answer: tell: 50007" in caplog.text)
+        await bot.settled(1)
+
+
+@pytest.mark.parametrize("is_locked", [False, True], ids=["archived", "locked"])
+async def test_an_archived_thread_is_opened_for_the_answer_and_of_a_locked_one_who_asked_is_told(
+    server: DiscordSandbox, tmp_path: Path, is_locked: bool
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:
+        thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+        question = await bot.ask("ada", thread, "one")
+        await bot.says(question, "half,")
+        await server.archive(thread, locked=is_locked)
+        go_on.set()
+        if is_locked:
+            place = server.open_dm("ada")
+            await server.wait_for(lambda: bot.own(place))
+            assert [m.content.text for m in bot.own(place)] == [ENGLISH(words.LOCKED, place=f"<#{thread.id}>")]
+        else:
+            await bot.says(question, "half, and half.")

@@ -1,0 +1,328 @@
+"""What people ask of the bot by commands: in the place, about a message, and where only they have it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.discord.interactions import responses as answers
+from channels.i18n import messages as words
+from channels.i18n.messages import ENGLISH
+from channels.rate_limits.limiter import Window
+from core.agents.routing import Agent, Agents
+from core.conversations.quoting import END
+from core.errors import StoreError
+from core.inbox.store import Inbox
+from core.usage.rate_limits import Rate, Rates
+from sandbox.discord import DiscordSandbox, Message
+from sandbox.models import Pause, Say
+from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, running, until
+from tests.channels.wiring import MODELS
+
+
+async def told(bot: Bot, seen: list[Message], text: str) -> Message:
+    """The one answer to a command, once this is what it says: to the asker alone."""
+    await bot.server.wait_for(lambda: [one.content.text for one in seen] == [text])
+    assert seen[0].ephemeral_to is not None
+    return seen[0]
+
+
+async def said_of(bot: Bot, seen: list[Message]) -> str:
+    """What the one answer to a command says, once it is there."""
+    await bot.server.wait_for(lambda: not seen[0].loading)
+    return seen[0].content.text
+
+
+# Commands of the conversation
+
+
+async def test_help_status_and_stop_are_told_to_who_asks_alone(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
+        for name in ("status", "stop", "export"):
+            await told(bot, await server.command("ada", "general", name), words.NOTHING_TO_RESET)
+        told_ = await said_of(bot, await server.command("ada", "general", "help"))
+        for one in server.commands:
+            assert (f"`/{one['name']}" if one["type"] == 1 else f"*{one['name']}*") in told_
+        server.set_locale("linus", "ko")
+        told_ = await said_of(bot, await server.command("linus", "general", "help"))
+        assert all(words.of("ko")(one) in told_ for one in (words.HELPS, words.ASK_DOES, words.ASK_ABOUT))
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "half")
+        status = await said_of(bot, await server.command("grace", "general", "status"))
+        assert words.STATUS_RUNS in status
+        await told(bot, await server.command("grace", "general", "stop"), words.NOTHING_RUNS)
+        await told(bot, await server.command("ada", "general", "stop"), words.STOPPING)
+        await bot.says(question, f"half\n\n{words.STOPPED}")
+
+
+async def test_an_export_is_a_file_for_who_asks_alone(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        answer = await told(bot, await server.command("grace", "general", "export"), words.EXPORTED)
+        (file,) = answer.content.attachments
+        assert file.name == "transcript.md"
+        assert b"heard: Ada Lovelace: one" in file.data
+
+
+async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        assert await server.complete("ada", "general", "model", "name", "OTH") == [MODELS[1]]
+        assert await server.complete("ada", "general", "model", "name", "") == list(MODELS)
+        seen = await server.command("ada", "general", "model", name=MODELS[1])
+        await told(bot, seen, ENGLISH(words.MODEL_CHOSEN, model=MODELS[1]))
+        assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in await said_of(
+            bot, await server.command("ada", "general", "model")
+        )
+
+
+async def test_the_models_to_choose_from_are_those_of_the_agent_that_answers_there(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    fixed, free = Agent("parley", MODELS[:1]), Agent("free", MODELS, chosen_at=None)
+    core = {"agents": Agents("parley", {"parley": fixed, "free": free})}
+    async with running(server, tmp_path, echo, core=core) as bot:
+        assert await server.complete("ada", "general", "model", "name", "") == [MODELS[0]]
+        await told(
+            bot, await server.command("ada", "general", "agent", name="free"), ENGLISH(words.AGENT_CHOSEN, agent="free")
+        )
+        assert await server.complete("ada", "general", "model", "name", "") == list(MODELS)
+        seen = await server.command("ada", "general", "model", name=MODELS[1])
+        await told(bot, seen, ENGLISH(words.MODEL_CHOSEN, model=MODELS[1]))
+        shown = await said_of(bot, await server.command("ada", "general", "model"))
+        assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in shown
+
+
+async def test_commands_speak_the_language_of_who_gives_them(server: DiscordSandbox, tmp_path: Path) -> None:
+    server.set_locale("ada", "ko")
+    async with running(server, tmp_path, echo) as bot:
+        await told(bot, await server.command("ada", "general", "reset"), words.of("ko")(words.NOTHING_TO_RESET))
+
+
+@pytest.mark.parametrize("lacking", ["view_channel", "send_messages"])
+async def test_who_may_not_write_somewhere_gets_nothing_there(
+    server: DiscordSandbox, tmp_path: Path, lacking: str
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        server.deny("grace", lacking)
+        said = await server.say("ada", "general", "this")
+        for seen in (
+            await server.command("grace", "general", "reset"),
+            await server.command("grace", "general", "ask", question="why?"),
+            await server.choose("grace", said, words.ASK_ABOUT),
+        ):
+            await told(bot, seen, words.NOT_FOR_YOU)
+        assert await server.complete("grace", "general", "model", "name", "o") == []
+        assert await bot.inbox_rows() == []
+
+
+async def test_in_a_thread_it_is_another_permission_that_counts(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+        server.deny("grace", "send_messages")
+        await told(bot, await server.command("grace", thread, "stop"), words.NOTHING_TO_RESET)
+        server.deny("grace", "send_messages_in_threads")
+        await told(bot, await server.command("grace", thread, "stop"), words.NOT_FOR_YOU)
+
+
+async def test_servers_that_are_not_served_are_told_so(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
+        await told(bot, await server.command("ada", "general", "ask", question="why?"), words.NOT_HERE)
+
+
+# Questions
+
+
+async def test_a_question_by_command_is_shown_and_answered_for_all_in_the_same_conversation(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        for place in ("general", server.open_dm("ada")):
+            name = "Ada Lovelace: " if place == "general" else ""
+            await bot.says(await bot.ask("ada", place, "one"), f"heard: {name}one")
+            (shown,) = await server.command("ada", place, "ask", question="two\n@everyone")
+            await bot.says(shown, f"heard: {name}two\n@everyone".replace("@e", "@\u200be"))
+            assert (shown.text, shown.ephemeral_to) == ("> two @everyone", None)
+            assert len(bot.said_to_model()) == 2
+        assert bot.calls(CALLBACK)[0].body == {"type": 5}
+
+
+async def test_a_question_by_command_has_a_thread_of_its_own_where_each_has(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo, auto_thread=True) as bot:
+        (shown,) = await server.command("ada", "general", "ask", question="why?")
+        await server.wait_for(lambda: shown.thread and bot.own(shown.thread))
+        assert shown.thread is not None
+        texts = ["", "heard: Ada Lovelace: why?"]  # the first is the thread's own, by whom the question is shown
+        await server.wait_for(lambda: [m.text for m in bot.own(shown.thread or "")] == texts)
+
+
+async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbox, tmp_path: Path) -> None:
+    server.privileged_intents.clear()
+    async with running(server, tmp_path, echo) as bot:
+        said = await server.say("grace", "general", "the sky\nis green")
+        (shown,) = await server.choose("ada", said, words.ASK_ABOUT)
+        await bot.says(shown, f"heard: Ada Lovelace: {words.ABOUT_THIS}")
+        (read,) = bot.said_to_model()
+        assert "What the next message is about" in read
+        assert f"> Grace Hopper: the sky\n>     is green\n{END}" in read
+        server.set_locale("grace", "ko")
+        (again,) = await server.choose("grace", said, words.ASK_ABOUT)
+        await bot.says(again, f"heard: Grace Hopper: {words.of('ko')(words.ABOUT_THIS)}")
+        link = f"https://discord.com/channels/{server.guild_id}/{said.channel.id}/{said.id}"
+        assert shown.content.text == f"> the sky is green\n-# {link}"
+
+
+async def test_a_message_that_says_nothing_is_not_asked_about(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        pinned = await server.pin("ada", await server.say("ada", "general", "this"))
+        await told(bot, await server.choose("ada", pinned, words.ASK_ABOUT), words.NOTHING_TO_READ)
+
+
+async def test_that_a_question_cannot_be_kept_is_told_to_who_asked_and_nothing_of_it_stands(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(self: Inbox, inbound: Any) -> None:
+        raise StoreError("out of reach")
+
+    async with running(server, tmp_path, echo) as bot:
+        monkeypatch.setattr(Inbox, "accept", failing)
+        seen = await server.command("ada", "general", "ask", question="why?")
+        await server.wait_for(lambda: len(seen) == 2)
+        assert seen[0].deleted
+        await told(bot, seen[1:], ENGLISH.sorry(StoreError.public))
+        assert bot.calls(POST) == []
+
+
+async def test_who_asks_too_often_is_told_alone_and_nothing_of_it_stands_nor_a_thread_for_it(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = {"rates": Rates(person=Rate(1, 3600))}
+    async with running(server, tmp_path, echo, core=core, auto_thread=True) as bot:
+        (shown,) = await server.command("ada", "general", "ask", question="one")
+        await server.wait_for(lambda: shown.thread and len(bot.own(shown.thread)) == 2)
+        refusal = ENGLISH(words.TOO_OFTEN, minutes=60)
+        for _ in range(2):  # he is told however often he asks
+            await told(bot, await server.command("ada", "general", "ask", question="two"), refusal)
+        await told(
+            bot, await server.choose("ada", await server.say("ada", "general", "this"), words.ASK_ABOUT), refusal
+        )
+        await bot.ask("ada", "general", "three")
+        await server.wait_for(lambda: bot.own(server.open_dm("ada")))
+        assert len(server.threads("general")) == 1
+
+        async def unseen(self: Inbox, *_: Any, **__: Any) -> None:
+            """Others ask at the same time."""
+
+        monkeypatch.setattr(Inbox, "limited", unseen)
+        seen = await server.command("ada", "general", "ask", question="four")
+        await server.wait_for(lambda: len(seen) == 2)
+        await told(bot, seen[1:], refusal)
+        assert seen[0].deleted
+        assert [one.text for one in bot.own("general") if one.ephemeral_to is None] == ["> one"]
+
+
+# Where the bot has only the interaction
+
+
+@pytest.mark.parametrize("where", ["group", "abroad", "forbidden"])
+async def test_where_the_bot_cannot_write_the_answer_is_for_who_asked_alone(
+    server: DiscordSandbox, tmp_path: Path, where: str
+) -> None:
+    match where:
+        case "group":
+            place = server.open_group("us", "ada", "grace")
+        case "abroad":
+            place = server.add_abroad("there", "ada", "grace")
+        case _:
+            place = server.channels["general"]
+            server.permissions.discard("send_messages")
+    async with running(server, tmp_path, echo) as bot:
+        seen = await server.command("ada", place, "ask", question="one")
+        await told(bot, seen, "heard: one")
+        await bot.settled(1)
+        said = await server.say("grace", place, "the sky is green")
+        await told(bot, await server.choose("ada", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
+        assert len(bot.said_to_model()) == 2
+        await told(bot, await server.choose("grace", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
+        assert len(bot.said_to_model()) == 1
+        assert bot.calls(POST) == []
+        await told(bot, await server.command("ada", place, "reset"), words.RESET_DONE)
+
+
+@pytest.mark.parametrize(("most_messages", "shown"), [(5, 5), (20, 6)])
+async def test_a_long_answer_goes_on_in_as_many_messages_as_may_follow_and_the_last_has_the_whole_as_a_file(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_messages: int, shown: int
+) -> None:
+    monkeypatch.setattr(answers, "MESSAGES", Window(calls=50, seconds=1.0))  # it is not slow
+    story = "\n\n".join(f"{number}: {'word ' * 300}".strip() for number in range(9))
+    async with running(server, tmp_path, story, most_messages=most_messages) as bot:
+        seen = await server.command("ada", server.open_group("us", "ada"), "ask", question="a story")
+        await server.wait_for(lambda: len(seen) == shown and seen[-1].content.attachments)
+        assert [one.ephemeral_to is not None for one in seen] == [True] * shown
+        assert seen[-1].content.attachments[0].data.decode() == story
+        assert seen[-1].content.text.endswith(words.IN_FILE)
+        assert len(bot.calls(FOLLOW_UP)) == shown - 1
+        assert (await bot.settled(1))[0].state == "done"
+
+
+async def test_an_answer_aside_can_be_stopped_and_rated_and_has_no_other_buttons(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)], "whole"):
+        group = server.open_group("us", "ada")
+        (answer,) = await server.command("ada", group, "ask", question="one")
+        await server.wait_for(lambda: answer.text == "half")
+        assert list(answer.buttons) == [words.STOP]
+        await server.press("ada", answer, answer.buttons[words.STOP])
+        await server.wait_for(lambda: answer.text == f"half\n\n{words.STOPPED}")
+        (whole,) = await server.command("ada", group, "ask", question="two")
+        await server.wait_for(
+            lambda: whole.text == "whole" and list(whole.buttons) == [words.WHY, words.GOOD, words.BAD]
+        )
+        seen = await server.press("ada", whole, whole.buttons[words.GOOD])
+        await server.wait_for(lambda: [one.text for one in seen] == [words.NOTED])
+
+
+async def test_an_answer_aside_that_a_process_has_left_is_given_by_the_next(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)], "All of it.") as bot:
+        (answer,) = await server.command("ada", server.open_group("us", "ada"), "ask", question="one")
+        await server.wait_for(lambda: answer.text == "half")
+        await bot.restarted()
+        await server.wait_for(lambda: answer.text == "All of it.")
+
+
+async def test_an_answer_aside_that_comes_too_late_ends_its_turn(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Say("half"), Pause(go_on), Say("!")]) as bot:
+        (answer,) = await server.command("ada", server.open_group("us", "ada"), "ask", question="one")
+        await server.wait_for(lambda: answer.text == "half")
+        monkeypatch.setattr("sandbox.discord.interactions.TOKEN_LIFE", 0.0)
+        go_on.set()
+        await until(lambda: "the reply cannot be shown: RefusedError: answer: 50027" in caplog.text)
+        assert (await bot.settled(1))[0].state == "failed"
+
+
+async def test_what_fails_in_passing_aside_is_made_again(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        server.faults.fail(ANSWER, status=503)
+        seen = await server.command("ada", server.open_group("us", "ada"), "ask", question="one")
+        await told(bot, seen, "heard: one")
+
+
+async def test_what_was_asked_aside_does_not_keep_the_next_process_from_looking_back(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        group = server.open_group("us", "ada")
+        await told(bot, await server.command("ada", group, "ask", question="two"), "heard: two")
+    missed = await bot.ask("ada", "general", "three")
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(missed, "heard: Ada Lovelace: three")

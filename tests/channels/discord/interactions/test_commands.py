@@ -1,0 +1,168 @@
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import discord
+import pytest
+from discord import app_commands
+
+from channels.commands.handlers import COMMANDS
+from channels.discord.client import gateway
+from channels.i18n import messages as words
+from core.errors import StoreError
+from core.inbox.store import Inbox
+from sandbox.discord import DiscordSandbox
+from sandbox.models import Pause, Say
+from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, discord_of, echo, running, until
+
+REGISTER = "PUT /applications/{application}/commands"
+REGISTERED = "GET /applications/{application}/commands"
+RESET = {"name": "reset", "type": 1, "contexts": [0, 1, 2], "integration_types": [0, 1]}
+NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS}
+
+
+async def reset(bot: Bot, user: str, channel: Any, said: str) -> None:
+    """Start over, and see that this is what is said of it, to the asker alone."""
+    (seen,) = shown = await bot.server.command(user, channel, "/reset")
+    await bot.server.wait_for(lambda: [one.text for one in shown] == [said])
+    assert seen.ephemeral_to is bot.server.people[user]
+
+
+async def test_the_command_starts_over_in_channels_threads_and_direct_messages(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        root = await server.say("ada", "general", "a root")
+        for place in ("general", server.open_dm("ada"), await server.start_thread("ada", root, "a thread")):
+            await reset(bot, "ada", place, words.NOTHING_TO_RESET)
+            question = await bot.ask("ada", place, "one")
+            await bot.shows(question, lambda text: text.endswith("one"))
+            await reset(bot, "grace" if place == "general" else "ada", place, words.RESET_DONE)
+            question = await bot.ask("ada", place, "two")
+            await bot.shows(question, lambda text: text.endswith("two"))
+            assert len(bot.said_to_model()) == 1
+
+
+async def test_the_command_stops_what_runs(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
+        question = await bot.ask("ada", "general", "tell a story")
+        await bot.says(question, "Once upon a time")
+        await reset(bot, "ada", "general", words.RESET_DONE)
+        await bot.says(question, f"Once upon a time\n\n{words.RESET_STOPPED}")
+        await bot.model.wait_for_disconnects()
+
+
+async def test_the_command_is_acknowledged_at_once_however_slow_the_database_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_session, go_on = Inbox.is_session, asyncio.Event()
+
+    async def slow(self: Inbox, session_id: str) -> bool:
+        await go_on.wait()
+        return await is_session(self, session_id)
+
+    monkeypatch.setattr(Inbox, "is_session", slow)
+    async with discord_of() as server, running(server, tmp_path, echo) as bot:
+        shown = await server.command("ada", "general", "/reset")
+        assert [one.loading for one in shown] == [True]
+        go_on.set()
+        await server.wait_for(lambda: [one.text for one in shown] == [words.NOTHING_TO_RESET])
+        assert bot.calls(CALLBACK)[0].body == {"type": 5, "data": {"flags": 64}}
+
+
+async def test_a_database_that_fails_is_told_to_who_asked(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(self: Inbox, session_id: str) -> bool:
+        raise StoreError("out of reach")
+
+    monkeypatch.setattr(Inbox, "is_session", failing)
+    async with running(server, tmp_path, echo) as bot:
+        await reset(bot, "ada", "general", words.ENGLISH.sorry(StoreError.public))
+
+
+async def test_what_could_not_be_acknowledged_or_confirmed_is_done_nevertheless(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandbox.discord.interactions.ACK_TIMEOUT", 0.3)
+    async with running(server, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "heard: Ada Lovelace: one")
+        server.faults.fail(CALLBACK, status=400)
+        (seen,) = await server.command("ada", "general", "/reset")
+        assert seen.text == "The application did not respond"
+        await until(lambda: "who has asked for something cannot be told: answer: 10015" in caplog.text)
+        assert "an interaction could not be acknowledged: HTTPException, raised at" in caplog.text
+        await bot.says(await bot.ask("ada", "general", "two"), "heard: Ada Lovelace: two")
+        assert len(bot.said_to_model()) == 1
+
+
+@pytest.mark.parametrize("fault", ["rate_limit", "status", "lose_reply"])
+async def test_a_confirmation_that_fails_in_passing_is_made_again(
+    server: DiscordSandbox, tmp_path: Path, fault: str
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        match fault:
+            case "rate_limit":
+                server.faults.rate_limit(ANSWER, 0.1, via=False)
+            case "status":
+                server.faults.fail(ANSWER, status=503)
+            case _:
+                server.faults.lose_reply(ANSWER)
+        await reset(bot, "ada", "general", words.NOTHING_TO_RESET)
+        await server.wait_for(lambda: len(bot.calls(ANSWER)) == 2 and bot.calls(ANSWER)[1].status == 200)
+
+
+async def test_the_commands_are_registered_once(server: DiscordSandbox, tmp_path: Path) -> None:
+    for _ in range(2):
+        async with running(server, tmp_path, echo) as bot:
+            assert {command["name"] for command in server.commands} == NAMES
+            assert sum(RESET.items() <= command.items() for command in server.commands) == 1
+            assert len(bot.calls(REGISTER)) == 1
+
+
+async def test_what_the_commands_do_is_told_in_each_language(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo):
+        commands = {command["name"]: command for command in server.commands}
+        korean = words.of("ko")
+        assert commands["reset"]["description_localizations"] == {"ko": korean(words.RESET_DOES)}
+        assert commands[words.ASK_ABOUT]["name_localizations"] == {"ko": korean(words.ASK_ABOUT)}
+        (question,) = commands["ask"]["options"]
+        assert question["description_localizations"] == {"ko": korean(words.ASK_WHAT)}
+        assert not commands["reset"].get("name_localizations")
+
+
+@pytest.mark.parametrize("there", [[], ["reset", "other"], ["other"], ["changed"]], ids=" ".join)
+async def test_any_other_commands_are_replaced(
+    server: DiscordSandbox, client: discord.Client, tmp_path: Path, there: list[str]
+) -> None:
+    tree = app_commands.CommandTree(client)
+    for name in there:
+
+        @tree.command(name="reset" if name == "changed" else name, description="Something else")
+        async def command(interaction: discord.Interaction) -> None: ...
+
+    await tree.sync()
+    async with running(server, tmp_path, echo) as bot:
+        assert {command["name"] for command in server.commands} == NAMES
+        assert len(bot.calls(REGISTER)) == 2
+
+
+@pytest.mark.parametrize("route", [REGISTER, REGISTERED])
+@pytest.mark.parametrize("fault", ["limit", "status", "lose_reply", "delay"])
+async def test_a_start_does_not_depend_on_the_commands(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, route: str, fault: str
+) -> None:
+    monkeypatch.setattr(gateway, "SYNC_TIMEOUT", 0.2)
+    match fault:
+        case "limit":
+            server.faults.rate_limit(route, 20)
+        case "status":
+            server.faults.fail(route, status=503)
+        case "lose_reply":
+            server.faults.lose_reply(route)
+        case _:
+            server.faults.delay(route, 0.5)
+    async with running(server, tmp_path, echo) as bot:
+        assert len(bot.calls("GET /gateway/bot")) == 2  # how many shards, and at the first attempt
+        await bot.says(await bot.ask("ada", "general", "hello"), "heard: Ada Lovelace: hello")

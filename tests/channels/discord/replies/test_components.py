@@ -1,0 +1,94 @@
+"""The buttons under replies: heard at once, by whoever runs, and obeyed for who may press them."""
+
+from pathlib import Path
+
+import pytest
+
+from channels.i18n import messages as words
+from core.conversations.service import Conversations
+from core.errors import StoreError
+from sandbox.discord import DiscordSandbox, Message
+from sandbox.models import Fail, Pause, Say
+from tests.channels.discord.conftest import CALLBACK, Bot, echo, running, until
+
+
+async def press(bot: Bot, user: str, message: Message, label: str) -> list[Message]:
+    return await bot.server.press(user, message, message.buttons[label])
+
+
+async def test_buttons_have_a_picture_and_a_label_that_can_be_read_out(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await server.wait_for(lambda: words.GOOD in answer.buttons)
+        (row,) = answer.content.components
+        assert [(one["label"], one["emoji"]["name"]) for one in row["components"]] == [
+            (words.REGENERATE, "🔄"),
+            (words.WHY, "❔"),
+            (words.GOOD, "👍"),
+            (words.BAD, "👎"),
+        ]
+
+
+async def test_stop_is_for_who_asked(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
+        question = await bot.ask("ada", "general", "one")
+        (answer,) = await bot.says(question, "half")
+        await server.wait_for(lambda: words.STOP in answer.buttons)
+        seen = await press(bot, "grace", answer, words.STOP)
+        await server.wait_for(lambda: [one.text for one in seen] == [words.NOT_YOURS_TO_STOP])
+        assert seen[0].ephemeral_to is server.people["grace"]
+        assert await press(bot, "ada", answer, words.STOP) == []
+        await bot.says(question, f"half\n\n{words.STOPPED}")
+
+
+async def test_an_answer_is_given_anew_and_rated_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, "one!") as bot:
+        question = await bot.ask("ada", "general", "one")
+        (answer,) = await bot.says(question, "one!")
+        await bot.settled(1)
+    async with running(server, tmp_path, "two!") as bot:
+        seen = await press(bot, "grace", answer, words.GOOD)
+        await server.wait_for(lambda: [one.text for one in seen] == [words.NOTED])
+        await press(bot, "ada", answer, words.REGENERATE)
+        await bot.says(question, "two!")
+        assert len(bot.own("general")) == 2  # the word to who rated it is the other
+
+
+async def test_what_failed_is_tried_again_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, [Fail(400)]) as bot:
+        question = await bot.ask("ada", "general", "one")
+        (answer,) = await bot.shows(question, lambda text: text.startswith("⚠️"))
+        await bot.settled(1)
+        await server.wait_for(lambda: words.RETRY in answer.buttons)
+    async with running(server, tmp_path, echo) as bot:
+        await press(bot, "ada", answer, words.RETRY)
+        await bot.says(question, "heard: Ada Lovelace: one")
+
+
+async def test_a_press_is_acknowledged_before_anything_is_done_for_it(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(self: Conversations, turn_id: str, author: str) -> None:
+        assert bot.calls(CALLBACK)[-1].status == 200
+        raise StoreError("out of reach")
+
+    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
+        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "half")
+        await server.wait_for(lambda: words.STOP in answer.buttons)
+        monkeypatch.setattr(Conversations, "stop_turn", failing)
+        seen = await press(bot, "ada", answer, words.STOP)
+        await server.wait_for(lambda: [one.text for one in seen] == [words.ENGLISH.sorry(StoreError.public)])
+
+
+async def test_a_press_where_the_bot_does_not_serve_any_more_is_told_so(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.settled(1)
+    async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
+        seen = await press(bot, "ada", answer, words.GOOD)
+        await server.wait_for(lambda: [one.text for one in seen] == [words.NOT_HERE])
+        server.faults.fail("POST /webhooks/{application}/{token}", status=403, code=50013)
+        await press(bot, "grace", answer, words.GOOD)
+        await until(lambda: "who has asked for something cannot be told: follow-up: 50013" in caplog.text)

@@ -1,0 +1,93 @@
+"""Whom the bot notifies: nobody, unless that was asked for."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from channels.i18n import messages as words
+from sandbox.discord import DiscordSandbox
+from sandbox.models import Pause, Say
+from tests.channels.discord.conftest import POST, echo, running, until
+
+#: Discord: the flag of a message of which nobody is notified.
+SILENT = 1 << 12
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+async def test_what_is_posted_is_silent_where_that_is_asked(
+    server: DiscordSandbox, tmp_path: Path, is_silent: bool
+) -> None:
+    async with running(server, tmp_path, echo, silent=is_silent) as bot:
+        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        assert bool(answer.flags & SILENT) == is_silent
+        assert answer.pings == frozenset()
+
+
+async def test_the_end_of_an_answer_that_took_long_is_told_to_who_asked_once(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    async with running(
+        server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], "at once", ping_after=3
+    ) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "half,")
+        await asyncio.sleep(3)
+        go_on.set()
+        ping = await server.wait_for(lambda: [m for m in bot.own("general") if m.pings])
+        assert [(m.text, m.reply_to, m.pings) for m in ping] == [
+            (words.READY, question, frozenset({server.people["ada"].id}))
+        ]
+        assert bot.texts(question)[0] == "half, and half."
+        quick = await bot.ask("ada", "general", "two")
+        await bot.says(quick, "at once")
+        await bot.settled(2)
+        assert len([m for m in bot.own("general") if m.pings]) == 1
+
+
+async def test_in_a_thread_of_its_own_who_asked_is_told_by_name(server: DiscordSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    script = [Say("half, "), Pause(go_on), Say("and half.")]
+    async with running(server, tmp_path, script, ping_after=0.2, auto_thread=True) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await server.wait_for(lambda: question.thread and bot.own(question.thread))
+        assert question.thread is not None
+        await asyncio.sleep(0.2)
+        go_on.set()
+        await server.wait_for(lambda: len(bot.own(question.thread or "")) == 2)
+        answer, ping = bot.own(question.thread)
+        assert (answer.text, ping.text) == ("half, and half.", f"@Ada Lovelace {words.READY}")
+        assert ping.pings == {server.people["ada"].id}
+
+
+async def test_each_who_asked_by_a_command_is_told_by_name(server: DiscordSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    script = [Say("half, "), Pause(go_on), Say("and half.")]
+    async with running(server, tmp_path, lambda _: script, ping_after=0.2, sessions="user") as bot:
+        for asker in ("ada", "grace"):
+            (shown,) = await server.command(asker, "general", "ask", question="why?")
+            await bot.says(shown, "half,")
+        await asyncio.sleep(0.2)
+        go_on.set()
+        await server.wait_for(lambda: len([m for m in bot.own("general") if m.pings]) == 2)
+        pings = [m for m in bot.own("general") if m.pings]
+        assert {(ping.text, ping.pings) for ping in pings} == {
+            (f"@{name} {words.READY}", frozenset({server.people[asker].id}))
+            for asker, name in (("ada", "Ada Lovelace"), ("grace", "Grace Hopper"))
+        }
+
+
+async def test_a_word_that_cannot_be_said_is_left(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], ping_after=0.2) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "half,")
+        await asyncio.sleep(0.2)
+        server.faults.fail(POST, status=403, code=50013)
+        go_on.set()
+        await until(lambda: "who has asked cannot be told that the answer is there: ping: 50013" in caplog.text)
+        (row,) = await bot.settled(1)
+        assert (row.state, bot.texts(question)) == ("done", ["half, and half."])

@@ -1,0 +1,387 @@
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import discord
+import pytest
+
+from channels.base import Chunk, Plan, Priority
+from channels.discord.client.api import DiscordApi, Said
+from channels.discord.replies.reactions import receipts
+from channels.discord.replies.surface import DiscordSurface
+from channels.replies.chunk_planner import Planner
+from core.errors import SurfaceError
+from sandbox.discord import Channel, DiscordSandbox, Message
+from sandbox.models import Fail, Pause, Say
+from tests.channels.discord.conftest import HISTORY, PATCH, POST, running
+
+DELETE = "DELETE /channels/{channel}/messages/{message}"
+REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
+UNARCHIVE = "PATCH /channels/{channel}"
+
+
+class Shown:
+    """A surface under a question, and the ids that it has recorded."""
+
+    def __init__(self, server: DiscordSandbox, api: DiscordApi, question: Message) -> None:
+        self.server = server
+        self.question = question
+        self.api = api
+        self.address = {"channel": question.channel.id, "message": question.id, "speaker": "Ada"}
+        self.receipts = receipts(self.api)
+        self.surface = DiscordSurface(self.api, self.receipts, self.address)
+        self.known: list[str] = []
+
+    async def show(self, *texts: str, priority: Priority = Priority.FINAL) -> bool:
+        async def record(position: int, message: str) -> None:
+            assert position <= len(self.known)
+            self.known[position:] = [message, *self.known[position + 1 :]]
+
+        plan = Plan([Chunk(0, 0, text) for text in texts], priority)
+        shown = await self.surface.show(plan, tuple(self.known), record)
+        if shown:
+            del self.known[len(texts) :]
+        return shown
+
+    @property
+    def messages(self) -> list[Message]:
+        return [m for m in self.server.messages(self.question.channel) if m.author.id == self.server.bot_id]
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.text for message in self.messages]
+
+    def calls(self, route: str) -> int:
+        return sum(call.route == route for call in self.server.calls)
+
+
+@pytest.fixture
+async def on(server: DiscordSandbox, api: DiscordApi) -> Shown:
+    return Shown(server, api, await server.say("ada", "general", "question"))
+
+
+@pytest.fixture
+async def thread(server: DiscordSandbox) -> Channel:
+    return await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+
+
+async def test_who_makes_the_last_call_of_a_window_does_not_wait_for_its_end(on: Shown) -> None:
+    assert await on.show("0", priority=Priority.PROGRESS)
+    begun = asyncio.get_running_loop().time()
+    for number in range(1, 6):
+        assert await on.show(str(number))
+    assert on.texts == ["5"]
+    assert not on.api.edits(int(on.question.channel.id)).try_admit(Priority.FINAL)
+    assert asyncio.get_running_loop().time() - begun < 3
+    await on.api.aclose()
+
+
+async def test_of_replies_that_use_up_a_window_together_none_waits_for_its_end(
+    server: DiscordSandbox, api: DiscordApi
+) -> None:
+    shown = [Shown(server, api, await server.say("ada", "general", "question")) for _ in range(5)]
+    async with asyncio.timeout(4):
+        await asyncio.gather(*(one.show("…", priority=Priority.PROGRESS) for one in shown))
+        await asyncio.gather(*(one.show("answer") for one in shown))
+    assert shown[0].texts == ["answer"] * 5
+    await api.aclose()
+
+
+async def test_a_placeholder_grows_into_the_answer(on: Shown) -> None:
+    assert await on.show("…", priority=Priority.PROGRESS)
+    assert await on.show("It", priority=Priority.TICK)
+    assert await on.show("It is 42.")
+    (message,) = on.messages
+    assert [version.text for version in message.versions] == ["…", "It", "It is 42."]
+    assert message.id == on.known[0]
+    assert message.reply_to is on.question
+
+
+async def test_messages_are_a_chain_of_replies_and_come_and_go_as_the_plan_has_them(on: Shown) -> None:
+    await on.show("one")
+    await on.show("one", "two", "three")
+    assert on.texts == ["one", "two", "three"]
+    assert [message.reply_to for message in on.messages] == [on.question, *on.messages[:2]]
+    await on.show("1", "two")
+    assert on.texts == ["1", "two"]
+    assert [message.id for message in on.messages] == on.known
+    assert on.calls(PATCH) == 1
+
+
+async def test_what_stands_already_is_not_sent_again(on: Shown) -> None:
+    await on.show("one", "two")
+    before = len(on.server.calls)
+    assert await on.show("one", "two", priority=Priority.TICK)
+    assert len(on.server.calls) == before
+
+
+async def delete(client: discord.Client, message: Message) -> None:
+    place = client.get_partial_messageable(int(message.channel.id))
+    await place.get_partial_message(int(message.id)).delete()
+
+
+async def test_a_message_that_somebody_deleted_is_posted_anew(on: Shown, client: discord.Client) -> None:
+    await on.show("one", "two")
+    await delete(client, on.messages[0])
+    await on.show("one more", "two")
+    assert sorted(on.texts) == ["one more", "two"]
+    assert len(set(on.known)) == 2
+
+
+async def test_a_message_that_is_too_old_to_be_edited_is_followed_by_a_new_one(on: Shown) -> None:
+    await on.show("half an ans")
+    on.server.faults.fail(PATCH, status=400, code=30046)
+    await on.show("half an answer")
+    assert on.texts == ["half an ans", "half an answer"]
+
+
+async def test_a_left_over_message_that_is_gone_is_no_fault(on: Shown, client: discord.Client) -> None:
+    await on.show("one", "two")
+    await delete(client, on.messages[1])
+    assert await on.show("one")
+    assert on.texts == ["one"]
+
+
+async def test_a_question_that_was_deleted_is_answered_beside(on: Shown) -> None:
+    await on.server.delete("ada", on.question)
+    assert await on.show("one", "two")
+    assert [message.reply_to for message in on.messages] == [None, on.messages[0]]
+
+
+async def test_a_thread_that_was_archived_is_opened_again(
+    server: DiscordSandbox, api: DiscordApi, thread: Channel
+) -> None:
+    on = Shown(server, api, await server.say("ada", thread, "question"))
+    await on.show("half")
+    await server.archive(thread)
+    assert await on.show("half and half", "more")
+    assert on.texts == ["half and half", "more"]
+    assert not thread.archived
+
+
+async def test_a_thread_that_was_locked_is_named(server: DiscordSandbox, api: DiscordApi, thread: Channel) -> None:
+    on = Shown(server, api, await server.say("ada", thread, "question"))
+    await on.show("half")
+    await server.archive(thread, locked=True)
+    with pytest.raises(SurfaceError, match=r"^edit: 160005$"):
+        await on.show("half and half")
+
+
+# Faults in passing
+
+
+async def test_a_refusal_is_waited_out_and_ticks_are_dropped_meanwhile(on: Shown) -> None:
+    await on.show("…", priority=Priority.PROGRESS)
+    on.server.faults.rate_limit(PATCH, 0.1, via=False)  # discord.py does not try it again
+    begun = asyncio.get_running_loop().time()
+    assert not await on.show("a", priority=Priority.TICK)
+    assert not await on.show("a b", priority=Priority.TICK)
+    assert on.calls(PATCH) == 1
+    assert await on.show("a b c")
+    assert 1 <= asyncio.get_running_loop().time() - begun < 2
+    assert on.texts == ["a b c"]
+
+
+@pytest.mark.parametrize("scope", ["user", "global", "shared"])
+@pytest.mark.parametrize("route", [POST, PATCH])
+async def test_a_refusal_that_discord_times_is_waited_out(on: Shown, route: str, scope: str) -> None:
+    await on.show("…", priority=Priority.PROGRESS)
+    on.server.faults.rate_limit(route, 0.1, 2, scope=scope)  # type: ignore[arg-type]  # one of the three
+    assert await on.show("one", "two")
+    assert on.texts == ["one", "two"]
+
+
+@pytest.mark.parametrize("route", [POST, PATCH])
+@pytest.mark.parametrize("fault", ["status", "lose_reply"])
+async def test_what_failed_in_passing_is_made_again_and_shown_once(on: Shown, route: str, fault: str) -> None:
+    await on.show("…", priority=Priority.PROGRESS)
+    if fault == "status":
+        on.server.faults.fail(route, 2, status=503)
+    else:
+        on.server.faults.lose_reply(route, 2)
+    assert await on.show("one", "two")
+    assert on.texts == ["one", "two"]
+    assert on.known == [message.id for message in on.messages]
+
+
+async def test_a_post_whose_answer_was_lost_is_found_and_not_made_again(on: Shown) -> None:
+    on.server.faults.lose_reply(POST, 2)
+    assert await on.show("one", "two")
+    assert on.texts == ["one", "two"]
+    assert on.calls(POST) == 2
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+async def test_a_post_that_only_a_tick_made_says_the_final_in_the_end(
+    on: Shown, monkeypatch: pytest.MonkeyPatch, is_found: bool
+) -> None:
+    async def nothing(*_: Any, **__: Any) -> list[Said]:
+        return []
+
+    await on.show("one", priority=Priority.PROGRESS)
+    await on.surface.ready(Priority.TICK, is_new=True, ends=False, since=0.0)
+    on.server.faults.lose_reply(POST)
+    if not is_found:
+        monkeypatch.setattr(DiscordApi, "own_behind", nothing)
+    assert await on.show("one", "tw", priority=Priority.TICK) is is_found
+    assert on.texts == ["one", "tw"]
+    assert await on.show("one", "two")
+    assert on.texts == ["one", "two"]
+    assert on.known == [message.id for message in on.messages]
+
+
+async def test_that_holds_even_if_the_search_for_it_fails_at_first(on: Shown) -> None:
+    on.server.faults.lose_reply(POST)
+    on.server.faults.fail(HISTORY, status=503)
+    assert await on.show("one")
+    assert on.texts == ["one"]
+    assert on.calls(POST) == 1
+
+
+async def test_where_the_history_may_not_be_read_a_reply_stands_beside_the_question_and_once(on: Shown) -> None:
+    on.server.permissions.remove("read_message_history")
+    assert await on.show("one")
+    on.server.faults.lose_reply(POST)
+    assert await on.show("one", "two")
+    assert on.texts == ["one", "two"]
+    assert [message.reply_to for message in on.messages] == [None, None]
+    assert on.calls(POST) == 4
+
+
+async def test_a_tick_is_tried_once(on: Shown) -> None:
+    await on.show("…", priority=Priority.PROGRESS)
+    on.server.faults.fail(PATCH, 3, status=503)
+    assert not await on.show("a", priority=Priority.TICK)
+    assert on.calls(PATCH) == 1
+
+
+# Refusals for good
+
+
+@pytest.mark.parametrize(("status", "code"), [(403, 50013), (403, 50001), (404, 10003), (400, 50035), (401, 0)])
+@pytest.mark.parametrize(("route", "name"), [(POST, "post"), (PATCH, "edit")])
+async def test_what_discord_refuses_for_good_is_named_and_not_tried_again(
+    on: Shown, route: str, name: str, status: int, code: int
+) -> None:
+    await on.show("…", priority=Priority.PROGRESS)
+    before = on.calls(route)
+    on.server.faults.fail(route, 5, status=status, code=code)
+    with pytest.raises(SurfaceError, match=f"^{name}: {code or 'HTTP 401'}$"):
+        await on.show("done", "more")
+    assert on.calls(route) == before + 1
+
+
+async def test_a_discord_that_stays_away_is_given_up_after_some_attempts(on: Shown) -> None:
+    on.server.faults.fail(POST, 50, status=503)
+    with pytest.raises(SurfaceError, match=r"^post: out of reach \(HTTP 503\)$"):
+        await on.show("done")
+    assert on.calls(POST) == 3
+
+
+async def test_a_reply_that_cannot_be_shown_ends_its_turn_with_a_line_and_the_process_lives(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.permissions.remove("send_messages")
+    async with running(server, tmp_path, lambda asked: asked.text) as bot:
+        await bot.ask("ada", "general", "hello")
+        (row,) = await bot.settled(1)
+        assert (row.state, row.error) == ("failed", "RefusedError: post: 50013")
+        lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+        assert lines == [f"turn {row.id}: the reply cannot be shown: RefusedError: post: 50013 (from Forbidden)"]
+        question = await server.say("ada", server.open_dm("ada"), "hello")
+        await bot.says(question, "hello")
+
+
+async def test_an_answer_whose_placeholder_somebody_deletes_is_said_nevertheless(
+    server: DiscordSandbox, client: discord.Client, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Pause(go_on), Say("done")]) as bot:
+        question = await bot.ask("ada", "general", "hello")
+        await server.wait_for(lambda: bot.answers(question))
+        await delete(client, bot.answers(question)[0])
+        go_on.set()
+        await bot.says(question, "done")
+
+
+async def test_a_failure_of_the_model_is_told_without_its_words(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, [Fail(401, "secret words")]) as bot:
+        question = await bot.ask("ada", "general", "hello")
+        (answer,) = await bot.shows(question, lambda text: "its key needs a look" in text)
+        assert "secret words" not in answer.text
+
+
+# Limits
+
+
+async def test_a_long_stream_is_never_refused_and_grows_as_it_comes(server: DiscordSandbox, tmp_path: Path) -> None:
+    story = "".join(f"{number} 😀 words. " for number in range(600))
+    async with running(server, tmp_path, [Say(story, pieces=200, pace=0.02)]) as bot:
+        question = await bot.ask("ada", "general", "a story")
+        await bot.settled(1)
+        answers = bot.answers(question)
+        assert "".join(answer.text for answer in answers).replace(" ", "") == story.replace(" ", "")
+        assert max(len(answer.content.text.encode("utf-16-le")) // 2 for answer in answers) <= 2000
+        assert len(answers) > 3
+        assert sum(len(answer.versions) for answer in answers) > len(answers)
+        assert not [call.route for call in server.calls if call.rate_limited]
+
+
+HOSTILE = "@everyone <@{ada}> <@!{ada}> <@&{role}> @here [https://bank.example](https://evil.example) <#1> </x:1> "
+
+
+@pytest.mark.parametrize("shape", ["{0}", "```\n{0}\n```", "`{0}`", "||{0}||"])
+async def test_nothing_that_the_model_says_pings_anyone_wherever_it_is_cut(on: Shown, shape: str) -> None:
+    hostile = HOSTILE.format(ada=on.server.people["ada"].id, role=on.server.bot_role_id)
+    planner = Planner(on.surface.limits)
+    planner.feed(shape.format(hostile * 40))
+    chunks = [chunk.text for chunk in planner.plan(Priority.FINAL).chunks][:3]
+    assert len(chunks) == 3
+    await on.show("…", priority=Priority.PROGRESS)
+    assert await on.show(*chunks)
+    assert [message.pings for message in on.messages] == [frozenset()] * 3
+    sent = "".join(message.content.text for message in on.messages)
+    is_code = "`" in shape  # Discord reads nothing in code, and one wants to copy it as it is
+    assert is_code or not any(token in sent for token in ("<@", "@everyone", "@here"))
+
+
+# Found again
+
+
+async def test_a_reply_is_found_by_its_chain_and_nothing_else_is_taken_for_it(on: Shown, api: DiscordApi) -> None:
+    await on.show("one", "two")
+    other = Shown(on.server, api, await on.server.say("ada", "general", "another"))
+    await other.show("another's")
+    await on.server.say("ada", "general", "thanks", reply_to=on.messages[0])
+    assert await DiscordSurface(on.api, on.receipts, on.address).find() == on.known
+    assert await other.surface.find() == other.known
+
+
+async def test_a_reply_found_after_a_restart_is_edited_in_place(on: Shown) -> None:
+    await on.show("half an ans", "left over")
+    on.surface = DiscordSurface(on.api, on.receipts, on.address)
+    await on.show("the answer")
+    assert on.texts == ["the answer"]
+
+
+async def test_however_often_it_is_begun_anew_what_was_deleted_is_posted_again(on: Shown) -> None:
+    for _ in range(4):
+        on.surface = DiscordSurface(on.api, on.receipts, on.address)
+        assert await on.show("…", priority=Priority.PROGRESS)
+        assert await on.show("one", "two")
+        assert on.texts == ["one", "two"]
+
+
+async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(on: Shown) -> None:
+    on.receipts.give(on.address)
+    await on.server.wait_for(lambda: on.question.reactions.get("👀") == [on.server.bot_id])
+    on.server.faults.delay(REACT.replace("PUT", "DELETE"), 1.0)
+    await on.surface.begun()
+    assert on.question.reactions
+    await on.server.wait_for(lambda: not on.question.reactions)
+    await on.receipts.settle(1)
+    on.server.faults.fail(REACT, status=403, code=90001)
+    on.receipts.give(on.address)
+    await on.surface.begun()
+    await on.receipts.settle(1)
+    assert not on.question.reactions

@@ -1,0 +1,333 @@
+import asyncio
+import gc
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.discord.adapter import DiscordChannel
+from channels.discord.client import gateway as gateway_module
+from channels.discord.client.gateway import Connection
+from channels.i18n import messages as words
+from channels.intake import backfill as gaps
+from core.errors import StoreError
+from core.inbox.store import Accepted, Inbox
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.usage.rate_limits import Limited
+from sandbox.discord import DiscordSandbox
+from sandbox.models import Pause, Say
+from tests.channels.discord.conftest import (
+    PATCH,
+    POST,
+    discord_of,
+    echo,
+    running,
+    settings_of,
+    until,
+)
+from tests.channels.wiring import BOUNDS
+from tests.inbounds import inbound
+
+REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
+
+
+# In order, and once
+
+
+async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_sees_it(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
+        first = await bot.ask("ada", "general", "one")
+        await server.wait_for(lambda: bot.texts(first))
+        second = await bot.ask("grace", "general", "two")
+        await server.wait_for(lambda: second.reactions.get("👀") == [server.bot_id])
+        assert not first.reactions
+        go_on.set()
+        await bot.says(first, "one!")
+        await bot.says(second, "two!")
+        await server.wait_for(lambda: not second.reactions)
+
+
+async def test_what_two_connections_hear_is_answered_once(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        other = DiscordChannel(settings_of(server), bot.desk, bot.places, BOUNDS, bot.leadership)
+        await other.start()
+        try:
+            assert len(server.sessions) == 2
+            await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+            await bot.says(await bot.ask("ada", "general", "two"), "heard: Ada Lovelace: two")
+        finally:
+            await other.stop()
+            await other.aclose()
+        assert len(await bot.inbox_rows()) == 2
+        assert len(bot.own("general")) == 2
+
+
+async def test_a_receipt_that_cannot_be_given_holds_nothing_up(server: DiscordSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    server.faults.fail(REACT, status=403, code=50013)
+    async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
+        await bot.ask("ada", "general", "one")
+        await server.wait_for(lambda: bot.calls(POST))
+        second = await bot.ask("grace", "general", "two")
+        await server.wait_for(lambda: bot.calls(REACT))
+        go_on.set()
+        await bot.says(second, "two!")
+
+
+async def test_a_wish_to_start_over_is_done_and_confirmed_each_time(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        for _ in range(2):
+            await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+            assert bot.said_to_model() == ["Ada Lovelace: one"]
+            await bot.settled(1)
+            await bot.says(await bot.ask("ada", "general", "Reset!"), words.RESET_DONE)
+
+
+async def test_an_answer_that_is_whole_when_the_conversation_is_started_over_is_not_said_to_be_stopped(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
+        server.faults.delay(PATCH, 3)
+        first = await bot.ask("ada", "general", "tell a story")
+        await bot.in_states("answered")
+        await bot.says(await bot.ask("ada", "general", "reset"), words.RESET_DONE)
+        await bot.says(first, "Once upon a time it ended.")
+        (row,) = await bot.settled(1)
+        assert (row.state, row.text) == ("done", None)
+        await bot.says(await bot.ask("ada", "general", "hello"), "anew!")
+        assert bot.texts(first) == ["Once upon a time it ended."]
+        assert bot.said_to_model() == ["Ada Lovelace: hello"]
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+async def test_what_stands_of_an_answer_stays_when_the_conversation_is_started_over_between_two_processes(
+    server: DiscordSandbox, tmp_path: Path, is_whole: bool
+) -> None:
+    script = [Say("Once upon a time"), Say(" it ended.")] if is_whole else [Say("Once upon a time"), Pause(60)]
+    async with running(server, tmp_path, script, grace=0.1) as bot:
+        if is_whole:
+            server.faults.delay(PATCH, 2)
+        question = await bot.ask("ada", "general", "tell a story")
+        await bot.in_states("answered" if is_whole else "running")
+        if not is_whole:
+            await bot.says(question, "Once upon a time")
+        await bot.worker.stop(0.1)
+        (row,) = await bot.inbox_rows()
+        await bot.inbox.reset(inbound("reset", session=row.session, place=row.place))
+    async with running(server, tmp_path, "anew!") as bot:
+        ending = " it ended." if is_whole else f"\n\n{words.RESET_STOPPED}"
+        await bot.says(question, f"Once upon a time{ending}")
+        (turn,) = await bot.settled(1)
+        assert (turn.state, turn.text) == ("done" if is_whole else "cancelled", None)
+
+
+async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
+        first = await bot.ask("ada", "general", "tell a story")
+        await bot.says(first, "Once upon a time")
+        second = await bot.ask("ada", "general", "and another")
+        await server.wait_for(lambda: second.reactions)
+        reset = await bot.ask("ada", "general", "reset")
+        await bot.says(reset, words.RESET_DONE)
+        await bot.says(first, f"Once upon a time\n\n{words.RESET_STOPPED}")
+        await server.wait_for(lambda: not second.reactions)
+        (row,) = await bot.settled(1)
+        assert (row.state, row.text) == ("cancelled", None)
+        assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
+        await bot.model.wait_for_disconnects()
+        await bot.says(await bot.ask("ada", "general", "hello"), "anew!")
+        assert bot.texts(second) == []
+
+
+# A database that fails
+
+
+def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    accept, left = Inbox.accept, times
+
+    async def failing(self: Inbox, inbound: Any) -> Accepted | Limited:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise StoreError("out of reach")
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(gaps, "PAUSES", (0.01,))
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.01,))
+    monkeypatch.setattr(Inbox, "accept", failing)
+
+
+async def test_what_the_database_does_not_take_is_answered_once_when_it_does(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing_inbox(monkeypatch, 20)
+    async with running(server, tmp_path, echo) as bot:
+        first, second = await bot.ask("ada", "general", "hello"), await bot.ask("ada", "random", "hi")
+        await bot.says(first, "heard: Ada Lovelace: hello")
+        await bot.says(second, "heard: Ada Lovelace: hi")
+        assert len(await bot.settled(2)) == 2
+
+
+async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answers(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        with pytest.MonkeyPatch.context() as patch:
+            failing_inbox(patch, 1_000_000)
+            question = await bot.ask("ada", "general", "two")
+            await until(lambda: "a message cannot be kept yet" in caplog.text)
+            async with asyncio.timeout(30):
+                await bot.channel.stop()
+    assert bot.texts(question) == []
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(question, "heard: Ada Lovelace: two")
+
+
+# The end
+
+
+async def test_after_a_stop_nothing_is_heard_and_what_was_begun_is_said_to_its_end(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "half,")
+        await bot.channel.stop()
+        assert server.connected == 0
+        unheard = await bot.ask("ada", "general", "two")
+        go_on.set()
+        await bot.worker.stop(5)
+        assert bot.texts(question) == ["half, and half."]
+        assert bot.texts(unheard) == []
+        assert len(await bot.inbox_rows()) == 1
+
+
+async def test_what_cannot_end_in_time_says_so(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "half")
+    assert bot.texts(question) == [f"half\n\n{words.RESTARTING}"]
+
+
+async def test_what_a_process_has_left_is_answered_by_the_next_one_in_the_same_message(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "half")
+
+        async def torn(*_: Any, **__: Any) -> None:
+            raise StoreError("the process is gone")
+
+        monkeypatch.setattr(bot.turns, "_execute", torn)
+    async with running(server, tmp_path, "All of it.") as bot:
+        await bot.says(question, "All of it.")
+        await bot.settled(1)
+        assert len(bot.own("general")) == 1
+
+
+async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        async with discord_of() as server:
+            async with running(server, tmp_path, echo) as bot:
+                await bot.says(await bot.ask("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+                await server.drop_sockets()
+                await server.wait_connected()
+            gc.collect()
+        await until(lambda: asyncio.all_tasks() == before, seconds=5)
+
+
+async def test_a_stop_is_seen_by_discord_as_one(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo):
+        (session,) = server.sessions
+        assert server.is_online
+    assert (session.close_code, session.status) == (1000, "invisible")
+    assert not server.is_online
+
+
+async def test_a_stop_that_discord_takes_for_a_lost_connection_leaves_no_bot_to_be_seen(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def close(client: Connection) -> None:
+        """As discord.py does where it answers its own close: with a code after which Discord waits."""
+        await client.ws.close(code=4000)
+        await client.http.close()
+
+    monkeypatch.setattr(Connection, "close", close)
+    async with running(server, tmp_path, echo):
+        (session,) = server.sessions
+    assert session.close_code == 4000
+    assert not server.is_online
+
+
+async def test_a_session_that_is_begun_anew_does_nothing_twice(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        for number in (2, 3):
+            await server.invalidate_sessions()
+            sessions = server.sessions
+            await server.wait_for(lambda: len(sessions) == number and server.connected)  # noqa: B023 (at once)
+        question = await bot.ask("ada", "general", "two")
+        await bot.says(question, "heard: Ada Lovelace: two")
+        assert len(bot.calls("GET /applications/{application}/commands")) == 1
+        assert len(await bot.inbox_rows()) == 2
+
+
+async def test_a_stop_does_not_wait_for_a_discord_that_says_nothing(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_module, "CLOSE_TIMEOUT", 0.1)
+    async with running(server, tmp_path, echo, connect=False) as bot:
+        server.faults.delay("GET /gateway/bot", 30)
+        starting = asyncio.create_task(bot.channel.start())
+        await server.wait_for(lambda: bot.calls("GET /gateway/bot"))
+        async with asyncio.timeout(20):
+            await bot.channel.stop()
+        starting.cancel()
+        await asyncio.wait([starting])
+
+
+# A platform that is slow
+
+
+async def test_the_model_is_never_held_up(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story, kept = "word " * 300, list[str]()
+    answered = Turns.answered
+
+    async def keep(self: Turns, turn: Turn, text: str, usage: Any, receipt: Any = None) -> bool:
+        kept.append(text)
+        return await answered(self, turn, text, usage, receipt)
+
+    monkeypatch.setattr(Turns, "answered", keep)
+    async with running(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:
+        server.faults.delay(PATCH, 6)
+        question = await bot.ask("ada", "general", "a long one")
+        await server.wait_for(lambda: bot.calls(PATCH))
+        await until(lambda: kept)
+        assert [call.status for call in bot.calls(PATCH)] == [0]
+        await bot.says(question, story.strip())
+
+
+@pytest.mark.parametrize("end", ["reset", "stop"])
+async def test_an_edit_in_flight_is_never_cancelled(server: DiscordSandbox, tmp_path: Path, end: str) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
+        server.faults.delay(PATCH, 0.5)
+        question = await bot.ask("ada", "general", "a long one")
+        await server.wait_for(lambda: bot.calls(PATCH))
+        if end == "reset":
+            await bot.ask("ada", "general", "reset")
+            await bot.says(question, f"half\n\n{words.RESET_STOPPED}")
+    (answer,) = bot.answers(question)
+    last = words.RESET_STOPPED if end == "reset" else words.RESTARTING
+    assert [version.text for version in answer.versions] == [words.PLACEHOLDER, "half", f"half\n\n{last}"]

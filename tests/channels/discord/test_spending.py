@@ -1,0 +1,60 @@
+"""What was spent, what may be, and who stands in: as people in Discord see it."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from channels.i18n import messages as words
+from core.store.schema import spending
+from core.usage.prices import money
+from core.usage.spending_limits import Limits
+from sandbox.discord import DiscordSandbox
+from sandbox.models import Fail, Say
+from tests.channels.discord.conftest import Bot, echo, running
+from tests.channels.slack.test_spending import ONE
+from tests.channels.wiring import STAND_IN
+
+
+async def usage(bot: Bot, user: str, channel: Any) -> str:
+    """What somebody is told, and nobody else."""
+    (seen,) = shown = await bot.server.command(user, channel, "/usage")
+    await bot.server.wait_for(lambda: not shown[0].loading and shown[0].text)
+    assert seen.ephemeral_to is bot.server.people[user]
+    return str(shown[0].text)
+
+
+async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_until_the_day_is_over(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    grace = str(server.people["grace"].id)
+    limits: dict[str, Any] = {"limits": Limits(person=money(Decimal("0.01"))), "admins": [grace]}
+    async with running(server, tmp_path, echo, core=limits, admins=[grace]) as bot:
+        await bot.shows(await bot.ask("ada", "general", "one"), lambda text: "one" in text)
+        await bot.settled(1)
+        shown = await usage(bot, "ada", "general")
+        assert [f"{who}: {ONE}" in shown for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
+        assert "Ada" not in shown
+        question = await bot.ask("ada", "general", "two")
+        (reply,) = await bot.shows(question, lambda text: "used up" in text)
+        assert words.CAP_ADMINS in reply.text
+        assert len(bot.model.requests) == 1
+        await bot.shows(await bot.ask("grace", server.open_dm("grace"), "mine"), lambda text: "mine" in text)
+        await bot.settled(3)
+        everything = await usage(bot, "grace", "general")
+        assert [line for line in everything.splitlines() if "Ada" in line and ONE in line]
+        async with bot.database.write() as connection:  # the day is over
+            await connection.execute(sa.update(spending).values(day="2026-01-01"))
+        await server.press("ada", reply, reply.buttons[words.RETRY])
+        await bot.shows(question, lambda text: text.startswith("heard:"))
+
+
+async def test_where_the_model_cannot_answer_another_one_does_and_a_line_says_so(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    broken = [Say("The sky is gr"), Fail(503)]
+    async with running(server, tmp_path, broken, core={"stand_in": echo}) as bot:
+        note = words.STOOD_IN.format(model=STAND_IN, other="openai/scripted")
+        (answer,) = await bot.shows(await bot.ask("ada", "general", "one"), lambda text: STAND_IN in text)
+        assert answer.text.endswith(f"one\n\n{note}")

@@ -1,0 +1,69 @@
+from string import Formatter
+
+import pytest
+
+from channels.i18n import messages as words
+from channels.i18n.messages import ENGLISH
+from core.errors import ParleyError
+from core.models.finish_reasons import CUT_OFF
+from tests.channels import catalogue
+
+
+@pytest.mark.parametrize("language", catalogue.FOREIGN)
+def test_each_language_has_all_that_is_said_and_nothing_else(language: str) -> None:
+    catalog = catalogue.read(language)
+    assert [message.id for message in catalog if message.id] == list(catalogue.sentences()), "run `make words`"
+    assert catalogue.untranslated(catalog) == []
+    assert catalogue.file(language).with_suffix(".mo").read_bytes() == catalogue.compiled(catalog), "run `make words`"
+
+
+@pytest.mark.parametrize("language", catalogue.FOREIGN)
+def test_what_belongs_into_a_sentence_has_its_place_in_each_language(language: str) -> None:
+    for message in catalogue.read(language):
+        assert _places(str(message.string)) == _places(str(message.id)), message.id
+        assert str(message.string).startswith("_") == str(message.id).startswith("_"), message.id
+
+
+def test_each_sentence_is_said_once() -> None:
+    said = list(catalogue.sentences())
+    assert len(said) == len(set(said))
+
+
+@pytest.mark.parametrize(
+    ("locale", "language"),
+    [
+        ("ko", "ko"),
+        ("ko-KR", "ko"),
+        ("ko_KR.UTF-8", "ko"),
+        ("en-GB", "en"),
+        ("fr:ko_KR:en", "ko"),
+        ("fr-FR", "en"),
+        ("xx/../ko", "en"),
+        ("", "en"),
+    ],
+)
+def test_a_platforms_locale_chooses_the_language(locale: str, language: str) -> None:
+    assert words.of(locale).language == language
+
+
+async def test_who_is_of_no_known_language_hears_the_one_that_is_preferred() -> None:
+    words.prefer("ko")  # within this test's own context
+    assert [words.of(locale).language for locale in ("", "fr", "en-US")] == ["ko", "ko", "en"]
+
+
+def test_sentences_are_said_in_the_language_with_what_belongs_into_them() -> None:
+    korean = words.of("ko")
+    assert ENGLISH.apology(ParleyError.public, "t1") == "⚠️ Something went wrong on my side. (turn `t1`)"
+    assert korean.apology(ParleyError.public, "t1") == "⚠️ 저에게 문제가 생겼습니다. (턴 `t1`)"
+    assert (ENGLISH.waited(15), korean.waited(15)) == (" (15 s)", " (15초)")
+    assert (ENGLISH.using("read_mail"), korean.using("read_mail")) == ("_Using read mail…_", "_read mail 사용 중…_")
+
+
+def test_an_answer_that_breaks_off_says_so_in_the_language() -> None:
+    text = f"Half an\n\n{CUT_OFF}"
+    assert ENGLISH.ending(text) == text
+    assert words.of("ko").ending(text).startswith("Half an\n\n⚠️ 답변이")
+
+
+def _places(sentence: str) -> set[str | None]:
+    return {name for _, name, _, _ in Formatter().parse(sentence) if name is not None}

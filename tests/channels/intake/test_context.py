@@ -1,0 +1,98 @@
+"""Other people's words in front of a question: framed, attributed, bounded."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from channels.base import Said
+from channels.intake.context import framed, labels
+from core.conversations.quoting import CLOSE, MARK, OPEN, SET_IN, plain
+from tests.inbounds import inbound
+
+#: What may try to pass for a frame, a line's beginning, or somebody else.
+_TRICKS = [OPEN, CLOSE, MARK, SET_IN, "> Ada: ", "\n", "\r", "\u2028", "\x85", "\x0b", ":", "(U1)", "End of that", "\0"]
+TEXTS = st.lists(st.sampled_from(_TRICKS) | st.text(max_size=8)).map("".join)
+IDS = st.from_regex(r"U[0-9]", fullmatch=True)
+
+
+async def by_words(text: str) -> int:
+    return len(text.split())
+
+
+async def shown(said: list[Said], most: int = 10_000) -> str:
+    question = inbound(sent_at=1_000.0)
+    names = labels({one.author: one.name for one in said})
+    (frames,) = (await framed([question], said, names, count=by_words, most=most))[0].values()
+    return "\n\n".join(frames)
+
+
+@given(st.lists(st.tuples(IDS, TEXTS, TEXTS), min_size=1, max_size=6))
+async def test_a_frame_ends_where_it_ends_and_nobody_speaks_in_it_for_another(talk: list[tuple[str, str, str]]) -> None:
+    names = {id_: name for id_, name, _ in talk}
+    said = [Said(id_, names[id_], text, at=float(n)) for n, (id_, _, text) in enumerate(talk)]
+    told = [one for one in said if one.text.replace("\0", "").strip()]
+    text = await shown(said)
+    if not told:
+        return
+    first, *lines, last = text.split("\n")
+    assert first.startswith(f"{OPEN}What others said here before.")
+    assert last == f"{OPEN}End of that{CLOSE}"
+    assert text.count(OPEN) == text.count(CLOSE) == 2
+    assert len(text.splitlines()) == len(lines) + 2
+    assert all(line.startswith(MARK.rstrip()) for line in lines)
+    begun = [line.removeprefix(MARK) for line in lines if line.startswith(MARK) and not line.startswith(MARK + " ")]
+    shown_as = labels(names)
+    assert [line.partition(":")[0] for line in begun] == [shown_as[one.author] for one in told]
+
+
+@given(st.dictionaries(IDS, TEXTS, max_size=6))
+def test_two_people_never_go_by_the_same_name(names: dict[str, str]) -> None:
+    shown_as = labels(names)
+    assert shown_as.keys() == names.keys()
+    assert len({name.casefold() for name in shown_as.values()}) == len(names)
+    assert all(name and ":" not in name and len(name.splitlines()) == 1 for name in shown_as.values())
+
+
+def test_names_stay_as_they_are_unless_one_could_be_taken_for_another() -> None:
+    assert labels({"U1": "Ada", "U2": "Grace (Ops)"}) == {"U1": "Ada", "U2": "Grace (Ops)"}
+    assert labels({"U1": "Kim", "U2": " kim\u200b"}) == {"U1": "Kim (U1)", "U2": "kim (U2)"}
+    assert labels({"U1": "Kim", "U2": "Kim (U1)"}) == {"U1": "Kim", "U2": "Kim (U1) (U2)"}
+    assert labels({"U1": "Boss: yes\nKim"}) == {"U1": "Boss yes Kim"}
+    assert labels({"U1": "\n"}) == {"U1": "U1"}
+
+
+def test_what_is_said_to_the_bot_bears_no_brackets_of_a_frame() -> None:
+    assert plain("⟦End of that⟧ x") == "〚End of that〛 x"
+
+
+async def test_the_newest_is_kept_and_the_cut_is_told() -> None:
+    talk = [Said("U1", "Ada", f"word {n}", at=float(n), opens=n == 0) for n in range(100)]
+    text = await shown(talk, most=24)
+    lines = text.split("\n")[1:-1]
+    assert lines == [
+        "> Ada: word 0",
+        f"{OPEN}94 older messages are left out{CLOSE}",
+        *(f"> Ada: word {n}" for n in range(95, 100)),
+    ]
+
+
+async def test_one_that_is_too_long_is_cut_and_says_so() -> None:
+    long = " ".join(str(n) for n in range(1_000))
+    text = await shown([Said("U1", "Ada", "before", at=1.0), Said("U1", "Ada", long, at=2.0)], most=100)
+    assert "> Ada: 0 1 2" in text
+    assert f"{OPEN}the rest is left out{CLOSE}" in text
+    assert f"{OPEN}1 older messages are left out{CLOSE}" in text
+    assert "before" not in text.split("\n", 1)[1]
+    assert len(text.split()) < 160
+    assert await shown([Said("U1", "Ada", long, at=2.0)], most=0) == ""
+
+
+async def test_what_came_in_between_stands_in_between() -> None:
+    first, second = inbound(sent_at=10.0), inbound(sent_at=20.0)
+    quote = Said("U3", "Lin", "quoted", at=1.0, kind="quoted", to=second.event_key)
+    talk = [Said("U1", "Ada", "early", at=5.0), Said("U1", "Ada", "late", at=15.0), quote]
+    after = Said("U1", "Ada", "too late", at=25.0)
+    names = labels({one.author: one.name for one in talk})
+    frames, _ = await framed([first, second], [*talk, after], names, count=by_words, most=100)
+    ((before,), (between, quoted)) = frames[first.event_key], frames[second.event_key]
+    assert ("> Ada: early" in before, "> Ada: late" in between, "> Lin: quoted" in quoted) == (True, True, True)
+    assert "What the next message replies to" in quoted

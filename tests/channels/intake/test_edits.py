@@ -1,0 +1,135 @@
+"""Edits that call the bot, and changes of what is being kept, on both platforms."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.discord.events import listener as ear
+from channels.i18n import messages as words
+from channels.intake import backfill as gaps
+from channels.slack.events import parser as hearing
+from core.conversations.quoting import END
+from core.errors import StoreError
+from core.inbox.message import Inbound
+from core.inbox.store import Accepted, Inbox
+from core.usage.rate_limits import Limited
+from sandbox.slack import SlackSandbox
+from tests.channels.benches import PLATFORMS, sandbox_of, says, talking
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with sandbox_of(request.param) as made:
+        yield made
+
+
+def echo(asked: Any) -> str:
+    return f"heard {asked.text.rpartition(END)[2].strip().partition(': ')[2]}"
+
+
+async def test_an_edit_that_calls_the_bot_is_a_question_and_answered_once(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, echo) as talk:
+        said = await sandbox.say("ada", "general", "who is on call?")
+        await sandbox.edit("ada", said, "who is on call today?")
+        await sandbox.edit("ada", said, f"{talk.bot.mention} who is on call today?")
+        await says(talk, "heard who is on call today?")
+        await talk.bot.settled(1)
+        await sandbox.edit("ada", said, f"{talk.bot.mention} who is on call tomorrow?")
+        await sandbox.wait_for(lambda: words.REVISE in talk.replies()[-1].buttons)
+        (row,) = await talk.bot.inbox_rows()
+        assert row.sent_at > float(getattr(said, "ts", 0)), "it counts as said when it was edited"
+        await talk.press(words.REVISE)
+        await says(talk, "heard who is on call tomorrow?")
+
+
+async def test_what_was_said_to_others_in_a_thread_is_for_the_bot_as_soon_as_it_calls_it(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    async with talking(sandbox, tmp_path, echo) as talk:
+        root = await talk.say("one")
+        await says(talk, "heard one")
+        if isinstance(sandbox, SlackSandbox):
+            said = await sandbox.say("grace", "general", "and two?", thread_ts=root.ts)
+        else:
+            thread = await sandbox.start_thread("ada", root, "numbers")
+            await sandbox.say("ada", thread, f"{talk.bot.mention} three")
+            await talk.bot.settled(2)
+            said = await sandbox.say("grace", thread, "and two?")
+        rows = await talk.bot.database.until(talk.bot.inbox_rows, lambda rows: rows[-1].outcome == "overheard")
+        known = len(rows) - 1
+        await sandbox.edit("grace", said, f"and two, {talk.bot.mention}?")
+        await talk.bot.settled(known + 1)
+        assert "and two, ?" in talk.bot.model.requests[-1]["messages"][-1]["content"]
+
+
+async def test_an_edit_that_calls_the_bot_while_it_is_away_is_a_question(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "MARGIN", 0.0)
+    async with talking(sandbox, tmp_path, echo) as talk:
+        await talk.say("one")
+        await says(talk, "heard one")
+        said = await sandbox.say("ada", "general", "who is on call?")
+        await asyncio.sleep(0.05)  # it is said before the bot was heard last
+        await talk.say("two")
+        await talk.bot.settled(2)
+    await sandbox.edit("ada", said, f"{talk.bot.mention} who is on call?")
+    if isinstance(sandbox, SlackSandbox):
+        await sandbox.give_up()
+    async with talking(sandbox, tmp_path, echo) as talk:
+        await says(talk, "heard one", "heard two", "heard who is on call?")
+
+
+async def test_an_edit_of_what_was_said_long_ago_or_calls_the_bot_anyway_is_no_question(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talking(sandbox, tmp_path, echo) as talk:
+        stopped = await talk.say("stop")
+        await says(talk, "There is no conversation of yours here that I remember.")
+        await sandbox.edit("ada", stopped, f"{talk.bot.mention} stop now, please")
+        monkeypatch.setattr(ear, "MOMENT", -1.0)
+        monkeypatch.setattr(hearing, "MOMENT", -1.0)
+        said = await sandbox.say("ada", "general", "is it green?")
+        await sandbox.edit("ada", said, f"{talk.bot.mention} is it green?")
+        await sandbox.say("grace", "general", f"{talk.bot.mention} last")
+        await says(talk, "There is no conversation of yours here that I remember.", "heard last")
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+@pytest.mark.parametrize("failures", [0, 1])
+async def test_what_is_changed_while_it_is_being_kept_is_so_when_it_is_kept(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, *, deletes: bool
+) -> None:
+    accept, tries = Inbox.accept, [StoreError("out of reach")] * failures
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(self: Inbox, inbound: Inbound) -> Accepted | Limited:
+        if tries:
+            raise tries.pop()
+        if not inbound.text.startswith("last"):
+            begun.set()
+            await go_on.wait()
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(Inbox, "accept", slowly)
+    async with talking(sandbox, tmp_path, echo) as talk:
+        said = await talk.say("tow")
+        await asyncio.wait_for(begun.wait(), 10)
+        change = sandbox.delete("ada", said) if deletes else sandbox.edit("ada", said, f"{talk.bot.mention} two")
+        changing = asyncio.create_task(change)
+        await asyncio.sleep(0.2)  # it is told meanwhile
+        go_on.set()
+        await changing
+        rows = await talk.bot.database.until(
+            talk.bot.inbox_rows,
+            lambda rows: rows and (rows[0].outcome == "withdrawn" if deletes else said_by(rows[0]) == "two"),
+        )
+        assert len(rows) == 1
+
+
+def said_by(row: Any) -> str:
+    """What a message says as it was edited last."""
+    return str((row.revised or row.inbound)["text"])

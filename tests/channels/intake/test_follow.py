@@ -1,0 +1,51 @@
+"""Who is answered in a thread that the bot follows though he does not call it: `FOLLOW`, on both platforms."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.conversations.quoting import END
+from core.conversations.service import Follow
+from sandbox.slack import SlackSandbox
+from tests.channels.benches import PLATFORMS, sandbox_of, talking
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with sandbox_of(request.param) as made:
+        yield made
+
+
+def echo(asked: Any) -> str:
+    return f"heard {asked.text.rpartition(END)[2].strip().partition(': ')[2]}"
+
+
+@pytest.mark.parametrize(
+    ("follow", "answered"),
+    [
+        ("mention", ["one", "five"]),
+        ("asker", ["one", "two", "five"]),
+        ("all", ["one", "two", "three", "four", "five"]),
+    ],
+)
+async def test_in_a_thread_that_it_follows_it_answers_what_the_setting_says(
+    sandbox: Any, tmp_path: Path, follow: Follow, answered: list[str]
+) -> None:
+    async with talking(sandbox, tmp_path, echo, follow=follow) as talk:
+        root = await sandbox.say("ada", "general", "numbers")
+        is_slack = isinstance(sandbox, SlackSandbox)
+        place = "general" if is_slack else await sandbox.start_thread("ada", root, "numbers")
+        where = {"thread_ts": root.ts} if is_slack else {}
+
+        def texts() -> list[str]:
+            return [m.text for m in sandbox.messages(place) if m.text.startswith("heard ")]
+
+        said = [("ada", "one", True), ("ada", "two", False), ("grace", "three", False), ("ada", "four", False)]
+        for user, text, is_called in [*said, ("ada", "five", True)]:
+            expected = [f"heard {one}" for one in answered[: answered.index(text) + 1]] if text in answered else texts()
+            called = f"{talk.bot.mention} " if is_called else ""
+            await sandbox.say(user, place, f"{called}{text}", **where)
+            await sandbox.wait_for(lambda expected=expected: texts() == expected)
+        assert texts() == [f"heard {one}" for one in answered]

@@ -1,0 +1,551 @@
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import sqlalchemy as sa
+
+from channels.access import Door
+from channels.base import File, Surface
+from channels.commands.handlers import Asker, Ways
+from channels.i18n import messages as words
+from channels.i18n.messages import ENGLISH
+from channels.intake.handler import Call, Intake
+from channels.replies.buttons import Wish, button
+from channels.replies.reactions import Address, Receipts
+from channels.services import Desk
+from core.conversations.feedback import Feedback
+from core.conversations.identity import NOWHERE, Visitor
+from core.conversations.service import Conversations, Follow
+from core.errors import DamagedSessionError, StoreError, SurfaceError
+from core.inbox.interactions import Errands
+from core.inbox.message import Attachment, Inbound
+from core.inbox.store import Inbox
+from core.observability.turn_report import Ledger
+from core.store.database import Database
+from core.store.schema import feedback, inbox, sessions
+from core.tools.approvals import Approval, Approvals
+from core.turns.states import Ended
+from core.turns.store import STOP
+from core.turns.turn import Turn
+from core.usage.prices import Prices
+from core.usage.refusals import Refusals
+from core.usage.spending import Spending
+from core.workers.worker import Worker
+from tests import tables
+from tests.channels.wiring import BUDGET, MODELS, successor
+from tests.inbounds import inbound
+
+ADA = Visitor("test", "ada")
+
+#: No slash commands, and no menus.
+WAYS = Ways({}, "", lambda _: ())
+
+
+class Place:
+    """An intake before the real core, with nobody at work; and what is seen of it."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.signs: set[Any] = set()
+        self.said: list[str] = []
+        self.files: list[File] = []
+        self.shown: list[tuple[str, str]] = []
+        self.whispered: list[tuple[str, str]] = []
+        self.door = Door()
+        self.locale = ""
+        self.error: SurfaceError | None = None
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def begin(self, folder: Path) -> "Place":
+        await tables.lay(self.database)
+        self.turns = await successor(self.database)
+        worker = self.worker = Worker(self.turns, self._answer)
+        self.inbox = Inbox(self.database, self.turns, worker, pauses=(0.01,))
+        self.conversations = Conversations(self.database, self.turns, worker, budget=BUDGET, pauses=(0.01,))
+        self.receipts = Receipts(self._add, self._remove)
+        self.open()
+        return self
+
+    def open(self, follow: Follow = "asker") -> None:
+        desk = Desk(
+            self.inbox,
+            self.conversations,
+            Feedback(self.database),
+            self._reshow,
+            Approvals(self.database, self.turns, self.worker),
+            self._reask,
+            Errands(self.database, self.turns._lease),
+            Ledger(self.database, Prices()),
+            Refusals(self.database),
+            Spending(self.database, Prices()),
+            self.door,
+            follow,
+        )
+        self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale, self._whisper, ways=WAYS)
+
+    async def _whisper(self, message: Inbound, text: str) -> None:
+        self.whispered.append((message.author, text))
+
+    async def _answer(self, turn: Turn) -> None:
+        raise AssertionError(f"nobody is at work: {turn}")
+
+    async def _add(self, address: Address) -> None:
+        self.signs.add(address["number"])
+
+    async def _remove(self, address: Address) -> None:
+        self.signs.discard(address["number"])
+
+    async def _locale(self, _message: Inbound) -> str:
+        return self.locale
+
+    async def _reshow(self, turn_id: str, *, ending: str = "") -> None:
+        self.shown.append((turn_id, ending))
+
+    async def _reask(self, approval: Approval, *, is_void: bool = False) -> None:
+        self.shown.append((approval.id, words.VOID if is_void else approval.verdict or ""))
+
+    async def say(self, text: str, file: File | None = None) -> None:
+        await self.answers.wait()
+        if self.error is not None:
+            raise self.error
+        self.said.append(text)
+        self.files += [file] if file else []
+
+    async def hear(self, text: str = "hello", *, is_called: bool = True, **about: Any) -> Inbound:
+        message = inbound(text, **about)
+        await self.hear_again(message, is_called=is_called)
+        return message
+
+    async def hear_again(self, message: Inbound, *, is_called: bool = True) -> None:
+        await self.intake.take(Call(message, is_called))
+        await self.intake.settle(1)
+
+    async def press(self, wish: Wish, turn: Turn, author: str = "ada") -> str:
+        said = await self.intake.press(
+            button(wish, turn.id, ENGLISH).id, visitor=Visitor("test", author), spot=NOWHERE, locale=""
+        )
+        await self.intake.settle(1)
+        return said
+
+    async def begun(self) -> Turn:
+        (turn,) = await self.turns.claim(1)
+        return turn
+
+    async def ended(self, turn: Turn, state: Ended = "done") -> Turn:
+        if state == "done":
+            await self.turns.answered(turn, "Well.", {})
+        await self.turns.end(turn, state)
+        return turn
+
+    async def waiting(self) -> list[str]:
+        """What waits to be answered."""
+        query = sa.select(inbox.c.inbound).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
+        async with self.database.read() as connection:
+            found = (await connection.execute(query.order_by(inbox.c.id))).scalars().all()
+        return [Inbound.from_json(said).text for said in found]
+
+    async def count(self, table: sa.Table) -> int:
+        async with self.database.read() as connection:
+            return int((await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one())
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    yield await Place(database).begin(tmp_path)
+    await database.aclose()
+
+
+async def test_what_calls_the_bot_is_accepted_and_bears_a_sign_only_if_it_waits(place: Place) -> None:
+    await place.hear("one")
+    assert (await place.waiting(), place.signs) == (["one"], set())
+    second = await place.hear("two")
+    assert (await place.waiting(), place.signs) == (["one", "two"], {second.address["number"]})
+
+
+@pytest.mark.parametrize(
+    ("follow", "heard"),
+    [
+        ("mention", ["first", "@bot and mine?"]),
+        ("asker", ["first", "and then?", "@bot and mine?", "well?"]),
+        ("all", ["first", "and then?", "lunch?", "yes", "@bot and mine?", "well?"]),
+    ],
+)
+async def test_what_does_not_call_the_bot_is_for_it_as_it_is_set_to_follow(
+    place: Place, follow: Follow, heard: list[str]
+) -> None:
+    place.open(follow)
+    await place.hear("talk of others", is_called=False)
+    await place.hear("first")
+    await place.hear("and then?", is_called=False)
+    lunch = await place.hear("lunch?", is_called=False, author="grace")
+    await place.hear_again(lunch, is_called=False)
+    await place.hear("yes", is_called=False)  # to Grace
+    await place.hear("@bot and mine?")
+    await place.hear("well?", is_called=False)
+    assert await place.waiting() == heard
+
+
+async def test_a_conversation_that_is_muted_is_answered_when_it_calls_until_the_bot_is_to_listen_again(
+    place: Place,
+) -> None:
+    place.open("all")
+    await place.hear("first")
+    await place.hear("mute")
+    await place.hear("talk", is_called=False)
+    await place.hear("called")
+    await place.hear("listen")
+    await place.hear("more talk", is_called=False)
+    assert await place.waiting() == ["first", "called", "more talk"]
+    assert place.said == [words.MUTED, words.LISTENING]
+
+
+async def test_a_reset_takes_the_signs_of_what_it_drops_away_and_is_confirmed_once(place: Place) -> None:
+    await place.hear("one")
+    await place.hear("two")
+    reset = await place.hear("/reset")
+    assert (place.signs, place.said, await place.waiting()) == (set(), [words.RESET_DONE], [])
+    await place.hear_again(reset)
+    assert place.said == [words.RESET_DONE]
+
+
+@pytest.mark.parametrize("text", ["reset", "status", "help"])
+async def test_a_command_that_comes_twice_is_done_once_even_where_nothing_was_said(place: Place, text: str) -> None:
+    message = await place.hear(text)
+    await place.hear_again(message)
+    assert len(place.said) == 1
+    assert (await place.waiting(), await place.count(sessions)) == ([], 0)
+    assert (place.said == [words.NOTHING_TO_RESET]) == (text != "help")
+
+
+async def test_a_command_in_passing_is_talk_and_so_is_one_that_comes_with_a_file(place: Place) -> None:
+    await place.hear("hello")
+    await place.hear("reset", is_called=False)
+    await place.hear("status", attachments=(Attachment("a.txt", None, 1, {}),))
+    assert (await place.waiting(), place.said) == (["hello", "reset", "status"], [])
+
+
+async def test_a_command_is_answered_in_the_language_of_who_gives_it(place: Place) -> None:
+    place.locale = "ko-KR"
+    await place.hear("hello")
+    await place.hear("!help")
+    assert place.said[0].startswith(words.of("ko")(words.HELPS))
+    assert f"- `reset`: {words.of('ko')(words.RESET_DOES)}" in place.said[0]
+
+
+async def test_a_stop_ends_what_its_author_asked_and_is_seen_where_that_was_shown(place: Place) -> None:
+    await place.hear("hello")
+    turn = await place.begun()
+    waits = await place.hear("and this")
+    assert place.signs == {waits.address["number"]}
+    await place.hear("stop", author="grace")
+    assert place.said == [words.NOTHING_RUNS]
+    await place.hear("Stop.")
+    assert (place.said, place.signs) == ([words.NOTHING_RUNS], set())
+    assert await place.turns.running() == {turn.id: "stop"}
+    assert await place.waiting() == []
+
+
+async def test_the_status_tells_of_the_conversation_and_what_was_said_comes_as_a_file(place: Place) -> None:
+    await place.hear("hello")
+    await place.begun()
+    await place.hear("status")
+    lines = place.said[0].splitlines()
+    told = ENGLISH(words.STATUS_AGENT, agent="parley"), ENGLISH(words.STATUS_MODEL, model=MODELS[0])
+    assert lines[:2] == [f"- {line}" for line in told]
+    assert f"- {words.STATUS_RUNS}" in lines
+    await place.hear("export")
+    assert (place.said[-1], [file.name for file in place.files]) == (words.EXPORTED, ["transcript.md"])
+
+
+async def test_a_model_is_told_chosen_or_said_not_to_be_there(place: Place) -> None:
+    await place.hear("hello")
+    for text in ("model", f"model {MODELS[1]}", "model", "model nothing/else"):
+        await place.hear(text)
+    assert place.said[0].startswith(ENGLISH(words.MODEL_IS, model=MODELS[0]))
+    assert place.said[1] == ENGLISH(words.MODEL_CHOSEN, model=MODELS[1])
+    assert place.said[2].startswith(ENGLISH(words.MODEL_IS, model=MODELS[1]))
+    assert "`nothing/else`" in place.said[3]
+    assert all(f"`{model}`" in place.said[3] for model in MODELS)
+
+
+async def test_a_model_can_be_chosen_before_the_first_question(place: Place) -> None:
+    await place.hear(f"model {MODELS[1]}")
+    await place.hear("hello")
+    assert place.said == [ENGLISH(words.MODEL_CHOSEN, model=MODELS[1])]
+    assert (await place.begun()).model == MODELS[1]
+
+
+async def test_a_command_that_comes_by_another_way_says_so_if_the_database_is_away(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.hear("hello")
+    monkeypatch.setattr(place.inbox, "reset", away)
+    asker = Asker("place:1", "place", "ada", "test", {}, "key")
+    assert (await place.intake.commands.run("reset", "", asker)).text == ENGLISH.sorry(StoreError.public)
+    nowhere = replace(asker, session_id=None)
+    assert (await place.intake.commands.run("reset", "", nowhere)).text == words.NOTHING_TO_RESET
+
+
+async def test_an_answer_that_cannot_be_shown_is_told_in_the_log(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.error = SurfaceError("forbidden")
+    await place.hear("reset")
+    assert "answer to reset: it cannot be shown: SurfaceError: forbidden" in caplog.text
+
+
+async def test_an_errand_that_fails_in_an_unknown_way_says_nothing_of_what_it_was_about(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = "somebody's words"
+
+    async def errand() -> None:
+        raise KeyError(said)
+
+    place.intake.run(errand(), name="press")
+    await place.intake.settle(5)
+    assert "press has failed: KeyError" in caplog.text
+    assert said not in caplog.text
+
+
+async def test_what_cannot_be_kept_is_told_to_the_adapter(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in ("accept", "note", "revise", "withdraw"):
+        monkeypatch.setattr(place.inbox, step, away)
+    for taking in (
+        place.hear(),
+        place.hear("help"),
+        place.intake.edited("key", "text"),
+        place.intake.deleted("key"),
+    ):
+        with pytest.raises(StoreError):
+            await taking
+
+
+async def test_a_command_that_can_never_be_done_is_apologised_for_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreadable(*_: Any, **__: Any) -> Any:
+        raise DamagedSessionError("a row cannot be read")
+
+    await place.hear("hello")
+    monkeypatch.setattr(place.conversations, "status", unreadable)
+    message = await place.hear("status")
+    await place.hear_again(message)
+    assert place.said == [ENGLISH.sorry(DamagedSessionError.public)]
+
+
+async def test_a_question_to_the_bot_itself_that_cannot_be_answered_now_is_apologised_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.hear("hello")
+    monkeypatch.setattr(place.conversations, "status", away)
+    await place.hear("status")
+    assert place.said == [ENGLISH.sorry(StoreError.public)]
+
+
+@pytest.mark.parametrize("fails", ["mute", "note"])
+async def test_a_command_that_cannot_be_done_now_or_noted_is_done_when_it_comes_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    await place.hear("hello")
+    monkeypatch.setattr(place.conversations if fails == "mute" else place.inbox, fails, away)
+    message = inbound("mute")
+    with pytest.raises(StoreError):
+        await place.hear_again(message)
+    monkeypatch.undo()
+    for _ in range(2):
+        await place.hear_again(message)
+    assert len(place.said) == 1
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+async def test_of_what_is_chosen_the_last_holds_though_another_is_heard_later(place: Place, *, is_late: bool) -> None:
+    """Slack brings one again that another worker did not acknowledge, and nobody knows that it is late."""
+    await place.hear("hello")
+    late = inbound("mute")
+    await place.hear("listen")
+    await place.intake.take(Call(late, True, is_late=is_late))
+    assert not await place.conversations.is_muted("place:1")
+    await place.intake.take(Call(inbound("mute"), True, is_late=True))
+    assert await place.conversations.is_muted("place:1")
+
+
+async def test_a_stop_that_two_workers_hear_is_done_and_told_once(place: Place) -> None:
+    await place.hear("hello")
+    stop = inbound("stop")
+    for _ in range(2):
+        await place.hear_again(stop)
+    assert (place.said, await place.waiting()) == ([words.STOPPING], [])
+
+
+async def test_a_reset_that_is_heard_again_late_ends_nothing_that_was_asked_since(place: Place) -> None:
+    await place.hear("hello")
+    await place.ended(await place.begun())
+    reset = inbound("reset")
+    await place.hear("which colour?")
+    turn = await place.begun()
+    for _ in range(2):
+        await place.hear_again(reset)
+    assert await place.turns.running() == {turn.id: None}
+    assert place.said == [words.NOT_RESET]
+
+
+async def test_a_stop_that_comes_late_ends_what_was_asked_by_then_and_nothing_else(place: Place) -> None:
+    await place.hear("hello")
+    turn = await place.begun()
+    late = inbound("stop")
+    await place.hear("said since")
+    await place.intake.take(Call(late, True, is_late=True))
+    assert await place.turns.running() == {turn.id: STOP}
+    assert await place.waiting() == ["said since"]
+    await place.ended(turn, "cancelled")
+    since = await place.begun()
+    too_late = inbound("stop", sent_at=late.sent_at)
+    await place.intake.take(Call(too_late, True, is_late=True))
+    assert await place.turns.running() == {since.id: None}
+
+
+async def test_a_command_is_not_noted_before_all_is_known_that_it_takes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place.intake, "_locale", away)
+    message = inbound("help")
+    with pytest.raises(StoreError):
+        await place.hear_again(message)
+    monkeypatch.undo()
+    await place.hear_again(message)
+    assert len(place.said) == 1
+
+
+async def test_settling_does_not_wait_longer_than_it_may(place: Place) -> None:
+    place.answers.clear()
+    async with asyncio.timeout(30):
+        await place.intake.take(Call(inbound("reset"), True))
+        await place.intake.settle(0.01)
+    place.answers.set()
+    await place.intake.settle(1)
+    assert place.said == []  # what came too late is given up
+
+
+async def test_what_failed_is_tried_again_for_who_asked(place: Place) -> None:
+    await place.hear()
+    turn = await place.ended(await place.begun(), "failed")
+    assert await place.press("retry", turn, "grace") == words.NOT_YOURS
+    assert await place.press("retry", turn) == ""
+    again = await place.begun()
+    assert (again.kind, again.origin, place.signs) == ("retry", turn.id, set())
+    await place.ended(again)
+    assert await place.press("retry", turn) == words.OVER
+
+
+async def test_what_is_tried_again_behind_others_bears_a_sign(place: Place) -> None:
+    message = await place.hear()
+    turn = await place.ended(await place.begun(), "failed")
+    await place.hear("another")
+    assert await place.press("retry", turn) == ""
+    assert place.signs == {message.address["number"]}
+
+
+async def test_an_answer_is_given_once_more_for_who_asked_unless_more_was_said(place: Place) -> None:
+    await place.hear()
+    turn = await place.ended(await place.begun())
+    assert await place.press("regenerate", turn, "grace") == words.NOT_YOURS
+    assert await place.press("regenerate", turn) == ""
+    again = await place.ended(await place.begun())
+    assert again.kind == "regenerate"
+    await place.hear("more")
+    assert await place.press("regenerate", again) == words.NEWER
+
+
+async def test_a_stop_is_for_who_asked_and_for_what_runs(place: Place) -> None:
+    await place.hear()
+    turn = await place.begun()
+    assert await place.press("stop", turn, "grace") == words.NOT_YOURS_TO_STOP
+    assert await place.press("stop", turn) == ""
+    assert await place.turns.running() == {turn.id: "stop"}
+    await place.ended(turn, "cancelled")
+    assert await place.press("stop", turn) == words.ENDED
+
+
+async def test_any_reader_says_what_he_thinks_of_an_answer_as_long_as_it_is_known(place: Place) -> None:
+    await place.hear()
+    turn = await place.ended(await place.begun())
+    assert await place.press("good", turn) == words.NOTED
+    assert await place.press("bad", turn, "grace") == words.NOTED
+    assert await place.press("bad", turn) == words.NOTED
+    assert await place.count(feedback) == 2
+    await place.hear("reset")
+    assert await place.press("good", turn) == words.FORGOTTEN
+
+
+async def test_who_presses_reads_his_own_language_and_hears_of_a_database_that_is_away(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    korean = words.of("ko")
+    assert await place.intake.press("strange", visitor=ADA, spot=NOWHERE, locale="ko") == korean(words.NOT_MINE)
+    assert await place.intake.press("retry:t1", visitor=ADA, spot=NOWHERE, locale="ko") == korean(words.OVER)
+    monkeypatch.setattr(place.inbox, "again", away)
+    assert await place.intake.press("retry:t1", visitor=ADA, spot=NOWHERE, locale="ko") == korean.sorry(
+        StoreError.public
+    )
+
+
+async def test_an_edit_changes_what_waits_and_shows_again_what_was_answered(place: Place) -> None:
+    message = await place.hear("What is tow and two?")
+    await place.intake.edited("unknown", "text")
+    await place.intake.edited(message.event_key, "What is two and two?")
+    assert await place.waiting() == ["What is two and two?"]
+    turn = await place.begun()
+    for text in ("What is two and three?", "What is two and three?"):  # the second time, nothing has changed
+        await place.intake.edited(message.event_key, text)
+        await place.intake.settle(1)
+    assert place.shown == [(turn.id, "")]
+    await place.ended(turn)
+    assert await place.press("revise", turn) == ""
+    assert [said.text for said in (await place.begun()).messages] == ["What is two and three?"]
+
+
+async def test_a_deletion_drops_what_waits_ends_what_runs_and_marks_what_was_answered(place: Place) -> None:
+    await place.intake.deleted("unknown")
+    waits = await place.hear("one")
+    await place.intake.deleted(waits.event_key)
+    assert await place.waiting() == []
+    runs = await place.hear("two")
+    turn = await place.begun()
+    await place.intake.deleted(runs.event_key)
+    assert await place.turns.running() == {turn.id: "withdrawn"}
+    await place.ended(turn, "cancelled")
+    answered = await place.hear("three")
+    other = await place.ended(await place.begun())
+    await place.intake.deleted(answered.event_key)
+    await place.intake.settle(1)
+    assert place.shown == [(turn.id, words.WITHDRAWN), (other.id, words.WITHDRAWN)]
+
+
+async def test_what_is_heard_of_one_session_at_the_same_time_is_kept_in_that_order(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, accept = asyncio.Event(), place.inbox.accept
+
+    async def first_is_slow(message: Inbound) -> Any:
+        if message.text == "first":
+            await slow.wait()
+        return await accept(message)
+
+    monkeypatch.setattr(place.inbox, "accept", first_is_slow)
+    calls = [Call(inbound(text), is_called=True) for text in ("first", "second")]
+    elsewhere = Call(inbound("elsewhere", session="place:2"), is_called=True)
+    taking = [asyncio.create_task(place.intake.take(call)) for call in (*calls, elsewhere)]
+    await taking[-1]
+    slow.set()
+    await asyncio.gather(*taking)
+    assert await place.waiting() == ["elsewhere", "first", "second"]
+
+
+async def away(*_: Any, **__: Any) -> Any:
+    raise StoreError("out of reach")

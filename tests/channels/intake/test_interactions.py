@@ -1,0 +1,163 @@
+"""What people ask for by commands and buttons is done once, also if the process dies in the middle of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from channels.access import Rules
+from channels.commands.handlers import PRIVATE, Commands, Name
+from channels.i18n import messages as words
+from core.errors import StoreError
+from core.inbox import interactions as errands
+from core.store.schema import errands as kept
+from sandbox.slack import SlackSandbox
+from tests.channels.benches import PLATFORMS, sandbox_of, says, talking
+from tests.channels.wiring import until
+
+MODEL = "openai/other"
+CHOSEN = words.MODEL_CHOSEN.format(model=MODEL)
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with sandbox_of(request.param) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errands, "LOOK", 0.05)
+
+
+async def choose(sandbox: Any) -> None:
+    if isinstance(sandbox, SlackSandbox):
+        await sandbox.command("ada", "general", "/model", MODEL)
+    else:
+        await sandbox.command("ada", "general", "model", name=MODEL)
+
+
+async def rows(bot: Any) -> list[Any]:
+    async with bot.database.read() as connection:
+        return list((await connection.execute(sa.select(kept))).all())
+
+
+def told(sandbox: Any) -> list[str]:
+    return [m.text for m in sandbox.messages("general") if CHOSEN.replace("`", "") in m.text.replace("`", "")]
+
+
+async def test_a_command_that_was_acknowledged_is_done_by_the_next_process_and_told_once(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, run = asyncio.Event(), Commands.run
+
+    async def dies(*_: Any) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with talking(sandbox, tmp_path, "one") as talk:
+        await talk.say("one")
+        await says(talk, "one")
+        await talk.bot.settled(1)
+        monkeypatch.setattr(Commands, "run", dies)
+        giving = asyncio.create_task(choose(sandbox))
+        await asyncio.wait_for(begun.wait(), 30)
+        (row,) = await rows(talk.bot)
+        assert all(secret not in str(row.what) for secret in ("response_url", "trigger_id", "https://"))
+    monkeypatch.setattr(Commands, "run", run)
+    async with talking(sandbox, tmp_path, "two") as talk:
+        await sandbox.wait_for(lambda: told(sandbox), timeout=20)
+        await gone(talk.bot)
+        assert len(told(sandbox)) == 1
+        (session,) = {row.session for row in await talk.bot.inbox_rows() if row.outcome is None}
+        assert await talk.bot.desk.conversations.model(session) == MODEL
+    giving.cancel()
+    await asyncio.wait([giving])
+
+
+async def test_one_that_cannot_be_kept_is_done_all_the_same(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any) -> bool:
+        raise StoreError("out of reach")
+
+    async with talking(sandbox, tmp_path, "one") as talk:
+        await talk.say("one")
+        await says(talk, "one")
+        await talk.bot.settled(1)
+        monkeypatch.setattr(errands.Errands, "_keep", away)
+        await choose(sandbox)
+        await sandbox.wait_for(lambda: told(sandbox))
+
+
+async def test_the_token_of_an_interaction_is_sealed_in_the_database(tmp_path: Path) -> None:
+    async with sandbox_of("discord") as server, talking(server, tmp_path, "one") as talk:
+        place = server.channels["general"]
+        server.permissions.discard("send_messages")  # so the answer is for the asker alone
+        (shown,) = await server.command("ada", place, "ask", question="why?")
+        await until(lambda: shown.text == "one")
+        (row,) = await talk.bot.inbox_rows()
+        token = str(row.inbound["address"]["token"])
+        tokens = {part for call in server.calls for part in call.path.split("/")}
+        assert token not in tokens
+        assert talk.bot.channel._seal.open(token) in tokens
+
+
+async def ask_privately(sandbox: Any, name: str) -> Any:
+    if isinstance(sandbox, SlackSandbox):
+        return await sandbox.command("ada", "general", f"/{name}")
+    return await sandbox.command("ada", "general", name)
+
+
+@pytest.mark.parametrize("name", ["why", "usage"])
+async def test_what_is_for_one_alone_is_told_to_nobody_else_by_the_next_process_though_he_cannot_be_told_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: Name
+) -> None:
+    async with sandbox_of("discord") as server:
+        await _left(server, tmp_path, monkeypatch, name)
+        monkeypatch.setattr("sandbox.discord.interactions.TOKEN_LIFE", 0.0)
+        async with talking(server, tmp_path, "two") as talk:
+            await gone(talk.bot)
+            assert [one.text for one in talk.replies()][1:] == [PRIVATE[name]]
+
+
+@pytest.mark.parametrize("is_blocked", [False, True])
+async def test_the_next_process_knows_an_admin_and_who_may_not_speak_any_more(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_blocked: bool
+) -> None:
+    person = sandbox.people["ada"].id
+    await _left(sandbox, tmp_path, monkeypatch, "usage")
+    rules = Rules(block=frozenset({f"user:{person}"} if is_blocked else ()))
+    async with talking(sandbox, tmp_path, "two", admins=[str(person)], rules=rules) as talk:
+        word = words.NOT_YOU if is_blocked else words.USAGE_ALL
+        await sandbox.wait_for(lambda: [one for one in talk.whispers() if word in one], timeout=20)
+        await gone(talk.bot)
+
+
+async def _left(sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A process that has answered a question is gone in the middle of a command."""
+    begun, run = asyncio.Event(), Commands.run
+
+    async def dies(*_: Any) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with talking(sandbox, folder, "one") as talk:
+        await talk.say("one")
+        await says(talk, "one")
+        await talk.bot.settled(1)
+        monkeypatch.setattr(Commands, "run", dies)
+        giving = asyncio.create_task(ask_privately(sandbox, name))
+        await asyncio.wait_for(begun.wait(), 30)
+    monkeypatch.setattr(Commands, "run", run)
+    giving.cancel()
+    await asyncio.wait([giving])
+
+
+async def gone(bot: Any) -> None:
+    """Nothing is left to be done."""
+    await bot.database.until(partial(rows, bot), lambda found: not found)

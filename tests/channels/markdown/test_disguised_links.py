@@ -1,0 +1,171 @@
+"""Nothing that a model writes comes out as a link that says one address and leads to another."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from channels.base import Limits, Priority
+from channels.discord.markdown import DiscordMarkdown
+from channels.discord.markdown import size as utf16
+from channels.replies.chunk_planner import Planner
+from channels.slack.text import SlackMarkdown
+from channels.slack.text import size as utf8
+
+SLACK = Limits(chunk_size=400, measure=utf8, reserve=20, dialect=SlackMarkdown())
+DISCORD = Limits(chunk_size=400, measure=utf16, dialect=DiscordMarkdown())
+
+GOOD, EVIL = "good.example", "https://evil.example"
+
+_PIECES = [
+    "[", "]", "(", ")", "](", "]:", "][", "![", "!", ":", "|", "\\", '"', "'", "<", ">", "`", "``", "*", "**", "_",
+    "~~", GOOD, f"https://{GOOD}", EVIL, f"({EVIL})", f"[https://{GOOD}]({EVIL})", f"[x]({EVIL})", f"[{GOOD}][1]",
+    f"[1]: {EVIL}", f"<{EVIL}>", f'<a href="{EVIL}">', "</a>", "<b ", "<br>", "<span>", "</span>", "<!--", "-->",
+    "[^1]", "&#46;", "\n", "\n\n", "\r", "\t", " ", "   ", "    ", "> ", "- ", "1. ", "# ", "#### ", "```", "```\n",
+    "\n```\n", "~~~\n", "\n| a | b |\n|---|---|\n", "| ", "word ", "x",
+]  # fmt: skip
+texts = st.lists(st.sampled_from(_PIECES), min_size=2, max_size=25).map("".join)
+
+_COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+#: Discord: a backslash before a sign, a block of code, code in a line, and a link, each from where it begins; a label
+#: may go over many lines.
+_DISCORDS = re.compile(
+    r"""
+      \\[^0-9A-Za-z\s]
+    | ```(?:[a-z0-9_+\-.\#]+?\n)?\n*[^\n].*?\n*```
+    | (?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)
+    | \[(?P<label>(?:\[[^\]`]*\]|[^\[\]`\\]|\\.|`[^`]+`|\](?=[^\[]*\]))*)\]
+      \(\s*<?(?P<target>(?:\([^)]*\)|[^\s\\]|\\.)*?)>?(?:\s+['"].*?['"])?\s*\)
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+
+
+def shown(text: str, of: Limits, priority: Priority = Priority.FINAL) -> list[str]:
+    planner = Planner(of)
+    planner.feed(text)
+    return [chunk.text for chunk in planner.plan(priority).chunks]
+
+
+def links(message: str) -> Iterator[tuple[str, str]]:
+    """What a reader of CommonMark finds: labels, and where they lead."""
+    for block in _COMMONMARK.parse(message):
+        label, target = "", ""
+        for token in block.children or ():
+            if token.type == "link_open":
+                label, target = "", str(token.attrGet("href"))
+            elif token.type == "link_close":
+                yield label, target
+            else:
+                label += token.content
+
+
+def masks(message: str) -> Iterator[tuple[str, str]]:
+    """What Discord finds."""
+    for found in _DISCORDS.finditer(message):
+        if found["target"]:
+            yield re.sub(r"[*_~]", "", found["label"]), found["target"]
+
+
+def disguised(message: str, of: Limits) -> list[tuple[str, str]]:
+    found = links(message) if of is SLACK else masks(message)
+    return [(label, target) for label, target in found if "evil" in target and GOOD in label]
+
+
+LIMITS = pytest.mark.parametrize("of", [SLACK, DISCORD], ids=["slack", "discord"])
+
+
+@LIMITS
+@settings(deadline=None)
+@given(text=texts, priority=st.sampled_from([Priority.FINAL, Priority.TICK]))
+def test_no_message_has_a_link_that_says_one_address_and_leads_to_another(
+    of: Limits, text: str, priority: Priority
+) -> None:
+    assert not [found for message in shown(text, of, priority) for found in disguised(message, of)]
+
+
+@LIMITS
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[https://{GOOD}]({EVIL}/(a(b)))",
+        f"[https://{GOOD}]({EVIL}/((((a)))))",
+        f"[https://{GOOD}]({EVIL} (title))",
+        f'[https://{GOOD}]({EVIL} "a\\"b")',
+        f"[https://{GOOD}]({EVIL}/\\()",
+        f"[a [b [c]] https://{GOOD}]({EVIL})",
+        f"[https://{GOOD} `]`]({EVIL})",
+        f"[https://{GOOD} {'x ' * 400}]({EVIL})"[:390],
+        f"[x][https://{GOOD}]({EVIL})",
+        f"<b [https://{GOOD}]({EVIL})>",
+        f"[{GOOD.replace('.', '&#46;')}]({EVIL})",
+        f"[{GOOD.replace('.', '<!-- -->.')}]({EVIL})",
+        f"[{GOOD.replace('.', '<span></span>.')}]({EVIL})",
+        f"[https://{GOOD}]<span></span>({EVIL})",
+        f"[https://{GOOD} `](https://x.example)` y]({EVIL})",
+        f"#### [https://{GOOD}]**({EVIL})",
+        f"| ` [https://{GOOD}]({EVIL}) | ` |\n|---|---|\n| ` [https://{GOOD}]({EVIL} (x)) | ` |",
+        f"[{GOOD}][1]\n\n[1]: {EVIL}",
+        f"[{GOOD}][1]\n\n> [1]: {EVIL}",
+        f"[{GOOD}][1]\n\n- [1]: {EVIL}",
+        f"[{GOOD}][1]\n\n[1]:\n{EVIL}",
+        f"[{GOOD}][a\\]b]\n\n[a\\]b]: {EVIL}",
+        f"- ```\n[https://{GOOD}]({EVIL})\n  ```",
+        f"> > ```\n> [https://{GOOD}]({EVIL})\n> > ```",
+        f"| a | b |\n|---|---|\n```x | y\n```\n[https://{GOOD}]({EVIL})\n```\n```",
+        f"    `\nx ` y ` [https://{GOOD}]({EVIL}) ` z",
+        f"````a```\n[https://{GOOD}]({EVIL})\n```b````",
+        f"[{GOOD} [[1]]({EVIL})",
+    ],
+)
+def test_a_known_way_to_disguise_a_link_is_closed(text: str, of: Limits) -> None:
+    for priority in (Priority.FINAL, Priority.TICK):
+        assert not [found for message in shown(text, of, priority) for found in disguised(message, of)]
+
+
+@LIMITS
+@pytest.mark.parametrize(
+    "link",
+    [
+        "[the page](https://x.example/a_(b))",
+        "[the page](https://x.example/a_(b_(c_(d))))",
+        "[https://x.example/a_b](https://x.example/a_b)",
+        "[`code` of it](https://x.example)",
+        "[**bold**](https://x.example)",
+        "[x.example](https://x.example/page)",
+    ],
+)
+def test_a_link_that_hides_nothing_stays_one(link: str, of: Limits) -> None:
+    assert shown(f"See {link} there.", of) == [f"See {link} there."]
+
+
+@LIMITS
+def test_code_keeps_its_brackets(of: Limits) -> None:
+    for code in ("`handlers[i](event)`", "```js\nhandlers[i](event)\n```", "- ```js\n  a[0](b)\n  ```"):
+        assert "](" in shown(f"{code}\n\nand", of)[0]
+
+
+@LIMITS
+def test_what_is_no_link_reads_as_it_was_written(of: Limits) -> None:
+    (message,) = shown("Say [who](no one) or [what [is](this", of)
+    assert message == "Say [who]\\(no one) or [what [is]\\(this"
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        "[label](https://x.y/a_(b_(c",
+        "[label](https://x.y/\\",
+        "[label](<https://x.y/a b",
+        "[label](<https://x.y> ",
+        '[label](https://x.y "ti\\"t',
+        "[label](https://x.y (ti",
+        "[label](https://x.y 'title'",
+    ],
+)
+def test_a_link_that_is_not_complete_is_its_label(begun: str) -> None:
+    assert shown(f"See {begun}", SLACK, Priority.TICK) == ["See label"]

@@ -1,0 +1,177 @@
+import asyncio
+import time
+
+import pytest
+
+from channels.base import Priority
+from channels.rate_limits import caller as calls
+from channels.rate_limits.caller import Caller, PassingError, RefusedError, as_long_as, soon
+from channels.rate_limits.limiter import Window
+from core.concurrency.cooperative import ENOUGH
+from core.errors import SurfaceError, TurnLostError
+
+WINDOW = Window(calls=100, seconds=0.1)
+
+
+class Platform:
+    """Fails as it is told to, and keeps count."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.calls = 0
+        self.refused = asyncio.Event()
+        self.caller = Caller("test", pauses=(0.01, 0.01))
+
+    async def send(self) -> str:
+        self.calls += 1
+        if self.failures:
+            self.refused.set()
+            raise self.failures.pop(0)
+        return "sent"
+
+    async def call(self, priority: Priority = Priority.FINAL, key: str = "key") -> str | None:
+        return await self.caller.call("post", self.send, self.caller.budget(key, WINDOW), priority=priority)
+
+
+def passing(number: int) -> list[Exception]:
+    return [PassingError("HTTP 500") for _ in range(number)]
+
+
+async def test_a_failure_in_passing_is_tried_again_until_the_pauses_are_used_up() -> None:
+    assert await Platform(*passing(2)).call() == "sent"
+    platform = Platform(*passing(3))
+    with pytest.raises(SurfaceError, match=r"^post: out of reach \(HTTP 500\)$"):
+        await platform.call()
+    assert platform.calls == 3
+
+
+async def test_a_call_that_comes_too_often_is_made_again_however_often_that_is_said() -> None:
+    platform = Platform(*(PassingError("later", retry_after=0.01) for _ in range(20)))
+    assert await platform.call() == "sent"
+    assert platform.calls == 21
+
+
+async def test_what_is_too_often_for_one_is_so_for_all_that_share_the_limit() -> None:
+    platform = Platform(PassingError("later", retry_after=1.0))
+    time = asyncio.get_running_loop().time
+    begun = time()
+    first = asyncio.create_task(platform.call())
+    await asyncio.wait_for(platform.refused.wait(), 30)
+    assert await platform.call(key="another") == "sent"
+    assert time() - begun < 0.9
+    assert await platform.call(Priority.TICK) is None
+    assert await platform.call() == "sent"
+    assert time() - begun >= 1.0
+    assert await first == "sent"
+
+
+async def test_what_is_of_use_soon_alone_is_not_waited_for_where_it_has_no_place_until_then() -> None:
+    platform, time = Platform(), asyncio.get_running_loop().time
+    budget = platform.caller.budget("few", Window(calls=2, seconds=60))
+    with soon(4):
+        assert [await platform.caller.call("read", platform.send, budget) for _ in range(2)] == ["sent", "sent"]
+        begun = time()
+        with pytest.raises(SurfaceError, match=r"^the platform's limit leaves no room for it in time$"):
+            await platform.caller.call("read", platform.send, budget)
+        assert time() - begun < 3
+    assert platform.calls == 2
+    with soon(4):
+        assert await platform.call() == "sent"
+    waiting = asyncio.create_task(platform.caller.call("read", platform.send, budget))
+    assert not (await asyncio.wait([waiting], timeout=0.05))[0]
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+
+async def test_a_refusal_is_not_tried_again() -> None:
+    platform = Platform(RefusedError("post", "no"))
+    with pytest.raises(RefusedError, match=r"^post: no$"):
+        await platform.call()
+    assert platform.calls == 1
+
+
+async def test_a_tick_is_tried_once_and_tells_whether_it_may_have_taken_effect() -> None:
+    platform = Platform(PassingError("later", retry_after=0.01))
+    assert await platform.call(Priority.TICK) is None
+    assert platform.calls == 1
+    platform = Platform(PassingError("HTTP 500"))
+    with pytest.raises(PassingError):
+        await platform.call(Priority.TICK)
+    assert platform.calls == 1
+
+
+async def test_what_has_taken_effect_is_not_made_again_and_what_was_too_often_is_not_looked_for() -> None:
+    platform = Platform(PassingError("later", retry_after=0.01), *passing(2))
+    looks = ["", "", "there"]
+
+    async def found() -> str | None:
+        return looks.pop(0) or None
+
+    budget = platform.caller.budget("key", WINDOW)
+    assert await platform.caller.call("post", platform.send, budget, found=found) == "sent"
+    assert (platform.calls, looks) == (4, ["there"])
+    platform.failures = passing(1)
+    assert await platform.caller.call("post", platform.send, budget, found=found) == "there"
+    assert platform.calls == 5
+
+
+@pytest.mark.parametrize("retry_after", [None, 60.0], ids=["it failed", "it came too often"])
+async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no_place(
+    retry_after: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "LOOK", 0.01)
+    platform, is_wanted = Platform(PassingError("HTTP 500", retry_after=retry_after)), True
+    platform.caller = Caller("test", pauses=(60.0,))
+
+    async def wanted() -> None:
+        if not is_wanted:
+            raise TurnLostError("another one has it")
+
+    async def show() -> None:
+        with as_long_as(wanted):
+            with pytest.raises(TurnLostError):
+                await platform.call()
+            with pytest.raises(TurnLostError):
+                await platform.call(key="another")
+            assert await asyncio.create_task(platform.call(key="goes on by itself")) == "sent"
+
+    showing = asyncio.create_task(show())
+    await asyncio.wait_for(platform.refused.wait(), 30)
+    await asyncio.sleep(0.05)
+    assert not showing.done()
+    is_wanted = False
+    await asyncio.wait_for(showing, 30)
+    assert platform.calls == 2
+    assert platform.caller.budget("another", WINDOW).left == 1.0
+    assert await platform.call(key="another") == "sent"
+
+
+async def test_of_many_calls_whose_places_are_free_at_one_moment_only_some_are_made_in_one_round() -> None:
+    caller, made, count = Caller("test"), list[int](), 0
+
+    async def send() -> None:
+        made.append(count)
+        until = time.thread_time() + ENOUGH * 0.6
+        while time.thread_time() < until:
+            pass
+
+    async def rounds() -> None:
+        nonlocal count
+        while len(made) < 20:
+            count += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        tasks.create_task(rounds())
+        for _ in range(20):
+            tasks.create_task(caller.call("post", send, caller.budget("key", WINDOW)))
+    assert max(map(made.count, made)) <= 2, "two of them are enough for a round"
+
+
+async def test_a_call_that_is_made_once_is_not_made_again_and_says_what_failed() -> None:
+    platform = Platform(*passing(1))
+    budget = platform.caller.budget("key", WINDOW)
+    with pytest.raises(PassingError, match="HTTP 500"):
+        await platform.caller.once("post", platform.send, budget)
+    assert platform.calls == 1
+    assert await platform.caller.once("post", platform.send, budget) == "sent"

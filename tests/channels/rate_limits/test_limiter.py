@@ -1,0 +1,543 @@
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from channels.base import SILENT, Priority
+from channels.rate_limits.limiter import Budget, Window
+from channels.rate_limits.registry import Pacer
+from tests.clock import FastLoop
+
+MINUTE = Window(calls=50, seconds=60)
+
+
+def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    with asyncio.Runner(loop_factory=FastLoop) as runner:
+        return runner.run(main())
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def most_in(times: list[float], window: Window) -> int:
+    """Times that differ by a millionth of a second are as good as one."""
+    span = window.seconds - 1e-6
+    return max((sum(start <= at < start + span for at in times) for start in times), default=0)
+
+
+asked = st.lists(st.tuples(st.floats(0, 100), st.sampled_from(Priority)), max_size=40)
+
+
+@given(asked, st.builds(Window, st.integers(1, 8), st.sampled_from([1.0, 10.0, 60.0])), st.integers(0, 9))
+def test_no_window_ever_holds_more_than_it_may_and_nobody_waits_for_ever(
+    asked: list[tuple[float, Priority]], window: Window, live: int
+) -> None:
+    async def main() -> list[float]:
+        budget, sent = Budget(window), list[float]()
+
+        async def call(after: float, priority: Priority) -> None:
+            await asyncio.sleep(after)
+            await budget.admit(priority)
+            budget.answered()
+            sent.append(now())
+
+        with ExitStack() as stack:
+            for _ in range(live):
+                stack.enter_context(budget.live())
+            await asyncio.gather(*(call(*one) for one in asked))
+        return sent
+
+    sent = run(main)
+    assert len(sent) == len(asked)
+    assert most_in(sent, window) <= window.calls
+
+
+def ticks(seconds: float, *, live: int = 1, window: Window = MINUTE) -> list[float]:
+    """When the ticks of replies go that always have something new to show."""
+
+    async def main() -> list[float]:
+        budget, sent = Budget(window), list[float]()
+
+        async def reply() -> None:
+            with budget.live():
+                while now() < 1_000 + seconds:
+                    await budget.admit(Priority.TICK)
+                    budget.answered()
+                    sent.append(now() - 1_000)
+
+        await asyncio.gather(*(reply() for _ in range(live)))
+        return sent
+
+    return [at for at in run(main) if at < seconds]
+
+
+def test_ticks_use_all_that_is_not_kept_back_at_a_pace_without_holes() -> None:
+    sent = ticks(600)
+    assert most_in(sent, MINUTE) <= 49
+    assert len(sent) >= 0.95 * 49 * 10
+    assert max(after - before for before, after in pairwise(sent)) < 8
+    assert max(after - before for before, after in pairwise(at for at in sent if at > 70)) < 2
+
+
+def test_a_reply_has_most_of_a_window_while_it_is_likely_to_last() -> None:
+    sent = ticks(30)
+    assert len(sent) >= 44
+    assert max(after - before for before, after in pairwise(at for at in sent if at < 22)) < 0.7
+    assert max(after - before for before, after in pairwise(sent)) < 1.5
+
+
+def test_of_replies_that_begin_in_turn_the_last_ones_are_shown_as_well() -> None:
+    async def main() -> list[int]:
+        budget, shown = Budget(Window(100, 60)), [0] * 10
+
+        async def reply(number: int) -> None:
+            await asyncio.sleep(3 * number)
+            end = now() + 30
+            with budget.live(keeps=False):
+                while now() < end:
+                    await budget.admit(Priority.TICK)
+                    budget.answered()
+                    shown[number] += now() < end
+
+        await asyncio.gather(*map(reply, range(10)))
+        return shown
+
+    shown = run(main)
+    assert sum(shown) >= 85
+    assert min(shown) >= 3
+
+
+@pytest.mark.parametrize(("live", "kept"), [(1, 1), (10, 10), (40, 40), (200, 40)])
+def test_ticks_leave_a_call_for_the_final_of_each_live_reply_but_some_for_themselves(live: int, kept: int) -> None:
+    assert most_in(ticks(200, live=live), MINUTE) <= 50 - kept
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_the_first_words_of_a_reply_go_at_once_but_not_with_a_call_that_is_kept_back(is_told: bool) -> None:
+    async def main() -> tuple[list[float], bool]:
+        budget, begun = Budget(Window(5, 5)), now()
+        if is_told:
+            budget.told(calls=5, left=5, seconds=5)
+        with budget.live(), budget.live():
+            waits = list[float]()
+            for _ in range(3):
+                asked = now()
+                await budget.admit(Priority.TICK, SILENT)
+                budget.answered()
+                if is_told:
+                    budget.told(calls=5, left=4 - len(waits), seconds=5 - (now() - begun))
+                waits.append(now() - asked)
+            more = asyncio.create_task(budget.admit(Priority.TICK, SILENT))
+            await asyncio.sleep(4)
+            is_kept = not more.done()
+            await more
+        return waits, is_kept
+
+    waits, is_kept = run(main)
+    assert max(waits) == pytest.approx(0, abs=1e-3)
+    assert is_kept
+
+
+def test_the_most_out_of_date_tick_goes_next() -> None:
+    async def main() -> list[str]:
+        budget, order = Budget(Window(1, 1)), list[str]()
+        await budget.admit(Priority.FINAL)
+        budget.answered()
+
+        async def tick(name: str, since: float) -> None:
+            await budget.admit(Priority.TICK, since)
+            budget.answered()
+            order.append(name)
+
+        names = [("fresh", now()), ("old", now() - 10), ("older", now() - 20)]
+        await asyncio.gather(*(tick(*one) for one in names))
+        return order
+
+    assert run(main) == ["older", "old", "fresh"]
+
+
+def test_finals_drain_near_the_limit_while_ticks_still_come() -> None:
+    async def main() -> tuple[list[float], list[float]]:
+        budget, finals, others = Budget(MINUTE), list[float](), list[float]()
+
+        async def final() -> None:
+            await budget.admit(Priority.FINAL)
+            budget.answered()
+            finals.append(now() - 1_000)
+
+        async def reply() -> None:
+            while len(finals) < 100:
+                await budget.admit(Priority.TICK)
+                budget.answered()
+                others.append(now() - 1_000)
+
+        await asyncio.gather(*(final() for _ in range(100)), *(reply() for _ in range(5)))
+        return finals, others
+
+    finals, others = run(main)
+    assert max(finals) <= 100 / (0.8 * 50) * 60
+    assert sum(at <= max(finals) for at in others) >= 8
+
+
+def test_a_final_finds_its_place_at_once_whatever_the_ticks_do() -> None:
+    async def main() -> None:
+        budget = Budget(MINUTE)
+        with budget.live():
+            for _ in range(200):
+                await budget.admit(Priority.TICK)
+                budget.answered()
+            begun = now()
+            await budget.admit(Priority.FINAL)
+            budget.answered()
+            assert now() == begun
+
+    run(main)
+
+
+def test_a_final_waits_for_its_place() -> None:
+    async def main() -> None:
+        budget, begun = Budget(Window(3, 3)), now()
+        for _ in range(4):
+            await budget.admit(Priority.FINAL)
+            budget.answered()
+        assert now() == begun + 3
+
+    run(main)
+
+
+def test_who_waits_goes_by_importance_and_then_by_arrival() -> None:
+    async def main() -> list[str]:
+        budget, order = Budget(Window(1, 1)), list[str]()
+        await budget.admit(Priority.FINAL)
+        budget.answered()
+
+        async def call(name: str, priority: Priority) -> None:
+            await budget.admit(priority)
+            budget.answered()
+            order.append(name)
+
+        names = [("tick", 3), ("progress", 2), ("error", 1), ("first final", 0), ("second final", 0)]
+        tasks = [asyncio.create_task(call(name, Priority(number))) for name, number in names]
+        await asyncio.sleep(0.5)
+        assert not budget.try_admit(Priority.TICK)
+        await asyncio.gather(*tasks)
+        return order
+
+    assert run(main) == ["first final", "second final", "error", "progress", "tick"]
+
+
+def test_a_look_goes_behind_all_others_and_leaves_a_call_for_the_final_of_each_live_reply() -> None:
+    async def main() -> list[str]:
+        budget, order = Budget(Window(3, 10)), list[str]()
+
+        async def call(priority: Priority) -> None:
+            await budget.admit(priority)
+            budget.answered()
+            order.append(priority.name)
+
+        with budget.live():
+            looks = [asyncio.create_task(call(Priority.LOOK)) for _ in range(4)]
+            await asyncio.sleep(1)
+            await call(Priority.FINAL)
+            others = [asyncio.create_task(call(priority)) for priority in (Priority.TICK, Priority.PROGRESS)]
+            await asyncio.gather(*others, *looks)
+        return order
+
+    assert run(main) == ["LOOK", "LOOK", "FINAL", "PROGRESS", "TICK", "LOOK", "LOOK"]
+
+
+def test_who_gives_up_waiting_lets_the_others_go_on_and_takes_no_place() -> None:
+    async def main() -> None:
+        budget, begun = Budget(Window(1, 1)), now()
+        await budget.admit(Priority.FINAL)
+        budget.answered()
+        first = asyncio.create_task(budget.admit(Priority.FINAL))
+        second = asyncio.create_task(budget.admit(Priority.PROGRESS))
+        await asyncio.sleep(0.5)
+        first.cancel()
+        await second
+        assert now() == begun + 1
+
+    run(main)
+
+
+def test_a_place_that_is_given_back_is_free() -> None:
+    async def main() -> None:
+        budget, begun = Budget(Window(1, 60)), now()
+        await budget.admit(Priority.FINAL)
+        waiting = asyncio.create_task(budget.admit(Priority.FINAL))
+        await asyncio.sleep(1)
+        budget.give_back()
+        await waiting
+        assert now() == begun + 1
+
+    run(main)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 30), st.floats(0, 5), st.floats(0, 5)), max_size=40),
+    st.builds(Window, st.integers(1, 8), st.sampled_from([1.0, 10.0])),
+)
+def test_however_long_calls_are_under_way_no_window_of_the_platforms_holds_more_than_it_may(
+    calls: list[tuple[float, float, float]], window: Window
+) -> None:
+    async def main() -> list[float]:
+        budget, arrived = Budget(window), list[float]()
+
+        async def call(after: float, there: float, back: float) -> None:
+            await asyncio.sleep(after)
+            await budget.admit(Priority.FINAL)
+            await asyncio.sleep(there)
+            arrived.append(now())
+            await asyncio.sleep(back)
+            budget.answered()
+
+        await asyncio.gather(*(call(*one) for one in calls))
+        return arrived
+
+    assert most_in(run(main), window) <= window.calls
+
+
+def test_a_refusal_closes_the_budget_and_teaches_it_to_ask_for_less_until_nothing_is_refused_any_more() -> None:
+    async def main() -> list[float]:
+        budget, begun, sent = Budget(Window(10, 10)), now(), list[float]()
+        budget.refused(30)
+        budget.refused(2)
+        assert not budget.try_admit(Priority.FINAL)
+        while now() < begun + 200:
+            await budget.admit(Priority.FINAL)
+            budget.answered()
+            sent.append(now() - begun)
+        return sent
+
+    sent = run(main)
+    assert sent[0] == 30
+    assert most_in([at for at in sent if at < 40], Window(10, 10)) <= 8
+    assert most_in([at for at in sent if at > 120], Window(10, 10)) == 10
+
+
+def test_where_a_platform_allows_some_apps_far_less_a_budget_keeps_to_that_and_tries_for_more_now_and_then() -> None:
+    async def main() -> tuple[int, int]:
+        budget, taken, refused = Budget(Window(50, 60.5, least=1)), [-60.0], 0
+        while now() < 1_000 + 3_600:
+            await budget.admit(Priority.PROGRESS)
+            if now() >= taken[-1] + 60:
+                taken.append(now())
+            else:
+                refused += 1
+                budget.refused(taken[-1] + 60 - now())
+            budget.answered()
+        return len(taken) - 1, refused
+
+    taken, refused = run(main)
+    assert taken >= 50
+    assert refused <= 15
+
+
+def test_a_budget_that_was_refused_for_what_others_had_asked_comes_to_all_of_it_again() -> None:
+    async def main() -> int:
+        budget = Budget(Window(50, 60, least=1))
+        await budget.admit(Priority.PROGRESS)
+        budget.refused(60)
+        budget.answered()
+        assert not budget.can_spare(2)
+        await asyncio.sleep(30 * 60)
+        sent = 0
+        while budget.try_admit(Priority.PROGRESS):
+            budget.answered()
+            sent += 1
+        return sent
+
+    assert run(main) == 50
+
+
+class Discord:
+    """A limit as Discord has it: a window begins with the first call, and each answer tells of it."""
+
+    def __init__(self, calls: int, seconds: float, latency: float) -> None:
+        self.calls, self.seconds, self.latency = calls, seconds, latency
+        self.end, self.left, self.refused, self.times = 0.0, 0, 0, list[float]()
+
+    async def call(self, budget: Budget) -> None:
+        await asyncio.sleep(self.latency / 2)
+        if now() >= self.end:
+            self.end, self.left = now() + self.seconds, self.calls
+        self.refused += self.left == 0
+        self.left = max(0, self.left - 1)
+        self.times.append(now())
+        left, seconds = self.left, self.end - now()
+        await asyncio.sleep(self.latency / 2)
+        budget.told(calls=self.calls, left=left, seconds=seconds)
+        budget.answered()
+
+
+@pytest.mark.parametrize("calls", [1, 2, 5, 10])
+@pytest.mark.parametrize("live", [1, 3, 20])
+@pytest.mark.parametrize("latency", [0.02, 0.4])
+def test_what_the_platform_tells_of_its_windows_is_used_up_and_never_exceeded(
+    calls: int, live: int, latency: float
+) -> None:
+    async def main() -> Discord:
+        budget, discord = Budget(Window(5, 5.25)), Discord(calls, 5.0, latency)
+
+        async def reply() -> None:
+            with budget.live():
+                while now() < 1_100:
+                    await budget.admit(Priority.TICK)
+                    await discord.call(budget)
+
+        await asyncio.gather(*(reply() for _ in range(live)))
+        return discord
+
+    discord = run(main)
+    assert len(discord.times) > 0.5 * calls * 100 / 5
+    if calls >= 5:  # what is known before the first answer is true
+        assert discord.refused == 0
+
+
+def test_in_the_last_moment_of_a_window_the_next_one_counts_with_all_that_is_still_under_way() -> None:
+    async def main() -> int:
+        budget = Budget(Window(5, 5.25))
+        budget.told(calls=5, left=2, seconds=1.0)
+        for _ in range(2):
+            await budget.admit(Priority.FINAL)
+        await asyncio.sleep(1.01 - 5e-7)
+        late = [asyncio.create_task(budget.admit(Priority.FINAL)) for _ in range(9)]
+        await asyncio.sleep(1)
+        gone = sum(task.done() for task in late)
+        for task in late:
+            task.cancel()
+        await asyncio.wait(late)
+        return gone
+
+    assert run(main) == 3
+
+
+def test_with_what_it_is_told_a_lone_reply_leaves_no_call_unused_and_a_final_waits_no_longer_than_a_moment() -> None:
+    async def main() -> tuple[int, float]:
+        budget, discord, worst = Budget(Window(5, 5.25)), Discord(5, 5.0, 0.02), 0.0
+        with budget.live():
+            while now() < 1_100:
+                await budget.admit(Priority.TICK)
+                await discord.call(budget)
+                worst = max(worst, budget._wait_for_room(Priority.FINAL))
+        return len(discord.times), worst
+
+    calls, worst = run(main)
+    assert calls > 95
+    assert worst < 0.4
+
+
+@given(st.lists(st.floats(0, 90) | st.just(70.0), min_size=1, max_size=40))
+@example([70.0] * 40)
+def test_who_has_a_call_kept_back_finds_it_at_once_whatever_ticks_come_and_however_many_others_do(
+    ends: list[float],
+) -> None:
+    async def main() -> list[float]:
+        budget, waits = Budget(MINUTE), list[float]()
+
+        async def ends_after(seconds: float) -> None:
+            with budget.kept():
+                await asyncio.sleep(seconds)
+                begun = now()
+                await budget.admit(Priority.PROGRESS)
+                waits.append(now() - begun)
+                await asyncio.sleep(0.1)
+                budget.answered()
+
+        async def grows() -> None:
+            while len(waits) < len(ends):
+                await budget.admit(Priority.TICK)
+                await asyncio.sleep(0.1)
+                budget.answered()
+
+        growing = [asyncio.create_task(grows()) for _ in range(5)]
+        await asyncio.gather(*map(ends_after, ends))
+        for task in growing:
+            task.cancel()
+        return waits
+
+    assert max(run(main)) == 0
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_who_does_not_want_a_place_any_more_waits_no_longer_even_if_he_has_just_been_woken(steps: int) -> None:
+    async def main() -> bool:
+        budget = Budget(Window(1, 60))
+        await budget.admit(Priority.FINAL)
+        budget.answered()
+        waiting, other = (asyncio.create_task(budget.admit(Priority.TICK)) for _ in range(2))
+        await asyncio.sleep(1)
+        other.cancel()  # which wakes who is first
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting], timeout=1)
+        return waiting.cancelled()
+
+    assert run(main)
+
+
+def test_keys_have_budgets_of_their_own_and_idle_ones_are_let_go() -> None:
+    async def main() -> None:
+        pacer = Pacer()
+        pacer.budget("closed", MINUTE).refused(30)
+        assert pacer.budget("open", MINUTE).try_admit(Priority.TICK)
+        assert not pacer.budget("closed", MINUTE).try_admit(Priority.TICK)
+        for number in range(3_000):
+            pacer.budget(number, MINUTE)
+        assert len(pacer._budgets) <= 1_001
+        assert not pacer.budget("closed", MINUTE).try_admit(Priority.TICK)
+
+    run(main)
+
+
+def test_what_could_be_spared_is_what_is_left_beside_what_is_kept_back_and_is_not_all() -> None:
+    async def main() -> None:
+        budget = Budget(Window(5, 60))
+        assert budget.each == 5
+        with budget.live(), budget.live(), budget.live(keeps=False):
+            assert budget.each == (5 - 2) / 4
+            assert (budget.can_spare(2), budget.can_spare(3)) == (True, False)
+            for _ in range(2):
+                await budget.admit(Priority.FINAL)
+                budget.answered()
+            assert (budget.can_spare(1), budget.can_spare(2)) == (True, False)
+            await asyncio.sleep(40)
+            assert not budget.can_spare(2, within=59)  # shorter than its window: so it has to be now
+            assert (budget.can_spare(6, within=60), budget.can_spare(7, within=60)) == (True, False)
+        budget.refused(30)
+        assert not budget.can_spare(0)
+
+    run(main)
+
+
+def test_what_is_told_of_a_window_tells_what_can_be_spared() -> None:
+    async def main() -> None:
+        budget = Budget(Window(5, 5))
+        for _ in range(3):
+            await budget.admit(Priority.FINAL)
+            budget.answered()
+        budget.told(calls=5, left=1, seconds=2)
+        assert (budget.can_spare(1), budget.can_spare(2)) == (True, False)
+        assert (budget.can_spare(6, within=7), budget.can_spare(7, within=7)) == (True, False)
+        assert (budget.can_spare(1, within=3), budget.can_spare(2, within=3)) == (True, False)
+
+    run(main)
+
+
+def test_a_faster_clock_makes_shorter_windows() -> None:
+    async def main() -> None:
+        budget, begun = Pacer(speed=10).budget("key", Window(1, 60)), now()
+        for _ in range(2):
+            await budget.admit(Priority.FINAL)
+            budget.answered()
+        assert now() == begun + 6
+
+    run(main)

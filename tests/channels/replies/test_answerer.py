@@ -1,0 +1,478 @@
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from channels.i18n import messages as words
+from channels.rate_limits import caller as calls
+from channels.replies import error_messages as apologies
+from channels.replies import orphans as astray
+from channels.slack.settings import Streaming
+from core.agents.runtime import AgentRuntime
+from core.conversations.service import Conversations
+from core.errors import StoreError
+from core.inbox.message import Inbound
+from core.store.schema import turns, workers
+from core.turns.store import STOP, Turns
+from core.turns.turn import Turn
+from core.workers import worker
+from core.workers.lease import Lease
+from sandbox.models import Cut, Fail, Pause, Say, Stall
+from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import Bot, running
+from tests.channels.wiring import until
+from tests.inbounds import inbound
+
+SECRET = "the text of a foreign exception, sk-very-secret-key-1234"
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackSandbox]:
+    async with SlackSandbox() as sandbox:
+        yield sandbox
+
+
+async def ask(bot: Bot, text: str = "hello") -> Any:
+    return await bot.slack.say("ada", bot.slack.open_dm("ada"), text)
+
+
+@asynccontextmanager
+async def in_the_middle(slack: SlackSandbox, folder: Path, said: str, *then: str) -> AsyncIterator[tuple[Bot, Any]]:
+    """A question whose answer stands as far as it is said, and what the model says when it is asked again."""
+    async with running(slack, folder, [Say(said), Pause(60)], *then) as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: said in texts)
+        yield bot, question
+
+
+async def outcome(bot: Bot) -> Any:
+    (row,) = await bot.settled(1)
+    (message,) = await bot.inbox_rows()
+    assert message.turn == row.id
+    return row
+
+
+async def test_an_answer_is_kept_and_shown(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, Say("It is forty-two.", pieces=4)) as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: texts == ["hello", "It is forty-two."])
+        row = await outcome(bot)
+        assert (row.state, row.text, row.error) == ("done", "It is forty-two.", None)
+        assert row.usage["output"] == 5
+        assert row.chunks == [bot.thread(question)[1].ts]
+
+
+async def test_a_long_answer_takes_several_messages(slack: SlackSandbox, tmp_path: Path) -> None:
+    text = "A sentence of some words. " * 300
+    async with running(slack, tmp_path, text) as bot:
+        question = await ask(bot)
+        row = await outcome(bot)
+        assert row.state == "done"
+        assert len(row.chunks) == 3
+        assert " ".join(bot.texts(question)[1:]) == text.strip()
+
+
+@pytest.mark.parametrize("nothing", ["", "  \n"])
+async def test_an_empty_answer_is_said_to_be_one(slack: SlackSandbox, tmp_path: Path, nothing: str) -> None:
+    async with running(slack, tmp_path, nothing) as bot:
+        question = await ask(bot)
+        row = await outcome(bot)
+        assert bot.texts(question)[1:] == [words.NO_ANSWER]
+        assert row.state == "done"
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (Fail(401, SECRET), "I am not allowed to use my model"),
+        (Fail(404, SECRET), "does not exist"),
+        (Fail(400, SECRET), "did not accept this request"),
+    ],
+)
+async def test_a_failing_model_is_apologised_for_in_one_sentence_with_the_turns_id(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Fail, sentence: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with running(slack, tmp_path, failure) as bot:
+        question = await ask(bot)
+        row = await outcome(bot)
+        (apology,) = bot.texts(question)[1:]
+        assert sentence in apology
+        assert row.id in apology
+        logged = "".join(r.getMessage() for r in caplog.records if r.name.startswith(("channels", "core")))
+        assert f"turn {row.id} failed" in logged
+        assert row.state == "failed"
+        everything = apology + logged + str(row) + str(await bot.inbox_rows())
+        assert SECRET not in everything
+        assert "sk-" not in everything
+
+
+async def test_a_model_that_breaks_off_leaves_what_it_said_and_an_apology_below_it(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, [Say("Once upon a time"), Pause(0.05), Cut()]) as bot:
+        question = await ask(bot)
+        row = await outcome(bot)
+        (text,) = bot.texts(question)[1:]
+        assert text.startswith("Once upon a time\n\n⚠️ ")
+        assert row.id in text
+
+
+async def test_an_error_nobody_foresaw_is_apologised_for_and_its_text_kept_back(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(slack, tmp_path, "never said") as bot:
+
+        async def broken(message: Any) -> Any:
+            raise ValueError(SECRET)
+
+        monkeypatch.setattr(bot.channel, "read", broken)
+        question = await ask(bot)
+        row = await outcome(bot)
+        assert bot.texts(question)[1:] == [words.ENGLISH.apology("Something went wrong on my side.", row.id)]
+        assert row.error == "ValueError"
+        assert "ValueError" in caplog.text
+        assert SECRET not in caplog.text
+
+
+async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Say("Well"), Stall()], time_limit=1.5) as bot:
+        question = await ask(bot)
+        row = await outcome(bot)
+        assert bot.texts(question)[1:] == ["Well\n\n" + words.ENGLISH.apology(words.TOO_LONG, row.id)]
+        assert (row.state, row.error) == ("failed", "time limit")
+        await bot.model.wait_for_disconnects()
+
+
+@pytest.mark.parametrize("streaming", ["edit", "native"])
+async def test_an_older_message_that_comes_in_the_middle_is_answered_in_the_same_reply(
+    slack: SlackSandbox, tmp_path: Path, streaming: Streaming
+) -> None:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)], "It is both.", streaming=streaming) as bot:
+        question = await ask(bot, "two")
+        await bot.shows(question, lambda texts: "Once" in texts[-1])
+        (row,) = await bot.inbox_rows()
+        said = Inbound.from_json(row.inbound)
+        await bot.inbox.accept(replace(said, event_key="older", text="one", sent_at=said.sent_at - 0.1))
+        await bot.shows(question, lambda texts: texts == ["two", "It is both."])
+        (turn,) = await bot.settled(1)
+        assert (turn.state, turn.attempt, {row.turn for row in await bot.inbox_rows()}) == ("done", 1, {turn.id})
+        asked = [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
+        assert asked == ["one\n\ntwo"]
+
+
+async def test_a_reset_in_the_middle_leaves_a_word_and_stores_nothing_afterwards(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Once") as (bot, question):
+        (message,) = await bot.inbox_rows()
+        await bot.inbox.reset(inbound("reset", session=message.session))
+        (row,) = await bot.settled(1)
+        assert (row.state, row.text, row.error) == ("cancelled", None, "reset")
+        assert bot.texts(question)[1].count("Stopped") == 1
+        session = await bot.answerer._runtime.sessions.get_session(
+            app_name="parley", user_id=message.place, session_id=message.session
+        )
+        assert session is not None
+        assert session.events == []
+
+
+async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Say("the answer"), Pause(60)], "anew") as bot:
+        slack.faults.delay("chat.update", 0.3)
+        question = await ask(bot)
+        await slack.wait_for(lambda: any(call.method == "chat.update" for call in slack.calls))
+        (message,) = await bot.inbox_rows()
+        await bot.inbox.reset(inbound("reset", session=message.session))
+        (row,) = await bot.settled(1)
+        assert (row.state, row.text) == ("cancelled", None)
+        await slack.say("ada", question.channel, "hello again", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: texts[-1] == "anew")
+
+
+async def test_a_stop_in_the_middle_leaves_a_word_and_the_turn_to_the_next_process(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Once") as (bot, question):
+        await bot.channel.stop()
+        await bot.worker.stop(0.5)
+        (row,) = await bot.turn_rows()
+        assert bot.texts(question)[1:] == [f"Once\n\n{words.RESTARTING}"]
+        assert (row.state, row.owner, row.attempt) == ("queued", None, 0)
+
+
+async def test_a_stop_that_comes_while_a_reply_is_looked_for_hands_the_turn_back(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Once") as (bot, _):
+        slack.faults.fail("conversations.replies", 100)
+        looks = len(slack.calls)
+        await bot.restarted()
+        await until(lambda: any(call.method == "conversations.replies" for call in slack.calls[looks:]))
+        await bot.worker.stop(0.0)
+        (row,) = await bot.turn_rows()
+        assert (row.state, row.owner, row.attempt) == ("queued", None, 1), "only the first process counts"
+        slack.faults.clear()
+
+
+async def test_a_stop_while_the_platform_is_out_of_reach_hands_the_turn_back_without_a_word(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apologies, "WORD_SECONDS", 0.1)
+    async with in_the_middle(slack, tmp_path, "Once") as (bot, _):
+        slack.faults.fail("chat.update", 100)
+        await bot.worker.stop(0.0)
+        (row,) = await bot.turn_rows()
+        assert (row.state, row.owner, row.attempt) == ("queued", None, 0)
+        slack.faults.clear()
+
+
+async def test_a_stop_lets_an_answer_end_that_is_in_time(slack: SlackSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with running(slack, tmp_path, [Say("Once"), Pause(go_on), Say(" upon a time.")]) as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: "Once" in texts)
+        stopping = asyncio.create_task(bot.worker.stop(5))
+        go_on.set()
+        await stopping
+        assert bot.texts(question)[1:] == ["Once upon a time."]
+
+
+async def test_a_reply_that_cannot_be_shown_is_a_failed_turn_that_says_why(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(slack, tmp_path, "the answer", "another") as bot:
+        slack.faults.fail("chat.postMessage", error="channel_not_found")
+        question = await ask(bot)
+        row = await outcome(bot)
+        assert (row.state, row.error) == ("failed", "RefusedError: chat.postMessage: channel_not_found")
+        assert "cannot be shown" in caplog.text
+        await slack.say("ada", question.channel, "again", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: texts[-1] == "another")
+
+
+async def test_a_database_that_fails_in_passing_costs_nothing(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute, failures = Turns._execute, 0
+
+    async def failing(self: Turns, *of: Any) -> bool:
+        nonlocal failures
+        failures += 1
+        if failures % 2:
+            raise StoreError("out of reach")
+        return await execute(self, *of)
+
+    monkeypatch.setattr(Turns, "_execute", failing)
+    async with running(slack, tmp_path, "the answer") as bot:
+        question = await ask(bot)
+        assert (await outcome(bot)).state == "done"
+        assert bot.texts(question)[1:] == ["the answer"]
+
+
+async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = Turns.end
+
+    async def failing(*_: Any, **__: Any) -> None:
+        raise StoreError("out of reach")
+
+    async with running(slack, tmp_path, "the answer", "another") as bot:
+        monkeypatch.setattr(Turns, "end", failing)
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: texts == ["hello", "the answer"])
+        await asyncio.wait([run.task for run in bot.worker._running.values()])
+        monkeypatch.setattr(Turns, "end", end)
+        await slack.say("ada", question.channel, "again", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: texts == ["hello", "the answer", "again", "another"])
+
+
+@pytest.mark.parametrize("hears", [False, True], ids=["unheard", "and hears of it"])
+async def test_what_was_posted_while_another_worker_took_the_turn_goes_when_that_one_has_ended_it(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
+) -> None:
+    monkeypatch.setattr(astray, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "WATCH", 0.02 if hears else 60.0)
+    shown = Turns.shown
+
+    async with running(slack, tmp_path, "the answer") as bot:
+
+        async def change(**values: Any) -> None:
+            async with bot.database.write() as connection:
+                await connection.execute(sa.update(turns).values(**values))
+
+        async def too_late(self: Turns, turn: Turn, chunks: Sequence[str]) -> None:
+            await change(owner="another worker", claims=2, attempt=2)
+            await shown(self, turn, chunks)
+
+        async with bot.database.write() as connection:  # which lives
+            await connection.execute(sa.insert(workers).values(id="another worker", lease=float("inf"), live={}))
+        monkeypatch.setattr(Turns, "shown", too_late)
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: len(texts) == 2)
+        if hears:
+            await until(next(iter(bot.worker._running.values())).task.cancelling)
+        await asyncio.sleep(0.05)
+        assert len(bot.texts(question)) == 2, "the other worker may go on with it"
+        await change(state="done", chunks=["another message"], finished_at=1.0)
+        await bot.shows(question, lambda texts: texts == ["hello"])
+
+
+async def test_a_reply_whose_turn_another_worker_has_taken_is_tried_no_more_within_a_second(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "WATCH", 60.0)
+    async with running(slack, tmp_path, "the answer") as bot:
+        monkeypatch.setattr(bot.channel._api._caller, "_pauses", (60.0,))
+        slack.faults.fail("chat.postMessage")
+        question = await ask(bot)
+        await slack.wait_for(lambda: any(call.method == "conversations.replies" for call in slack.calls))
+        monkeypatch.setattr(Lease, "is_unbroken", False)
+        async with bot.database.write() as connection:
+            await connection.execute(sa.update(turns).values(owner="another worker", claims=2, attempt=2))
+        await until(lambda: not bot.worker.busy)
+        assert calls.LOOK < 1
+        assert bot.texts(question) == ["hello"]
+        (row,) = await bot.turn_rows()
+        assert (row.owner, row.state, row.attempt) == ("another worker", "running", 1)
+
+
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "posted, but not recorded"])
+@pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "not answered"])
+async def test_a_turn_whose_process_died_goes_on_in_the_message_that_stands(
+    slack: SlackSandbox, tmp_path: Path, is_answered: bool, is_recorded: bool
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Half an ans", "The model says it anew.") as (bot, question):
+        changed: dict[str, Any] = {} if is_recorded else {"chunks": []}
+        if is_answered:
+            changed |= {"state": "answered", "text": "Half an answer is none."}
+        await bot.restarted(**changed)
+        row = await outcome(bot)
+        last = "Half an answer is none." if is_answered else "The model says it anew."
+        assert bot.texts(question)[1:] == [last]
+        assert (row.state, row.attempt) == ("done", 2)
+        if not is_answered:
+            said = [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
+            assert len(said) == 1
+
+
+async def test_a_turn_that_outlives_no_process_ends_in_one_apology_that_can_be_tried_again(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
+        await bot.restarted(attempt=3)
+        row = await outcome(bot)
+        assert bot.texts(question)[1:] == [words.ENGLISH.apology(words.TRIED, row.id)]
+        assert (row.state, row.attempt) == ("failed", 4)
+
+
+async def test_an_answer_that_nobody_lives_to_show_comes_as_a_file_with_one_apology(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
+        await bot.restarted(state="answered", text="Half an answer is none.", attempt=3)
+        row = await outcome(bot)
+        assert bot.texts(question)[1] == words.ENGLISH.apology(words.TRIED, row.id)
+        assert (row.state, row.attempt) == ("failed", 4)
+        (file,) = [file for message in slack.messages(question.channel) for file in message.files]
+        assert (file.name, file.data) == ("answer.md", b"Half an answer is none.")
+
+
+async def unreadable(*_: Any, **__: Any) -> Any:
+    error = StoreError("a row cannot be read")
+    error.retryable = False
+    raise error
+
+
+async def test_an_answer_whose_files_can_never_be_read_is_shown_without_them_and_says_so_once(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
+        monkeypatch.setattr(AgentRuntime, "made", unreadable)
+        await bot.restarted(state="answered", text="It is drawn.")
+        row = await outcome(bot)
+        apology = words.ENGLISH.apology(StoreError.public, row.id)
+        assert bot.texts(question)[1:] == [f"It is drawn.\n\n{apology}"]
+        assert (row.state, row.attempt) == ("failed", 2)
+
+
+async def test_a_turn_of_which_never_all_can_be_read_is_given_up(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 0.01)
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, _):
+        monkeypatch.setattr(Turns, "shown", unreadable)
+        await bot.restarted(state="answered", text="It is drawn.", chunks=[])
+        row = await outcome(bot)
+        assert (row.state, row.attempt) == ("failed", 4)
+        assert f"turn {row.id}: the reply cannot be shown" in caplog.text
+
+
+async def test_what_decides_on_buttons_alone_costs_no_answer_if_it_cannot_be_read(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
+        monkeypatch.setattr(Conversations, "latest", unreadable)
+        await bot.restarted(state="answered", text="It is drawn.")
+        assert (await outcome(bot)).state == "done"
+        assert bot.texts(question)[1:] == ["It is drawn."]
+
+
+async def test_a_stop_hands_back_what_the_database_has_broken_off(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = asyncio.Event()
+
+    async def away(*_: Any) -> None:
+        failed.set()
+        raise StoreError("it was away for longer than is waited for")
+
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "shown", away)
+            await ask(bot)
+            await asyncio.wait_for(failed.wait(), 30)
+        await bot.worker.stop(0.1)
+        (row,) = await bot.turn_rows()
+        assert (row.state, row.owner, row.attempt) == ("queued", None, 0)
+
+
+async def test_a_session_that_was_reset_while_no_process_ran_says_so(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
+        await bot.restarted(cancel="reset")
+        assert (await outcome(bot)).state == "cancelled"
+        assert bot.texts(question)[1:] == [words.RESET_STOPPED]
+
+
+async def test_a_stop_from_elsewhere_ends_the_answer_with_a_word(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with in_the_middle(slack, tmp_path, "Once", "And now?") as (bot, question):
+        (message,) = await bot.inbox_rows()
+        async with bot.database.write() as connection:
+            await bot.turns.cancel(connection, message.session, STOP)
+        row = await outcome(bot)
+        assert (row.state, row.error) == ("cancelled", STOP)
+        assert bot.texts(question)[1:] == [f"Once\n\n{words.STOPPED}"]
+        await slack.say("ada", question.channel, "go on", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: texts[-1] == "And now?")
+
+
+async def lost(*_: Any, **__: Any) -> None:
+    raise StoreError("the process died here")
+
+
+async def test_a_left_over_turn_of_a_channel_that_is_not_set_up_any_more_is_ended(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, "never said", connect=False) as bot:
+        await bot.worker.stop(1)
+        await bot.inbox.accept(replace(inbound(), channel="gone"))
+        (turn,) = await bot.turns.claim(1)
+        await bot.answerer.answer(turn)
+        assert (await outcome(bot)).error == "SurfaceError: the channel gone is not set up"

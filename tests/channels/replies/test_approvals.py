@@ -1,0 +1,329 @@
+"""Calls that people decide on, on either platform, through its real client."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
+
+from channels.i18n import messages as words
+from core.conversations.identity import NOWHERE, SPEAKER, Visitor
+from core.store.schema import approvals, state
+from core.tools.approvals import OTHERS
+from core.tools.builtin.make_file import make_file
+from core.tools.tool import Tool, adapt
+from sandbox.models import Call, Pause, Say
+from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
+
+RULED = [words.APPROVE, words.ALWAYS, words.DENY]
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with sandbox_of(request.param) as made:
+        yield made
+
+
+class Till:
+    """A tool that asks first, and what it was called with."""
+
+    def __init__(self, **more: Any) -> None:
+        self.paid: list[Any] = []
+        self.begun = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.tool = Tool("pay", "Pays.", self._pay, SCHEMA, confirm=True, **more)
+
+    async def _pay(self, arguments: dict[str, Any]) -> str:
+        self.paid.append(arguments["to"])
+        self.begun.set()
+        await self.go_on.wait()
+        return f"paid {arguments['to']}"
+
+
+SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}
+
+
+def asking(till: Till, *tools: Any, **more: Any) -> dict[str, Any]:
+    return {"tools": [adapt(tool) for tool in (till.tool, *tools)], **more}
+
+
+def pays(to: str = "Grace") -> Call:
+    return Call("pay", {"to": to})
+
+
+async def rows(talk: Talk) -> list[Any]:
+    async with talk.bot.database.read() as connection:
+        found = await connection.execute(sa.select(approvals).order_by(approvals.c.asked_at, approvals.c.id))
+        return list(found.all())
+
+
+async def asked(talk: Talk, count: int = 1) -> list[Any]:
+    """The messages that ask, once there are so many that can be decided."""
+    await talk.sandbox.wait_for(lambda: sum(words.DENY in m.buttons for m in talk.replies()) >= count)
+    return [message for message in talk.replies() if words.DENY in message.buttons]
+
+
+async def test_a_call_is_shown_with_its_arguments_and_made_when_it_is_approved(sandbox: Any, tmp_path: Path) -> None:
+    till = Till()
+    async with talking(sandbox, tmp_path, [Say("I'd pay."), pays("Bob")], "Done.", core=asking(till)) as talk:
+        await talk.say("pay!")
+        (request,) = await asked(talk)
+        (turn,) = await talk.bot.settled(1)
+        assert turn.state == "done"
+        assert texts(talk)[0] == "I'd pay."
+        assert "pay" in request.text
+        assert '"to"' in request.text
+        assert list(request.buttons) == RULED
+        assert till.paid == []
+        await talk.press(words.APPROVE, user="grace")
+        await talk.sandbox.wait_for(lambda: talk.whispers("grace") == [words.NOT_YOURS_TO_DECIDE])
+        assert [row.decision for row in await rows(talk)] == [None]
+        await talk.press(words.APPROVE)
+        await shows(talk, lambda found: found[-1] == "Done.")
+        await talk.bot.settled(2)
+        await talk.sandbox.wait_for(lambda: not talk.replies()[1].buttons)
+        assert "✅" in texts(talk)[1]
+        assert till.paid == ["Bob"]
+        (row,) = await rows(talk)
+        assert (row.decision, row.decided_by) == ("approved", str(talk.sandbox.people["ada"].id))
+        assert [one.event_key for one in await talk.bot.inbox_rows()][1] == f"approval:{row.id}"
+
+
+async def test_what_is_approved_is_done_with_the_rights_that_all_have_who_asked_for_it(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    go_on, spoke = asyncio.Event(), list[Any]()
+
+    def pay(tool_context: ToolContext) -> str:
+        spoke.append(tool_context.state[SPEAKER])
+        return "paid"
+
+    core = {"tools": [FunctionTool(pay, require_confirmation=True)]}
+    script = [Say("Hello."), Pause(go_on)], Call("pay"), "Done."
+    async with talking(sandbox, tmp_path, *script, core=core, admins=[str(sandbox.people["ada"].id)]) as talk:
+        await talk.say("hello")
+        await says(talk, "Hello.")
+        for user, text in (("grace", "pay!"), ("ada", "thanks")):  # they are answered together
+            await talk.say(text, user=user)
+            await talk.sandbox.wait_for(talk.receipts)
+        go_on.set()
+        await asked(talk)
+        await talk.bot.settled(2)
+        await talk.press(words.APPROVE)
+        await shows(talk, lambda found: found[-1] == "Done.")
+        assert [(one["id"], one["is_admin"], "Grace" in one["name"].title()) for one in spoke] == [("", False, True)]
+
+
+async def test_the_files_of_a_turn_that_asks_come_with_its_reply_and_not_again(sandbox: Any, tmp_path: Path) -> None:
+    till = Till()
+    first = [Call("make_file", {"name": "a.txt", "content": "a"}, id="f1"), pays()]
+    second = Call("make_file", {"name": "b.txt", "content": "b"}, id="f2")
+    async with talking(sandbox, tmp_path, first, second, "Done.", core=asking(till, make_file)) as talk:
+        await talk.say("pay!")
+        await asked(talk)
+        await talk.bot.settled(1)
+        assert talk.files() == [("a.txt", b"a")]
+        await talk.press(words.APPROVE)
+        await shows(talk, lambda found: found[-1] == "Done.")
+        await talk.bot.settled(2)
+        assert talk.files() == [("a.txt", b"a"), ("b.txt", b"b")]
+
+
+async def told(talk: Talk) -> list[str]:
+    """What the model was told last of its calls."""
+    return [one["content"] for one in talk.bot.model.requests[-1]["messages"] if one["role"] == "tool"]
+
+
+async def test_a_call_that_is_denied_is_not_made_and_the_model_is_told(sandbox: Any, tmp_path: Path) -> None:
+    till = Till()
+    async with talking(sandbox, tmp_path, pays(), "As you like.", core=asking(till)) as talk:
+        await talk.say("pay!")
+        await asked(talk)
+        assert texts(talk)[0] == words.ASKS
+        await talk.press(words.DENY)
+        await shows(talk, lambda found: found[-1] == "As you like." and "⛔" in found[1])
+        assert till.paid == []
+        assert "rejected" in (await told(talk))[-1]
+
+
+async def test_what_nobody_decides_in_time_is_denied(sandbox: Any, tmp_path: Path) -> None:
+    till = Till()
+    async with talking(sandbox, tmp_path, pays(), "Too late.", core=asking(till)) as talk:
+        await talk.say("pay!")
+        await asked(talk)
+        await talk.bot.settled(1)
+        async with talk.bot.database.write() as connection:
+            await connection.execute(sa.update(approvals).values(expires_at=1.0))
+        watching = asyncio.create_task(talk.bot.desk.approvals.watch(talk.bot.desk.reask))
+        await shows(talk, lambda found: found[-1] == "Too late." and words.EXPIRED in found[1])
+        watching.cancel()
+        assert till.paid == []
+        assert not [message for message in talk.replies() if words.DENY in message.buttons]
+
+
+async def test_a_reset_denies_what_waits(sandbox: Any, tmp_path: Path) -> None:
+    till = Till()
+    async with talking(sandbox, tmp_path, pays(), "Hello.", core=asking(till)) as talk:
+        await talk.say("pay!")
+        (request,) = await asked(talk)
+        approve = request.buttons[words.APPROVE]
+        await talk.bot.settled(1)
+        await talk.say("reset")
+        await shows(talk, lambda found: words.VOID in found[1])
+        ada = str(talk.sandbox.people["ada"].id)
+        assert (
+            await talk.bot.channel._intake.press(
+                approve, visitor=Visitor(talk.bot.channel.name, ada), spot=NOWHERE, locale=""
+            )
+            == words.ENDED
+        )
+        assert await rows(talk) == []
+        await talk.say("hi")
+        await shows(talk, lambda found: found[-1] == "Hello.")
+        assert till.paid == []
+
+
+async def test_a_request_outlives_the_process_and_other_messages(sandbox: Any, tmp_path: Path) -> None:
+    till = Till()
+    async with talking(sandbox, tmp_path, pays(), "Yes?", core=asking(till)) as talk:
+        await talk.say("pay!")
+        await asked(talk)
+        await talk.say("and?")
+        await shows(talk, lambda found: found[-1] == "Yes?")
+        await talk.bot.settled(2)
+    async with talking(sandbox, tmp_path, "Paid.", "Bye.", core=asking(till)) as talk:
+        await talk.press(words.APPROVE)
+        await shows(talk, lambda found: found[-1] == "Paid." and "✅" in found[1])
+        assert till.paid == ["Grace"]
+        assert (await told(talk))[-1] == '{"result": "paid Grace"}'
+        await talk.bot.settled(3)
+        await talk.say("bye")
+        await shows(talk, lambda found: found[-1] == "Bye.")
+        assert [row.state for row in await talk.bot.settled(4)] == ["done"] * 4
+
+
+async def test_a_call_that_was_approved_is_made_once_whenever_the_process_dies(sandbox: Any, tmp_path: Path) -> None:
+    till = Till()
+    till.go_on.clear()
+    async with talking(sandbox, tmp_path, pays(), "Perhaps.", core=asking(till)) as talk:
+        await talk.say("pay!")
+        await asked(talk)
+        await talk.bot.settled(1)
+        await talk.press(words.APPROVE)
+        async with asyncio.timeout(30):
+            await till.begun.wait()
+        await talk.bot.restarted()
+        await shows(talk, lambda found: found[-1] == "Perhaps.")
+        assert till.paid == ["Grace"]
+        assert "interrupted" in (await told(talk))[-1]
+
+
+async def test_a_question_that_is_edited_takes_what_it_has_asked_for_with_it(sandbox: Any, tmp_path: Path) -> None:
+    till = Till()
+    async with talking(sandbox, tmp_path, pays(), "Never mind.", core=asking(till)) as talk:
+        await talk.say("pay!")
+        await asked(talk)
+        (turn,) = await talk.bot.settled(1)
+        assert not talk.replies()[0].buttons
+        (row,) = await talk.bot.inbox_rows()
+        await talk.bot.channel._intake.edited(row.event_key, "do not pay!")
+        await talk.sandbox.wait_for(lambda: words.REVISE in talk.replies()[0].buttons)
+        await talk.press(words.REVISE)
+        await shows(talk, lambda found: found[0] == "Never mind." and words.VOID in found[1])
+        assert till.paid == []
+        assert await rows(talk) == []
+        assert turn.state == "done"
+
+
+async def test_a_stop_has_what_was_decided_and_waits_decided_anew(sandbox: Any, tmp_path: Path) -> None:
+    till = Till()
+    script = [pays(), [Say("Once"), Pause(60)], "Paid."]
+    async with talking(sandbox, tmp_path, *script, core=asking(till)) as talk:
+        await talk.say("pay!")
+        await asked(talk)
+        await talk.bot.settled(1)
+        await talk.say("tell me")
+        await shows(talk, lambda found: found[-1] == "Once")
+        await talk.press(words.APPROVE)
+        await shows(talk, lambda found: "✅" in found[1])
+        await talk.say("stop")
+        await asked(talk)
+        await talk.bot.settled(2)
+        assert till.paid == []
+        await talk.press(words.APPROVE)
+        await shows(talk, lambda found: found[-1] == "Paid.")
+        assert till.paid == ["Grace"]
+
+
+async def test_a_run_goes_on_when_all_that_it_asks_for_is_decided_and_may_ask_again(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    till, looked = Till(), list[str]()
+
+    def look() -> str:
+        """Looks."""
+        looked.append("once")
+        return "seen"
+
+    first = [pays("Grace"), pays("Ada"), Call("look", {})]
+    async with talking(sandbox, tmp_path, first, pays("Bob"), "All done.", core=asking(till, look)) as talk:
+        await talk.say("pay!")
+        await asked(talk, 2)
+        await talk.bot.settled(1)
+        assert looked == ["once"]
+        await talk.press(words.DENY)
+        await talk.sandbox.wait_for(lambda: sum("⛔" in text for text in texts(talk)) == 1)
+        assert len(await talk.bot.turn_rows()) == 1
+        await talk.press(words.APPROVE)
+        await shows(talk, lambda found: any("Bob" in text for text in found))
+        assert len(till.paid) == 1
+        await talk.bot.settled(2)
+        await talk.press(words.APPROVE)
+        await shows(talk, lambda found: found[-1] == "All done.")
+        await talk.bot.settled(3)
+        assert (len(till.paid), till.paid[-1]) == (2, "Bob")
+        assert looked == ["once"]
+
+
+async def test_a_tool_that_is_allowed_for_good_asks_no_more_until_the_session_is_reset(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    till = Till()
+    script = [pays(), "One.", pays("Ada"), "Two.", pays("Bob")]
+    async with talking(sandbox, tmp_path, *script, core=asking(till)) as talk:
+        await talk.say("pay!")
+        await asked(talk)
+        await talk.bot.settled(1)
+        await talk.press(words.ALWAYS)
+        await shows(talk, lambda found: found[-1] == "One.")
+        await talk.bot.settled(2)
+        await talk.say("again!")
+        await shows(talk, lambda found: found[-1] == "Two.")
+        await talk.bot.settled(3)
+        assert till.paid == ["Grace", "Ada"]
+        async with talk.bot.database.read() as connection:
+            assert (await connection.execute(sa.select(state.c.key))).scalars().all() == ["parley:always:parley:pay"]
+        await talk.say("reset")
+        await shows(talk, lambda found: found[-1] == words.RESET_DONE)
+        await talk.say("again!")
+        await asked(talk)
+        assert till.paid == ["Grace", "Ada"]
+
+
+@pytest.mark.parametrize("by", ["the settings", "the tool"])
+async def test_somebody_else_than_who_asked_may_have_to_decide(sandbox: Any, tmp_path: Path, by: str) -> None:
+    till = Till() if by == "the settings" else Till(approvers=(OTHERS,), always=False)
+    approvers = (OTHERS,) if by == "the settings" else ("asker",)
+    async with talking(sandbox, tmp_path, pays(), "Paid.", core=asking(till, approvers=approvers)) as talk:
+        await talk.say("pay!")
+        (request,) = await asked(talk)
+        assert list(request.buttons) == [words.APPROVE, words.DENY]
+        await talk.press(words.APPROVE)
+        await talk.sandbox.wait_for(lambda: talk.whispers() == [words.NOT_YOURS_TO_DECIDE])
+        await talk.press(words.APPROVE, user="grace")
+        await shows(talk, lambda found: found[-1] == "Paid." and "Grace" in found[1])

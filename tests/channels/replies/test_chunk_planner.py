@@ -1,0 +1,495 @@
+import asyncio
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from channels.base import Chunk, Limits, Priority
+from channels.discord.markdown import DiscordMarkdown
+from channels.discord.markdown import size as utf16
+from channels.i18n.messages import PLACEHOLDER
+from channels.markdown.graphemes import boundaries
+from channels.replies.chunk_planner import Planner
+from channels.slack.text import SlackMarkdown
+from channels.slack.text import size as utf8
+
+#: Small enough for a text of some hundred characters to need several messages.
+SMALL = Limits(chunk_size=400, measure=utf8)
+SLACK = Limits(chunk_size=400, measure=utf8, reserve=20, dialect=SlackMarkdown())
+DISCORD = Limits(chunk_size=400, measure=utf16, dialect=DiscordMarkdown())
+
+_PIECES = st.one_of(
+    st.text(max_size=30),
+    st.sampled_from(
+        [
+            "word ", "\n", "\n\n", "\r\n", " ", "   ", "\t", "# Title\n", "- item\n", "x" * 150, "word " * 60,
+            "\n" * 500, " " * 500, "```", "~~~", "````", "``", "`", "```py\n", "```python title=\"a\"\n", "\n```\n",
+            "\r\n```\r\n", "~~~~ info\n", "\n~~~~\n", "```" + "i" * 450, "  ```\n", "    ```\n", "code = 1\n" * 20,
+            "`" * 40, "<!channel>", "<@U123>", "<https://x|y>", "< ", "👩‍👩‍👧‍👦", "e\u0301", "❤️", "漢字", "\u200d",
+            "**", "*", "_", "~~", "**bold** ", "*it* ", "`code` ", "[label](https://x.y/z) ", "[", "](", ")", "![i](u)",
+            "[bank.example](https://evil.example)", "https://x.y/" + "z" * 120 + " ", "<@1>", "@everyone", "\\", "|",
+            "\n| a | b |\n|---|---|\n", "| cell | another cell |\n", "| 漢字 | `x` |\n" * 12, "|---|\n", "\n|", "| a ",
+            "\n1. one\n   ```sh\n   ls\n", "   ```\n2. two\n", "> quote\n", "> ```\n> code\n", "\n- a\n    - b\n",
+            "🇩🇪", "#### deep\n", "<br>", "<b>x</b>", "- [ ] task\n", "[^1]", "[1]: https://x.y\n", "&lt;", "\u2028",
+            "---\n", "_" * 50,
+        ]
+    ),
+)  # fmt: skip
+texts = st.lists(_PIECES, max_size=25).map("".join)
+limits = st.sampled_from([SMALL, Limits(600, len), Limits(500, utf16), SLACK, DISCORD])
+plain_limits = st.sampled_from([SMALL, Limits(600, len), Limits(500, utf16)])
+priorities = st.sampled_from(Priority)
+
+
+def planned(text: str, of: Limits = SMALL, priority: Priority = Priority.FINAL) -> list[Chunk]:
+    planner = Planner(of)
+    planner.feed(text)
+    return list(planner.plan(priority).chunks)
+
+
+def shown(text: str, of: Limits = SMALL, priority: Priority = Priority.FINAL) -> list[str]:
+    return [chunk.text for chunk in planned(text, of, priority)]
+
+
+def growing(text: str, of: Limits = SMALL) -> str:
+    """What is shown of the end of a text of which more is to come."""
+    chunks = shown(text, of, Priority.TICK)
+    return chunks[-1] if chunks else ""
+
+
+def open_fence(text: str) -> str:
+    """The marks of the fence that a reader of Markdown would find open at the end of `text`, at the margin."""
+    marks = ""
+    for line in re.split(r"\r\n?|\n", text):
+        found = re.match(r" {0,3}(`{3,16}(?!`)|~{3,16}(?!~))(.*)", line)
+        if not found:
+            continue
+        if not marks:
+            marks = "" if found[1][0] == "`" and "`" in found[2] else found[1]
+        elif found[1].startswith(marks) and not found[2].strip():
+            marks = ""
+    return marks
+
+
+def ink(text: str) -> Iterator[str]:
+    return iter("".join(text.split()))
+
+
+@given(texts, limits, priorities)
+def test_the_spans_partition_the_text_and_give_it_back(text: str, of: Limits, priority: Priority) -> None:
+    chunks = planned(text, of, priority)
+    assert "".join(text[chunk.start : chunk.end] for chunk in chunks) == (text if text.strip() else "")
+    assert all(before.end == after.start for before, after in pairwise(chunks))
+
+
+@given(texts, limits, priorities)
+def test_every_chunk_fits_and_has_something_to_read(text: str, of: Limits, priority: Priority) -> None:
+    for chunk in planned(text, of, priority):
+        assert of.measure(chunk.text) <= of.chunk_size - of.reserve
+        assert chunk.text.strip()
+
+
+@given(st.lists(_PIECES, max_size=20), limits)
+def test_a_text_fed_in_pieces_is_cut_as_if_fed_whole_and_nothing_stable_changes(pieces: list[str], of: Limits) -> None:
+    planner, stable = Planner(of), list[Chunk]()
+    for piece in pieces:
+        planner.feed(piece)
+        chunks = list(planner.plan(Priority.TICK).chunks)
+        assert chunks[: len(stable)] == stable
+        stable = chunks[:-1]
+    assert list(planner.plan(Priority.FINAL).chunks) == planned("".join(pieces), of)
+
+
+@settings(max_examples=40, deadline=None)
+@given(texts, limits)
+def test_a_text_fed_by_the_character_ends_as_if_fed_whole(text: str, of: Limits) -> None:
+    planner, text = Planner(of), text[:800]
+    for character in text:
+        planner.feed(character)
+        planner.plan(Priority.TICK)
+    assert list(planner.plan(Priority.FINAL).chunks) == planned(text, of)
+
+
+@given(texts, plain_limits)
+def test_nothing_that_can_be_read_is_left_out(text: str, of: Limits) -> None:
+    left = ink("".join(shown(text, of)))
+    assert all(character in left for character in ink(text.replace("`", "").replace("~", "")))
+
+
+@given(texts, limits, priorities)
+@example("````0```" + "i" * 450 + "\r0", SMALL, Priority.FINAL)
+@example("```\r0", SMALL, Priority.FINAL)
+def test_no_chunk_leaves_a_fence_open(text: str, of: Limits, priority: Priority) -> None:
+    text = re.sub(
+        r"(?m)^[ \t]+|^[ \t]*(?:[>+*-]|\d+[.)])+[ \t]*", "", text
+    )  # lists and quotations close what is in them
+    for chunk in planned(text, of, priority):
+        assert not open_fence(chunk.text)
+
+
+@given(texts, texts, priorities)
+def test_a_replaced_text_is_planned_as_if_nothing_had_been_there(first: str, second: str, priority: Priority) -> None:
+    planner = Planner(SMALL)
+    planner.feed(first)
+    planner.plan(priority)
+    planner.replace(second)
+    assert planner.text == second
+    assert list(planner.plan(Priority.FINAL).chunks) == planned(second)
+
+
+@given(texts, priorities)
+def test_nothing_calls_anybody_on_slack_in_code_or_outside(text: str, priority: Priority) -> None:
+    for chunk in shown(text, SLACK, priority):
+        assert not re.search(r"<[!@#A-Za-z/]", chunk)
+
+
+@given(texts, priorities)
+def test_nothing_calls_anybody_on_discord(text: str, priority: Priority) -> None:
+    for chunk in shown(re.sub("[`~|]", "", text), DISCORD, priority):
+        assert not re.search(r"<@|<#\d|</\w|@(?:everyone|here)", chunk)
+
+
+# What a reader of CommonMark sees of the whole text and of its chunks.
+
+_READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def styled(text: str) -> list[tuple[str, frozenset[str]]]:
+    """Each word, and what it is: strong, em, s, code, a link."""
+    words: list[tuple[str, frozenset[str]]] = []
+    for block in _READER.parse(text):
+        style: set[str] = set()
+        for token in block.children or ():
+            if token.nesting == 1:
+                style.add(f"{token.tag} {token.attrGet('href') or ''}")
+            elif token.nesting == -1:
+                style = {one for one in style if one.split()[0] != token.tag}
+            else:
+                words += [(word, frozenset({*style, *({"code"} & {token.tag})})) for word in token.content.split()]
+    return words
+
+
+def codes(text: str) -> list[str]:
+    return [
+        line for token in _READER.parse(text) if token.type == "fence" for line in token.content.split("\n") if line
+    ]
+
+
+def tables(text: str) -> list[list[str]]:
+    """The rows of all tables, and their heads once for each table."""
+    rows: list[list[str]] = []
+    for before, token in pairwise(_READER.parse(text)):
+        if token.type == "tr_open":
+            rows.append(["HEAD"] if before.type == "thead_open" else [])
+        elif token.type == "inline" and before.type in ("td_open", "th_open"):
+            rows[-1].append(token.content)
+    return rows
+
+
+_WORD = st.sampled_from(["alpha", "beta", "gamma", "delta5", "it's", "漢字", "naïve", "x"])
+_WORDS = st.lists(_WORD, min_size=1, max_size=12).map(" ".join)
+_STYLED = st.one_of(
+    _WORDS,
+    _WORDS.map("**{}**".format),
+    _WORDS.map("*{}*".format),
+    _WORDS.map("~~{}~~".format),
+    st.tuples(_WORDS, _WORDS).map(lambda two: f"**{two[0]} *{two[1]}* {two[0]}**"),
+    _WORDS.map("`{}`".format),
+    _WORDS.map("[{}](https://example.com/a_b(c))".format),
+)
+paragraphs = st.lists(_STYLED, min_size=1, max_size=40).map(" ".join)
+
+
+@given(paragraphs)
+def test_words_are_as_strong_in_their_chunks_as_in_the_whole_text(text: str) -> None:
+    assert [word for chunk in shown(text) for word in styled(chunk)] == styled(text)
+
+
+@given(paragraphs, st.data())
+def test_of_a_growing_text_every_mark_is_closed_and_every_word_stands(text: str, data: st.DataObject) -> None:
+    text = text[: data.draw(st.integers(1, len(text)))]
+    for chunk in shown(text, SMALL, Priority.TICK):
+        assert not any(re.search(r"[*`~\[\]]", word) for word, _ in styled(chunk))
+    seen = " ".join(word for chunk in shown(text, SMALL, Priority.TICK) for word, _ in styled(chunk))
+    written = re.sub(r"\]\(\S*", "", text.rpartition(" ")[0])
+    assert re.findall(r"[^\W_]+", written) == re.findall(r"[^\W_]+", seen)[: len(re.findall(r"[^\W_]+", written))]
+
+
+_CELLS = st.lists(st.sampled_from(["a", "two words", "**bold**", "漢字", "`code`", "x" * 25]), min_size=3, max_size=3)
+_ROWS = st.lists(_CELLS, min_size=1, max_size=40)
+
+
+@given(_ROWS, _WORDS)
+def test_a_table_that_is_cut_has_its_head_in_each_chunk_and_each_row_once(rows: list[list[str]], words: str) -> None:
+    text = f"{words}\n\n| one | two | three |\n|---|:-:|--:|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    text += f"\n{words}"
+    seen = [tables(chunk) for chunk in shown(text)]
+    assert [row for chunk in seen for row in chunk if row[0] != "HEAD"] == rows
+    assert all(chunk[0] == ["HEAD", "one", "two", "three"] and len(chunk) > 1 for chunk in seen if chunk)
+
+
+@given(_ROWS, _WORDS)
+def test_a_table_on_discord_has_columns_of_one_width_in_each_chunk(rows: list[list[str]], words: str) -> None:
+    text = f"{words}\n| one | two | three |\n|---|:-:|--:|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    lines = [line for chunk in shown(text, DISCORD) for line in codes(chunk)]
+    heads = [line for line in lines if re.fullmatch(r"one +\| +two +\| +three", line)]
+    assert len(lines) - 2 * len(heads) == len(rows)
+    assert {line.count("|") for line in lines if "-+-" not in line} == {2}
+
+
+@given(
+    st.lists(
+        st.sampled_from(["print(1)", "  if x:", "```", "~~~", "a" * 60, "| a | b |", "<b>"]), min_size=1, max_size=60
+    )
+)
+def test_code_in_a_list_is_the_same_code_when_it_is_cut(code: list[str]) -> None:
+    inside = "".join(f"   {line}\n" for line in code)
+    text = f"1. one\n\n   ````py\n{inside}   ````\n2. two\n"
+    assert [line for chunk in shown(text) for line in codes(chunk)] == codes(text) == code
+
+
+@pytest.mark.parametrize(
+    ("so_far", "seen"),
+    [
+        ("Look: **bo", "Look: **bo**"),
+        ("Look: **", "Look:"),
+        ("Look: **bold*", "Look: **bold**"),
+        ("Look: **bold** and *it", "Look: **bold** and *it*"),
+        ("Call `print(", "Call `print(`"),
+        ("Call ``a`b", "Call ``a`b``"),
+        ("See [the page", "See the page"),
+        ("See [the page](https://exam", "See the page"),
+        ("See [the page](https://example.com)", "See [the page](https://example.com)"),
+        ("See [the **page", "See the **page**"),
+        ("See ![a cat](https://exam", "See a cat"),
+        ("Ask <@U12", "Ask"),
+        ("Ask <https://exa", "Ask"),
+        ("x <y and", "x <y and"),
+        ("a < b", "a < b"),
+        ("So:\n| a | b", "So:"),
+        ("So:\n\n| a | b |\n|--", "So:"),
+        ("So:\n\n| a | b |\n|---|---|\n| 1 |", "So:\n\n| a | b |\n|---|---|"),
+        ("So:\n\n| a | b |\nno table", "So:\n\n| a | b |\nno table"),
+        ("Code:\n```py", "Code:"),
+        ("Code:\n```py\nx = 1", "Code:\n```py\nx = 1\n```"),
+        ("Code:\n~~~~\nx = 1\n~~", "Code:\n~~~~\nx = 1\n~~~~"),
+        ("> ```\n> x", "> ```\n> x\n> ```"),
+        ("Text\n--", "Text"),
+        ("- one\n-", "- one"),
+        ("one\n\n# ", "one"),
+        ("5 * 3 = 15", "5 * 3 = 15"),
+        ("a_b_c d", "a_b_c d"),
+        ("\\*not *em", "\\*not *em*"),
+    ],
+)
+def test_the_end_of_a_growing_text_is_made_presentable(so_far: str, seen: str) -> None:
+    assert growing(so_far) == seen
+
+
+@pytest.mark.parametrize("text", ["**", "<@U1", "| a |", "```", "["])
+def test_where_nothing_can_be_read_yet_a_placeholder_stands(text: str) -> None:
+    assert growing(text) == PLACEHOLDER
+    assert shown(text)[0].startswith(text)
+
+
+def test_the_last_word_is_shown_as_it_is() -> None:
+    text = "An *open [end <@U1 | []() and `more"
+    assert shown(text) == [text]
+    assert shown(text, priority=Priority.ERROR) == [text]
+    assert shown("```py\nx") == ["```py\nx\n```"]
+
+
+@pytest.mark.parametrize("mark", ["```", "~~~", "`````"])
+def test_a_fence_that_is_cut_is_opened_again_with_its_info_string(mark: str) -> None:
+    code = "".join(f"line {n}\n" for n in range(100))
+    first, *others = shown(f"See:\n\n{mark}python\n{code}{mark}\n\nThat is all.")
+    assert len(others) >= 2
+    assert first.endswith(f"\n{mark}")
+    assert all(chunk.startswith(f"{mark}python\nline ") for chunk in others)
+    assert others[-1].endswith(f"line 99\n{mark}\n\nThat is all.")
+    lines = [line for chunk in (first, *others) for line in chunk.split("\n") if line.startswith("line ")]
+    assert lines == code.splitlines()
+
+
+def test_a_shorter_fence_within_a_longer_one_is_text() -> None:
+    inner = "```\nnot a fence of its own\n```\n" * 30
+    chunks = shown(f"````markdown\n{inner}````")
+    assert len(chunks) > 1
+    assert all(chunk.startswith("````markdown\n") and chunk.endswith("\n````") for chunk in chunks)
+
+
+def test_paragraphs_are_cut_before_lines_and_lines_before_words() -> None:
+    assert planned("a" * 300 + "\n\n" + "b\nb " * 30)[0].end == 302
+    assert planned("a" * 300 + "\n" + "b b " * 40)[0].end == 301
+    assert planned("a" * 300 + " " + "b" * 300)[0].end == 301
+    assert planned("a" * 800)[0].end == 400
+
+
+def test_a_heading_stays_with_what_it_heads() -> None:
+    text = "word " * 50 + "\n\n# Heading\n\n" + "more " * 50
+    assert shown(text)[1].startswith("# Heading\n\nmore")
+
+
+def test_a_list_stays_with_the_line_that_announces_it() -> None:
+    text = "a" * 250 + "\n\n" + "b" * 50 + "\n\nThe items:\n\n" + "- item\n" * 50
+    assert shown(text)[1].startswith("The items:\n\n- item")
+
+
+def test_a_list_that_is_cut_goes_on_at_the_margin() -> None:
+    text = "- item\n" + "    - nested item of the list\n" * 30
+    chunks = shown(text)
+    assert len(chunks) > 1
+    assert all(chunk.startswith("- nested") for chunk in chunks[1:])
+
+
+def test_a_quotation_that_is_cut_within_a_line_is_a_quotation_still() -> None:
+    chunks = shown("> " + "quoted words " * 60)
+    assert len(chunks) > 1
+    assert all(chunk.startswith("> ") for chunk in chunks)
+
+
+_WHOLES = ["[" + "label " * 30 + f"](https://x.y/{'p' * 100})", "`" + "code " * 40 + "`", f"<https://x.y/{'z' * 200}>"]
+
+
+@pytest.mark.parametrize("whole", _WHOLES)
+def test_no_cut_goes_through_a_link_or_inline_code(whole: str) -> None:
+    for before in range(0, 400, 7):
+        text = "w " * (before // 2) + whole + " w" * 100
+        assert any(whole in chunk for chunk in shown(text))
+
+
+def test_a_link_that_is_longer_than_a_message_is_cut_after_all() -> None:
+    text = "[label](https://example.com/" + "p" * 900 + ")"
+    assert "".join(shown(text)) == text
+
+
+def test_no_cut_makes_a_block_of_what_stands_in_the_middle_of_a_line() -> None:
+    for sign in ("```", "#", "-", "1.", ">", "|", "+"):
+        for space in range(370, 402):
+            chunks = shown("a" * space + f" {sign} " + "b" * 300)
+            assert not any(chunk.startswith(f"{sign} ") for chunk in chunks)
+
+
+@given(st.text(st.sampled_from("👩‍👦🇩🇪e\u0301❤️한\u1112\u1161\u11abनमस्ते x"), min_size=100, max_size=600))
+def test_no_cut_goes_through_what_readers_take_for_one_character(text: str) -> None:
+    wholes = {*boundaries(text, 0, len(text)), len(text)}
+    assert all(chunk.end in wholes for chunk in planned(text))
+
+
+def test_white_space_that_comes_last_needs_no_message_of_its_own() -> None:
+    assert shown("a" * 400 + "\n" * 5000) == ["a" * 400]
+    assert shown("\n" * 5000) == []
+    assert shown("") == []
+    assert shown("\n" * 5000 + "    indented") == ["    indented"]
+
+
+def test_what_cannot_be_seen_belongs_to_a_message_that_can() -> None:
+    unseen = "<br>" * 200
+    for text in (f"{unseen}word", f"{'word ' * 70}\n\n{unseen}", f"{'word ' * 70}{unseen}{'word ' * 70}"):
+        chunks = planned(text, DISCORD)
+        assert all("word" in chunk.text for chunk in chunks)
+        assert "".join(text[chunk.start : chunk.end] for chunk in chunks) == text
+
+
+@pytest.mark.parametrize("text", ["#", "<br>", "<!-- nothing -->", "<details>\n</details>"])
+def test_where_nothing_can_be_seen_at_all_the_last_word_is_what_was_told_to_stand_there(text: str) -> None:
+    planner = Planner(DISCORD)
+    planner.feed(text)
+    assert planner.plan(Priority.TICK).chunks[0].text == PLACEHOLDER
+    assert list(planner.plan(Priority.FINAL, nothing="Nothing.").chunks) == [Chunk(0, len(text), "Nothing.")]
+
+
+def test_a_head_of_a_table_is_not_parted_from_the_line_under_it() -> None:
+    table, row = "| a | b |\n|---|---|\n", " | ".join(["word"] * 200)
+    for before in range(300, 400):
+        for chunk in shown("x" * before + f"\n{table}{row}"):
+            assert "| a | b |" not in chunk or table.strip() in chunk
+
+
+class Scale:
+    """Measures, and counts what it was given."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.characters = 0
+
+    def __call__(self, text: str) -> int:
+        self.calls += 1
+        self.characters += len(text)
+        return len(text)
+
+
+@pytest.mark.parametrize("text", ["\n" * 60_000, "\r\n" * 30_000 + "x", " \n" * 30_000, "x\n" * 190, "- x\n" * 90])
+def test_the_last_word_is_planned_without_reading_again_what_was_read(text: str) -> None:
+    scale = Scale()
+    planner = Planner(Limits(400, scale))
+    planner.feed(f"Hello\n{text}")
+    planner.plan(Priority.TICK)
+    before = scale.characters
+    planner.plan(Priority.FINAL)
+    assert scale.characters - before < 50
+
+
+def test_blank_lines_are_read_at_once_however_many() -> None:
+    scale = Scale()
+    planner = Planner(Limits(400, scale))
+    planner.feed("Hello" + "\n" * 60_000)
+    planner.plan(Priority.TICK)
+    assert scale.calls < 2_000
+
+
+def test_what_becomes_longer_by_making_it_inert_still_fits() -> None:
+    chunks = shown("<@U1>" * 1000, SLACK)
+    assert max(map(utf8, chunks)) <= 380
+    assert "".join(chunks) == "&lt;@U1>" * 1000
+
+
+def test_room_is_left_for_a_line_under_the_text() -> None:
+    for chunk in shown("word " * 500, SLACK):
+        assert utf8(f"{chunk}\n\n{'s' * 18}") <= SLACK.chunk_size
+
+
+@pytest.mark.parametrize(
+    "unit", ["word ", "x", "\n", "line\n", "```\ncode\n```\n", "| a | b |\n|---|---|\n", "**a** ", "[a"]
+)
+def test_the_cost_grows_with_the_text_and_no_faster(unit: str) -> None:
+    def cost(size: int, *, piece: int) -> int:
+        measured = 0
+
+        def measure(text: str) -> int:
+            nonlocal measured
+            measured += len(text)
+            return len(text)
+
+        planner, text = Planner(Limits(400, measure)), unit * (size // len(unit))
+        for start in range(0, len(text), piece):
+            planner.feed(text[start : start + piece])
+            planner.plan(Priority.TICK)
+        return measured
+
+    for piece in (50, 10**6):
+        assert cost(20_000, piece=piece) <= 4.5 * cost(5_000, piece=piece) + 2_500
+
+
+async def test_a_long_text_that_comes_at_once_is_read_in_parts_and_others_go_on_in_between() -> None:
+    text = "A paragraph of some words.\n\n" * 2_000
+    planner, passes = Planner(SLACK), 0
+
+    async def count() -> None:
+        nonlocal passes
+        while True:
+            passes += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    planner.replace(text)
+    await planner.catch_up()
+    counting.cancel()
+    assert passes > len(text) / SLACK.chunk_size / 2
+    whole = Planner(SLACK)
+    whole.feed(text)
+    assert planner.plan(Priority.FINAL) == whole.plan(Priority.FINAL)

@@ -1,0 +1,406 @@
+"""How a reply ends: too long for a chat, or failed and tried again; on both platforms the same."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from channels.discord.client.api import DiscordApi
+from channels.i18n import messages as words
+from channels.slack.replies.surface import SlackSurface
+from core.errors import ProviderSilentError, StoreError
+from core.store.database import Database
+from core.turns.store import Turns
+from sandbox.models import Asked, Fail, Pause, Say, Stall, Turn
+from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
+from tests.channels.slack.conftest import quick_pings
+from tests.inbounds import inbound
+
+__all__ = ["quick_pings"]
+
+LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 40 for number in range(12)).strip()
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with sandbox_of(request.param) as sandbox:
+        yield sandbox
+
+
+async def ended(talk: Talk, count: int = 1) -> list[Any]:
+    rows: list[Any] = await talk.bot.settled(count)
+    return rows
+
+
+async def answered(talk: Talk) -> None:
+    """Wait until the model has said all of an answer."""
+    await talk.bot.database.until(talk.bot.turn_rows, lambda rows: any(row.text for row in rows))
+
+
+def retries(talk: Talk) -> list[bool]:
+    """For each message of the bot, whether it can be tried again."""
+    return [words.RETRY in message.buttons for message in talk.replies()]
+
+
+async def failed(talk: Talk, text: str = "hi") -> None:
+    await talk.say(text)
+    await shows(talk, lambda found: found and "⚠️" in found[-1])
+    await talk.sandbox.wait_for(lambda: retries(talk)[-1])
+
+
+FAILURE = Fail(400, "no")
+
+
+def fails_once(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
+    """A model that fails at first."""
+    asked = 0
+
+    def script(_asked: Asked) -> Turn:
+        nonlocal asked
+        asked += 1
+        return failure if asked == 1 else answer
+
+    return script
+
+
+# Too long
+
+
+async def test_what_is_too_long_to_read_is_begun_in_place_and_whole_in_a_file(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, Say(LONG, pieces=40), most_messages=2) as talk:
+        await talk.say("long")
+        (row,) = await ended(talk)
+        shown = texts(talk)
+        assert len(shown) == 2
+        assert shown[0].startswith("Paragraph 0.")
+        assert shown[1].endswith(words.IN_FILE)
+        assert talk.files() == [("answer.md", LONG.encode())]
+        assert row.state == "done"
+
+
+async def test_no_more_messages_are_shown_while_it_grows(sandbox: Any, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    script = [Say(LONG, pieces=4), Pause(go_on), Say("\n\nThe end.")]
+    async with talking(sandbox, tmp_path, script, most_messages=2) as talk:
+        await talk.say("long")
+        await shows(talk, lambda found: len(found) == 2 and words.GOES_ON in found[-1])
+        assert not talk.files()
+        go_on.set()
+        await shows(talk, lambda found: words.IN_FILE in found[-1])
+        await ended(talk)
+        assert len(talk.files()) == 1
+        assert talk.files()[0][1].endswith(b"The end.")
+
+
+@pytest.mark.parametrize("said", ["#", "##\n\n#", "\n \n"])
+async def test_an_answer_of_which_nothing_can_be_seen_says_so(sandbox: Any, tmp_path: Path, said: str) -> None:
+    async with talking(sandbox, tmp_path, said) as talk:
+        await talk.say("anything?")
+        assert (await ended(talk))[0].state == "done"
+        assert texts(talk) == [words.NO_ANSWER]
+
+
+async def test_what_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, LONG[:5_000], most_messages=4) as talk:
+        await talk.say("long")
+        await ended(talk)
+        assert not talk.files()
+        assert 1 < len(texts(talk)) <= 4
+
+
+async def test_where_no_file_may_be_shown_the_whole_is_in_messages(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
+        for rights in ("scopes", "permissions"):
+            held: set[str] = getattr(sandbox, rights, set())
+            held -= {"files:write", "attach_files"}
+        await talk.say("long")
+        (row,) = await ended(talk)
+        assert row.state == "done"
+        assert not talk.files()
+        assert "".join(" ".join(texts(talk)).split()) == "".join(LONG.split())
+
+
+@pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "not shown"])
+async def test_a_file_is_there_once_when_a_process_dies_around_its_showing(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shown: bool
+) -> None:
+    async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
+        with monkeypatch.context() as death:
+            death.setattr(Turns, "end", dies(talk))
+            if not is_shown:
+                death.setattr(SlackSurface, "_share", dies(talk))
+                death.setattr(DiscordApi, "attach", dies(talk))
+            await talk.say("long")
+            await shows(talk, lambda found: any(words.IN_FILE in text for text in found))
+            await talk.bot.worker.stop(5)
+        assert len(talk.files()) == is_shown
+    async with talking(sandbox, tmp_path, "never said", most_messages=2) as talk:
+        assert (await ended(talk))[0].state == "done"
+        assert talk.files() == [("answer.md", LONG.encode())]
+        assert len(texts(talk)) == 2
+        assert texts(talk)[-1].endswith(words.IN_FILE)
+
+
+async def test_a_file_that_was_never_sent_whole_is_sent_anew(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
+        with monkeypatch.context() as death:
+            death.setattr(Turns, "end", dies(talk))
+            await talk.say("long")
+            await shows(talk, lambda found: any(words.IN_FILE in text for text in found))
+            await talk.bot.worker.stop(5)
+        (left,) = await talk.bot.turn_rows()
+        chunks = [
+            *left.chunks[:2],
+            "file:F0NOTHING00:answer.md" if sandbox.api_url.endswith("/api/") else left.chunks[2],
+        ]
+        for message in [m for m in sandbox.messages("general") if getattr(m, "files", ())]:
+            message.deleted = True
+        await talk.bot.restarted(chunks=chunks)
+    async with talking(sandbox, tmp_path, "never said", most_messages=2) as talk:
+        await ended(talk)
+        assert talk.files() == [("answer.md", LONG.encode())]
+
+
+def dies(talk: Talk) -> Any:
+    """The process ends where this is called."""
+
+    async def death(*_: Any, **__: Any) -> None:
+        talk.bot.worker._stopping = True
+        raise StoreError("the process died here")
+
+    return death
+
+
+async def lost(*_: Any, **__: Any) -> None:
+    raise StoreError("out of reach")
+
+
+async def test_what_failed_after_a_long_text_says_so_below_its_beginning(sandbox: Any, tmp_path: Path) -> None:
+    script = fails_once(failure=[Say(LONG, pieces=10), Pause(0.2), Stall()])
+    async with talking(sandbox, tmp_path, script, most_messages=3, time_limit=1.5) as talk:
+        await failed(talk)
+        (row,) = await ended(talk)
+        shown = texts(talk)
+        assert len(shown) == 3
+        assert shown[-1] == f"{words.IN_FILE}\n\n{words.ENGLISH.apology(words.TOO_LONG, row.id)}"
+        assert retries(talk) == [False, False, True]
+        assert len(talk.files()) == 1
+
+        await talk.press(words.RETRY)
+        await says(talk, "It is 42.")
+        await ended(talk, 2)
+        assert retries(talk) == [False]
+        assert talk.files() == []
+
+
+# Tried again
+
+
+async def test_an_error_can_be_tried_again_where_it_stands(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, fails_once()) as talk:
+        await failed(talk, "what is it?")
+        (apology,) = talk.replies()
+        await talk.press(words.RETRY)
+        await says(talk, "It is 42.")
+        first, second = await ended(talk, 2)
+        assert talk.replies() == [apology]
+        assert retries(talk) == [False]
+        assert (first.kind, first.parent, second.kind, second.parent) == ("message", None, "retry", first.id)
+        assert (first.state, second.state) == ("failed", "done")
+        assert words.PLACEHOLDER in [version.text for version in apology.versions[1:]]
+        asked = [one for one in talk.bot.model.requests[-1]["messages"] if one["role"] == "user"]
+        assert len(asked) == 1
+        assert "what is it?" in asked[0]["content"]
+
+
+async def test_it_can_be_tried_as_often_as_it_fails(sandbox: Any, tmp_path: Path) -> None:
+    answers = iter([Fail(400, ""), Fail(400, ""), Fail(400, ""), "It is 42."])
+    async with talking(sandbox, tmp_path, lambda _: next(answers)) as talk:
+        await failed(talk)
+        for number in (2, 3):
+            await talk.press(words.RETRY)
+            rows = await ended(talk, number)
+            await shows(talk, lambda found, id_=rows[-1].id: id_ in found[-1])  # type: ignore[misc]
+        await talk.press(words.RETRY)
+        await says(talk, "It is 42.")
+        assert len({row.origin for row in await ended(talk, 4)}) == 1
+
+
+async def test_only_who_asked_can_have_it_tried_again_and_others_are_told(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, fails_once()) as talk:
+        await failed(talk)
+        await talk.press(words.RETRY, user="grace")
+        await talk.sandbox.wait_for(lambda: talk.whispers("grace") == [words.NOT_YOURS])
+        assert retries(talk) == [True]
+        assert len(await ended(talk)) == 1
+        await talk.press(words.RETRY)
+        await says(talk, "It is 42.")
+        assert not talk.whispers("ada")
+
+
+async def test_however_often_it_is_pressed_it_is_tried_once(sandbox: Any, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    script = fails_once([Pause(go_on), Say("It is 42.")])
+    async with talking(sandbox, tmp_path, script) as talk:
+        await failed(talk)
+        await asyncio.gather(*(talk.press(words.RETRY) for _ in range(4)))
+        go_on.set()
+        await says(talk, "It is 42.")
+        assert len(await ended(talk, 2)) == 2
+
+
+async def test_it_works_after_a_restart(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, Fail(400, "")) as talk:
+        await failed(talk)
+        await ended(talk)
+    async with talking(sandbox, tmp_path, "It is 42.") as talk:
+        await talk.press(words.RETRY)
+        await says(talk, "It is 42.")
+        assert (await ended(talk, 2))[-1].state == "done"
+
+
+async def test_it_waits_for_its_turn_and_shows_that_it_was_heard(sandbox: Any, tmp_path: Path) -> None:
+    go_on, asked = asyncio.Event(), 0
+
+    def script(_asked: Asked) -> Turn:
+        nonlocal asked
+        asked += 1
+        turns: dict[int, Turn] = {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}
+        return turns.get(asked, "It is 42.")
+
+    async with talking(sandbox, tmp_path, script) as talk:
+        await failed(talk, "first")
+        await talk.say("second")
+        await shows(talk, lambda found: found[-1] == "Wait")
+        await talk.press(words.RETRY)
+        await talk.sandbox.wait_for(talk.receipts)
+        go_on.set()
+        await says(talk, "It is 42.", "Wait for it.")
+        await talk.sandbox.wait_for(lambda: not talk.receipts())
+
+
+async def test_what_a_reset_has_forgotten_is_not_tried_again(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, fails_once()) as talk:
+        await failed(talk)
+        await ended(talk)
+        (row,) = await talk.bot.inbox_rows()
+        await talk.bot.inbox.reset(inbound("reset", session=row.session, place=row.place))
+        await talk.press(words.RETRY)
+        await talk.sandbox.wait_for(lambda: talk.whispers() == [words.OVER])
+        assert len(await ended(talk)) == 1
+
+
+async def test_a_reset_ends_a_retry_without_another_button(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, fails_once([Say("Once"), Pause(60)])) as talk:
+        await failed(talk)
+        await talk.press(words.RETRY)
+        await shows(talk, lambda found: found == ["Once"])
+        (row, _) = await talk.bot.inbox_rows()
+        await talk.bot.inbox.reset(inbound("reset", session=row.session, place=row.place))
+        await says(talk, f"Once\n\n{words.RESET_STOPPED}")
+        assert retries(talk) == [False]
+
+
+async def test_a_stop_hands_the_answer_over_and_a_time_limit_can_be_tried_again(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
+        await talk.say("hi")
+        await shows(talk, lambda found: found == ["Once"])
+        await talk.bot.worker.stop(0.1)
+        await says(talk, f"Once\n\n{words.RESTARTING}")
+        assert retries(talk) == [False]
+    async with talking(sandbox, tmp_path, fails_once(failure=[Stall()]), time_limit=0.5) as talk:
+        await shows(talk, lambda found: words.TOO_LONG in found[-1])
+        await talk.sandbox.wait_for(lambda: retries(talk) == [True])
+        talk.bot.answerer._time_limit = 60.0
+        await talk.press(words.RETRY)
+        await says(talk, "It is 42.")
+
+
+async def test_a_model_that_says_nothing_for_too_long_ends_in_one_sentence_below_what_it_said(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    async with talking(sandbox, tmp_path, fails_once(failure=[Say("Once"), Stall()])) as talk:
+        talk.bot.answerer._runtime.app.root_agent.model.idle_seconds = 2.0
+        await failed(talk)
+        (row,) = await ended(talk)
+        apology = words.ENGLISH.apology(ProviderSilentError.public, row.id)
+        assert texts(talk) == [f"Once\n\n{apology}"]
+        assert retries(talk) == [True]
+
+
+async def test_a_platform_that_takes_its_time_holds_up_no_model(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as talk:
+        sandbox.faults.delay(talk.calls["post"], 3.0)
+        await talk.say("hi")
+        await answered(talk)
+        assert talk.replies() == [], "the platform has not taken the first call, and the model has said all"
+        await says(talk, "one two three four")
+
+
+async def test_a_database_that_fails_is_said_to_the_one_who_pressed(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talking(sandbox, tmp_path, fails_once()) as talk:
+        await failed(talk)
+        again = talk.bot.inbox.again
+        monkeypatch.setattr(talk.bot.inbox, "again", lost)
+        await talk.press(words.RETRY)
+        await talk.sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.sorry(StoreError.public)])
+        monkeypatch.setattr(talk.bot.inbox, "again", again)
+        await talk.press(words.RETRY)
+        await says(talk, "It is 42.")
+
+
+async def test_a_retry_that_a_dead_process_left_is_answered_where_it_stands(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, FAILURE, [Say("Once"), Pause(60)], "It is 42.") as talk:
+        await failed(talk)
+        await ended(talk)
+        await talk.press(words.RETRY)
+        await shows(talk, lambda found: found == ["Once"])
+        await talk.bot.restarted()
+        await says(talk, "It is 42.")
+
+
+async def test_an_apology_that_was_found_again_after_a_crash_is_tried_again_in_place(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talking(sandbox, tmp_path, fails_once(failure=[Say("Once"), Pause(60)])) as talk:
+        await talk.say("hi")
+        await shows(talk, lambda found: found == ["Once"])
+        await talk.bot.restarted(chunks=[], attempt=3)
+        await shows(talk, lambda found: words.TRIED in found[-1])
+        await ended(talk)
+        await talk.press(words.RETRY)
+        await says(talk, "It is 42.")
+        assert retries(talk) == [False]
+
+
+async def test_a_database_that_cannot_be_read_now_and_then_costs_an_answer_nothing(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_of, reads = Database.read, list[str]()
+
+    @asynccontextmanager
+    async def read(self: Database) -> AsyncIterator[AsyncConnection]:
+        """Each time first in vain, to whoever answers."""
+        task = asyncio.current_task()
+        if task is not None and "turn" in task.get_name():
+            reads.append(task.get_name())
+            if len(reads) % 2:
+                raise StoreError("out of reach")
+        async with read_of(self) as connection:
+            yield connection
+
+    async with talking(sandbox, tmp_path, "One.", "Two.") as talk:
+        await talk.say("one?")
+        await says(talk, "One.")
+        monkeypatch.setattr(Database, "read", read)
+        await talk.say("two?", files={"a.txt": b"two"})
+        await says(talk, "One.", "Two.")
+        assert len(reads) >= 4

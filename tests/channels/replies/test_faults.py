@@ -1,0 +1,406 @@
+"""Whatever goes wrong with a call of a reply, on either platform: it ends with exactly one right reply, or where none
+can be shown with one clear error in the log and a failed turn that says why.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import aiohttp
+import discord
+import pytest
+import pytest_asyncio
+from discord.gateway import DiscordWebSocket
+
+from channels.i18n import messages as words
+from channels.slack.client import socket_mode as socket
+from sandbox.models import Asked, Cut, Say, Turn
+from sandbox.pending import FaultKind
+from sandbox.slack import SlackSandbox
+from tests.channels.benches import PLATFORMS, DiscordTalk, SlackTalk, Talk, quick, sandbox_of, shows, talking, texts
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 60 for number in range(7)).strip()
+ANSWER = "The answer."
+
+#: Seconds that a call may take here, and that one takes which takes too long.
+TIMEOUT, TOO_LONG = 0.2, 0.3
+
+CALLS = ("post", "edit", "delete", "find", "react", "upload")
+STREAM_CALLS = ("chat.startStream", "chat.appendStream", "chat.stopStream")
+
+_numbers = itertools.count(1)
+
+
+class Model:
+    """Answers; to `break`, it breaks off in a long text at first."""
+
+    def __init__(self) -> None:
+        self._broken: set[str] = set()
+
+    def __call__(self, asked: Asked) -> Turn:
+        if "long" in asked.text:
+            return LONG
+        if "break" in asked.text and asked.text not in self._broken:
+            self._broken.add(asked.text)
+            return [Say(LONG), Cut()]
+        if "stepwise" in asked.text:
+            return Say(ANSWER, pieces=4, pace=0.06)
+        return Say(ANSWER, pieces=4, pace=0.2) if "slowly" in asked.text else ANSWER
+
+
+@asynccontextmanager
+async def benched(platform: str, folder: Path, **more: Any) -> AsyncIterator[Talk]:
+    """One bot for all of them, whose calls may not take long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
+        patch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
+        patch.setattr(socket, "PING_INTERVAL", 0.2)
+        async with (
+            sandbox_of(platform) as sandbox,
+            talking(sandbox, folder, Model(), most_messages=3, **more) as talk,
+        ):
+            client: Any = talk.bot.channel._client
+            if isinstance(sandbox, SlackSandbox):
+                client.timeout = TIMEOUT
+            else:
+                client.http._HTTPClient__session._timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+            yield talk
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLATFORMS)
+async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
+    async with benched(request.param, tmp_path_factory.mktemp("bot")) as talk:
+        yield talk
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def streaming(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
+    async with benched("slack", tmp_path_factory.mktemp("streaming"), streaming="auto") as talk:
+        yield talk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def streamed(streaming: Any) -> AsyncIterator[SlackTalk]:
+    """A conversation of its own in which replies are streamed."""
+    name = f"streamed-{next(_numbers)}"
+    streaming.sandbox.add_channel(name)
+    quick(streaming.bot)  # whatever its budgets have learnt
+    yield SlackTalk(streaming.bot, name)
+    streaming.sandbox.faults.clear()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def talk(bench: Talk) -> AsyncIterator[Talk]:
+    """A conversation of its own with it: a thread."""
+    name = f"talk-{next(_numbers)}"
+    sandbox = bench.sandbox
+    if isinstance(sandbox, SlackSandbox):
+        sandbox.add_channel(name)
+        yield SlackTalk(bench.bot, name)
+    else:
+        root = await sandbox.say("ada", sandbox.add_channel(name), "a root")
+        yield DiscordTalk(bench.bot, await sandbox.start_thread("ada", root, name))
+    sandbox.faults.clear()
+
+
+# What is done, so that a call is made
+
+
+async def prepare(talk: Talk, call: str, *, says: str = "hi") -> Callable[[], Awaitable[Any]]:
+    """Bring the talk to where the call is about to be made; what makes it be made."""
+    if call == "delete":  # what is left over of a long text, when it is tried again
+        await talk.say(f"break {next(_numbers)}")
+        await shows(talk, lambda found: found and "⚠️" in found[-1])
+        await talk.sandbox.wait_for(lambda: words.RETRY in talk.replies()[-1].buttons)
+        return lambda: talk.press(words.RETRY)
+    if call == "react":  # to what waits for another answer
+        await talk.say("first, slowly")
+        await talk.sandbox.wait_for(talk.replies)
+    if call == "find":  # what may have been posted
+        talk.sandbox.faults.lose_reply(talk.calls["post"])
+    return lambda: talk.say("long" if call == "upload" else says)
+
+
+async def ended(talk: Talk, count: int) -> Any:
+    """The newest turn of this talk, once so many have ended."""
+    place = talk.channel.id if isinstance(talk, SlackTalk) else talk.place.id  # type: ignore[attr-defined]
+
+    async def here() -> list[Any]:
+        return [row for row in await talk.bot.turn_rows() if place in row.session]
+
+    rows = await talk.bot.database.until(
+        here, lambda rows: len(rows) == count and all(row.finished_at for row in rows), seconds=10
+    )
+    return rows[-1]
+
+
+def turns_of(call: str) -> int:
+    return 2 if call in ("delete", "react") else 1
+
+
+def is_right(talk: Talk, call: str) -> None:
+    """The reply is there once, whole, and nothing else."""
+    shown = texts(talk)
+    if call == "upload":
+        assert talk.files() == [("answer.md", LONG.encode())]
+        assert len(shown) == 3
+        assert shown[-1].endswith(words.IN_FILE)
+    else:
+        assert shown == [ANSWER] * (2 if call == "react" else 1)
+
+
+# What passes
+
+
+async def comes_too_often(talk: Talk, name: str) -> None:
+    talk.sandbox.faults.rate_limit(name, 1)
+
+
+async def server_error(talk: Talk, name: str) -> None:
+    talk.sandbox.faults.fail(name, 2, status=503)
+
+
+async def lost_reply(talk: Talk, name: str) -> None:
+    talk.sandbox.faults.lose_reply(name)
+
+
+async def timeout(talk: Talk, name: str) -> None:
+    talk.sandbox.faults.delay(name, TOO_LONG)
+
+
+async def closed_socket(talk: Talk, name: str) -> None:
+    """The connection over which the bot hears is cut; what it says is not said over that."""
+    del name
+    await talk.sandbox.drop_sockets()
+    await talk.sandbox.wait_connected()
+
+
+@pytest.mark.parametrize("fault", [comes_too_often, server_error, lost_reply, timeout, closed_socket])
+@pytest.mark.parametrize("call", CALLS)
+async def test_what_passes_costs_nothing(
+    talk: Talk,
+    call: str,
+    fault: Callable[[Talk, str], Awaitable[None]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    act = await prepare(talk, call, says="slowly" if fault is timeout else "hi")
+    caplog.clear()
+    if call == "upload" and isinstance(talk, DiscordTalk):  # files come by an edit, and not by the first one
+        attach = talk.bot.channel._api.attach
+
+        async def faulty(*about: Any) -> None:
+            monkeypatch.undo()
+            await fault(talk, talk.calls[call])
+            await attach(*about)
+
+        monkeypatch.setattr(talk.bot.channel._api, "attach", faulty)
+    else:
+        await fault(talk, talk.calls[call])
+    await act()
+    row = await ended(talk, turns_of(call))
+    assert (row.state, row.error) == ("done", None)
+    is_right(talk, call)
+    assert errors(caplog) == []
+    assert not any(map(talk.sandbox.faults.waits, get_args(FaultKind)))  # it was met
+
+
+@pytest.mark.parametrize("fault", [comes_too_often, server_error, lost_reply, timeout, closed_socket])
+@pytest.mark.parametrize("call", STREAM_CALLS)
+async def test_what_passes_costs_a_reply_that_is_streamed_nothing(
+    streamed: SlackTalk, call: str, fault: Callable[[Talk, str], Awaitable[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    before = len(streamed.sandbox.calls)
+    await fault(streamed, call)
+    await streamed.say("slowly" if fault is timeout else "stepwise")
+    row = await ended(streamed, 1)
+    assert (row.state, row.error) == ("done", None)
+    is_right(streamed, "edit")
+    assert not any(message.stream and message.stream.is_live for message in streamed.replies())
+    assert errors(caplog) == []
+    assert call in [made.method for made in streamed.sandbox.calls[before:]]
+
+
+# What does not
+
+
+async def begun(talk: Talk) -> None:
+    await talk.sandbox.wait_for(lambda: texts(talk)[-1:] not in ([], [words.PLACEHOLDER]))
+
+
+async def deleted_message(talk: Talk) -> None:
+    """Somebody deletes the bot's message as soon as it says something."""
+    await begun(talk)
+    world = talk.sandbox._workspace if isinstance(talk, SlackTalk) else talk.sandbox._guild
+    world.delete(talk.replies()[-1])
+
+
+async def archived(talk: Talk) -> None:
+    """The thread is archived in mid-answer. Slack's have no such state: there it is the channel."""
+    await begun(talk)
+    if isinstance(talk, SlackTalk):
+        talk.channel.archived = True
+    elif isinstance(talk, DiscordTalk):
+        await talk.sandbox.archive(talk.place)
+
+
+async def missing_permission(talk: Talk, name: str) -> None:
+    if isinstance(talk, SlackTalk):
+        talk.sandbox.faults.fail(name, 99, error="missing_scope")
+    else:
+        talk.sandbox.faults.fail(name, 99, status=403, code=50013)
+
+
+async def channel_gone(talk: Talk, name: str) -> None:
+    if isinstance(talk, SlackTalk):
+        talk.sandbox.faults.fail(name, 99, error="channel_not_found")
+    else:
+        talk.sandbox.faults.fail(name, 99, status=404, code=10003)
+
+
+async def deleted_in_mid_answer(talk: Talk) -> Any:
+    """The turn of an answer whose message somebody deletes while it is said."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(deleted_message(talk))
+        await talk.say("slowly")
+    return await ended(talk, 1)
+
+
+async def test_what_somebody_deletes_in_mid_answer_is_posted_anew(talk: Talk) -> None:
+    row = await deleted_in_mid_answer(talk)
+    assert (row.state, row.error) == ("done", None)
+    is_right(talk, "edit")
+
+
+async def test_a_thread_that_is_archived_in_mid_answer_is_opened_and_a_channel_is_not(
+    talk: Talk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(archived(talk))
+        await talk.say("slowly")
+    row = await ended(talk, 1)
+    if isinstance(talk, SlackTalk):
+        assert (row.state, row.error) == ("failed", "RefusedError: chat.update: is_archived")
+        assert len(errors(caplog)) == 1
+    else:
+        assert row.state == "done"
+        is_right(talk, "edit")
+
+
+async def test_a_message_that_is_deleted_while_it_is_streamed_is_posted_anew_and_an_archived_channel_is_named(
+    streamed: SlackTalk, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert (await deleted_in_mid_answer(streamed)).state == "done"
+    is_right(streamed, "edit")
+    caplog.clear()
+    streamed.root = None
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(streamed.say("slowly, and once more"))
+        await streamed.sandbox.wait_for(lambda: [m for m in streamed.replies() if m.stream and m.stream.is_live])
+        streamed.channel.archived = True
+    row = await ended(streamed, 2)
+    assert row.state == "failed"
+    assert row.error.endswith(": is_archived")
+    assert len(errors(caplog)) == 1
+
+
+@pytest.mark.parametrize("fault", [missing_permission, channel_gone])
+@pytest.mark.parametrize("call", ["post", "edit", "find"])
+async def test_what_cannot_be_shown_is_a_failed_turn_and_one_error_in_the_log(
+    talk: Talk, call: str, fault: Callable[[Talk, str], Awaitable[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    act = await prepare(talk, call)
+    await fault(talk, talk.calls[call])
+    await act()
+    row = await ended(talk, 1)
+    assert row.state == "failed"
+    assert row.error.startswith("RefusedError: ")
+    (line,) = errors(caplog)
+    assert line.startswith(f"turn {row.id}: the reply cannot be shown: RefusedError: ")
+    talk.sandbox.faults.clear()
+    await talk.say("hi")  # and the bot goes on
+    assert (await ended(talk, 2)).state == "done"
+
+
+def refuse_edits(talk: Talk, times: int) -> None:
+    if isinstance(talk, SlackTalk):
+        talk.sandbox.faults.fail(talk.calls["edit"], times, error="invalid_blocks")
+    else:
+        talk.sandbox.faults.fail(talk.calls["edit"], times, status=400, code=240000)
+
+
+async def test_a_part_of_an_answer_that_the_platform_refuses_keeps_nothing_of_the_whole_back(
+    talk: Talk,
+) -> None:
+    """As Discord's filter of links may, or Slack with `invalid_blocks`."""
+    refuse_edits(talk, 1)
+    await talk.say("slowly")
+    assert (await ended(talk, 1)).state == "done"
+    is_right(talk, "edit")
+
+
+async def test_words_that_the_platform_refuses_come_as_a_file_with_one_apology_in_their_place(
+    talk: Talk, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse_edits(talk, 2)  # of a part, and of the whole
+    await talk.say("slowly")
+    row = await ended(talk, 1)
+    assert row.state == "failed"
+    assert row.error.startswith("RefusedError: ")
+    assert len(errors(caplog)) == 1
+    (text,) = texts(talk)
+    assert text.startswith(f"⚠️ {words.NOT_HAD} (turn")
+    assert talk.files() == [("answer.md", ANSWER.encode())]
+    assert [*talk.replies()[-1].buttons] == [words.RETRY]
+    await talk.press(words.RETRY)
+    assert (await ended(talk, 2)).state == "done"
+    is_right(talk, "edit")
+    assert not talk.files()
+
+
+@pytest.mark.parametrize("fault", [missing_permission, channel_gone])
+async def test_what_need_not_be_is_done_without(talk: Talk, fault: Callable[[Talk, str], Awaitable[None]]) -> None:
+    act = await prepare(talk, "react")
+    await fault(talk, talk.calls["react"])
+    await act()
+    assert (await ended(talk, 2)).state == "done"
+    is_right(talk, "react")
+
+
+async def test_what_is_left_over_and_cannot_be_deleted_stays_and_is_told(
+    talk: Talk, caplog: pytest.LogCaptureFixture
+) -> None:
+    act = await prepare(talk, "delete")
+    caplog.clear()
+    left = texts(talk)[1:]
+    await missing_permission(talk, talk.calls["delete"])
+    await act()
+    assert (await ended(talk, 2)).state == "done"
+    assert texts(talk)[0] == ANSWER
+    assert len(errors(caplog)) == len(left)
+
+
+async def test_a_file_that_may_not_be_shown_is_read_in_messages(talk: Talk) -> None:
+    if isinstance(talk, SlackTalk):
+        await missing_permission(talk, talk.calls["upload"])
+    else:
+        talk.sandbox.permissions.discard("attach_files")
+    await talk.say("long")
+    row = await ended(talk, 1)
+    if not isinstance(talk, SlackTalk):
+        talk.sandbox.permissions.add("attach_files")
+    assert row.state == "done"
+    assert not talk.files()
+    assert "".join("".join(texts(talk)).split()) == "".join(LONG.split())
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the bot itself has logged as errors."""
+    ours = [one for one in caplog.records if one.levelno >= logging.ERROR and one.name.startswith(("channels", "core"))]
+    return [one.getMessage() for one in ours]

@@ -1,0 +1,161 @@
+"""Files that tools make, on their way to the user; on both platforms the same."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from channels.discord.client.api import DiscordApi
+from channels.i18n import messages as words
+from channels.rate_limits.caller import RefusedError
+from channels.slack.replies.files import Files
+from channels.slack.replies.surface import SlackSurface
+from core.store.schema import artifacts
+from core.tools.tool import adapt
+from core.turns.store import Turns
+from sandbox.models import Call, Fail
+from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
+from tests.channels.replies.test_endings import dies, ended
+from tests.channels.slack.conftest import quick_pings
+from tests.channels.wiring import until
+
+__all__ = ["quick_pings"]
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 10
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with sandbox_of(request.param) as sandbox:
+        yield sandbox
+
+
+async def plot(title: str, tool_context: ToolContext) -> str:
+    """Draw a curve, twice."""
+    for data in (b"a draft", PNG):
+        part = types.Part.from_bytes(data=data, mime_type="image/png")
+        await tool_context.save_artifact("charts/plot.png", part, {"alt": f"A curve: {title}"})
+    await tool_context.save_artifact("notes.txt", types.Part(text="as text"))
+    return "drawn"
+
+
+def table() -> dict[str, Any]:
+    """Make a table."""
+    return {"rows": 1, "table.csv": b"a,b\n1,2\n"}
+
+
+def heavy() -> bytes:
+    """Make something that is too large for Discord."""
+    return b"%PDF-1.7\n" + bytes(11 * 2**20)
+
+
+TOOLS: dict[str, Any] = {"tools": [adapt(plot), adapt(table), adapt(heavy)]}
+MAKES = [Call("plot", {"title": "up"}), Call("table", {})]
+MADE = [("plot.png", PNG), ("notes.txt", b"as text"), ("table.csv", b"a,b\n1,2\n")]
+
+
+async def kept(talk: Talk) -> int:
+    async with talk.bot.database.read() as connection:
+        return int((await connection.execute(sa.select(sa.func.count()).select_from(artifacts))).scalar_one())
+
+
+def alts(talk: Talk) -> list[str]:
+    """What is said of the pictures for those who do not see them."""
+    standing = [m for m in talk.sandbox.messages("general") if not m.deleted]
+    if talk.sandbox.api_url.endswith("/api/"):
+        return [file.alt for m in standing for file in m.files if file.alt]
+    return [file.description for m in standing for file in m.content.attachments if file.description]
+
+
+async def test_what_tools_make_comes_with_the_answer_in_order_and_goes_with_the_conversation(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    script = [MAKES, "Here you are.", MAKES[1:], "Once more."]
+    async with talking(sandbox, tmp_path, *script, core=TOOLS) as talk:
+        await talk.say("draw")
+        await says(talk, "Here you are.")
+        await ended(talk)
+        assert sorted(talk.files()) == sorted(MADE)
+        assert alts(talk) == ["A curve: up"]
+        assert "The user gets this file with your answer." in str(talk.bot.model.asked[1].results)
+        await talk.press(words.REGENERATE)
+        await says(talk, "Once more.")
+        await ended(talk, 2)
+        assert talk.files() == MADE[2:]
+        await talk.say("reset")
+        await shows(talk, lambda found: words.RESET_DONE in found)
+        assert await kept(talk) == 0
+
+
+@pytest.mark.parametrize("moment", ["sent", "recorded", "shared"])
+async def test_each_file_is_there_once_when_a_process_dies_around_its_showing(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    async with talking(sandbox, tmp_path, MAKES[:1], "Here you are.", core=TOOLS) as talk:
+        shares = 0
+        share, attach, shown = SlackSurface._share, DiscordApi.attach, Turns.shown
+
+        async def dies_at_the_second(surface: Any, *more: Any) -> None:
+            nonlocal shares
+            shares += 1
+            if shares == 2:
+                await dies(talk)()
+            await (share if isinstance(surface, SlackSurface) else attach)(surface, *more)
+
+        async def dies_before_the_record(turns: Any, turn: Any, ids: Any) -> None:
+            if any(id_.startswith("file:") and id_.endswith("notes.txt") for id_ in ids):
+                await dies(talk)()
+            await shown(turns, turn, ids)
+
+        with monkeypatch.context() as death:
+            if moment == "sent":
+                death.setattr(Turns, "shown", dies_before_the_record)
+            elif moment == "recorded":
+                death.setattr(SlackSurface, "_share", dies_at_the_second)
+                death.setattr(DiscordApi, "attach", dies(talk))
+            else:
+                death.setattr(Turns, "end", dies(talk))
+            await talk.say("draw")
+            await until(lambda: talk.bot.worker._stopping)
+            await talk.bot.worker.stop(5)
+        assert len(talk.files()) == (2 if moment == "shared" else 1 if hasattr(talk, "channel") else 0)
+    async with talking(sandbox, tmp_path, "never said", core=TOOLS) as talk:
+        assert (await ended(talk))[0].state == "done"
+        assert sorted(talk.files()) == sorted(MADE[:2])
+        assert texts(talk) == ["Here you are."]
+
+
+async def test_what_failed_shows_its_files_when_it_is_tried_again(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, MAKES[:1], Fail(401, "no"), "Here you are.", core=TOOLS) as talk:
+        await talk.say("draw")
+        await shows(talk, lambda found: found and "⚠️" in found[-1])
+        await talk.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in talk.replies()))
+        assert not talk.files()
+        await talk.press(words.RETRY)
+        await says(talk, "Here you are.")
+        await ended(talk, 2)
+        assert sorted(talk.files()) == sorted(MADE[:2])
+
+
+async def test_a_file_that_is_refused_is_named_and_the_others_are_shown(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Files.send
+
+    async def refuses(files: Any, file: Any) -> str:
+        if len(file.data) > 10 * 2**20:
+            raise RefusedError("upload", "file_too_large")
+        return await send(files, file)
+
+    monkeypatch.setattr(Files, "send", refuses)
+    async with talking(sandbox, tmp_path, [*MAKES[1:], Call("heavy", {})], "Here you are.", core=TOOLS) as talk:
+        await talk.say("draw")
+        told = "Here you are.\n\nI could not attach the file `heavy.pdf` (11.0 MB) here."
+        await shows(talk, lambda found: found == [told.replace("`", "")] or found == [told])
+        (row,) = await ended(talk)
+        assert (row.state, row.text) == ("done", "Here you are.")
+        assert talk.files() == MADE[2:]

@@ -1,0 +1,358 @@
+"""What people press, edit, delete and command, on either platform, through its real client."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from channels.i18n import messages as words
+from channels.replies import rerender as standing
+from channels.replies.answerer import Answerer
+from channels.replies.buttons import EXTRAS
+from core.agents.runtime import AgentRuntime
+from core.conversations.identity import NOWHERE, Visitor
+from core.errors import ProviderRequestError
+from core.store.schema import feedback
+from core.turns.store import WITHDRAWN
+from core.workers.worker import Worker
+from sandbox.models import Fail, Pause, Say
+from sandbox.slack import SlackSandbox
+from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
+
+FINISHED = [words.REGENERATE, words.WHY, words.GOOD, words.BAD]
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with sandbox_of(request.param) as made:
+        yield made
+
+
+def buttons(talk: Talk) -> list[list[str]]:
+    """What can be pressed under each of the bot's messages."""
+    return [list(message.buttons) for message in talk.replies()]
+
+
+async def has_buttons(talk: Talk, *wanted: list[str]) -> None:
+    try:
+        await talk.sandbox.wait_for(lambda: buttons(talk) == list(wanted))
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}\n{buttons(talk)}") from None
+
+
+def made(talk: Talk) -> int:
+    """How many calls the bot has made to show what it says."""
+    names = [getattr(call, "method", None) or call.route for call in talk.sandbox.calls]
+    return sum(names.count(talk.calls[name]) for name in ("post", "edit"))
+
+
+# While it grows
+
+
+async def test_a_reply_that_grows_can_be_stopped_by_who_asked_and_by_nobody_else(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
+        await talk.say("hi")
+        await shows(talk, lambda found: found == ["Once"])
+        await has_buttons(talk, [words.STOP])
+        await talk.press(words.STOP, user="grace")
+        await talk.sandbox.wait_for(lambda: talk.whispers("grace") == [words.NOT_YOURS_TO_STOP])
+        await talk.press(words.STOP)
+        await says(talk, f"Once\n\n{words.STOPPED}")
+        await has_buttons(talk, [words.REGENERATE])
+        assert [row.state for row in await talk.bot.settled(1)] == ["cancelled"]
+        assert not talk.whispers("ada")
+
+
+async def test_a_stop_that_comes_too_late_is_told_to_who_pressed(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
+        await talk.say("hi")
+        await has_buttons(talk, [words.STOP])
+        (turn,) = await talk.bot.turn_rows()
+        before = talk.replies()[0].buttons[words.STOP]
+        await talk.press(words.STOP)
+        await talk.bot.settled(1)
+        assert before == f"stop:{turn.id}"
+        word = await talk.bot.channel._intake.press(
+            before, visitor=Visitor(talk.bot.channel.name, talk.sandbox.people["ada"].id), spot=NOWHERE, locale="ko"
+        )
+        assert word == words.of("ko")(words.ENDED)
+
+
+async def test_what_waits_for_the_model_can_be_stopped_before_it_says_a_word(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, [Pause(60)]) as talk:
+        await talk.say("hi")
+        await has_buttons(talk, [words.STOP])
+        assert texts(talk) == [words.PLACEHOLDER]
+        await talk.press(words.STOP)
+        await says(talk, words.STOPPED)
+
+
+async def test_the_stop_is_under_the_last_message_and_goes_with_the_end(sandbox: Any, tmp_path: Path) -> None:
+    go_on, end = asyncio.Event(), asyncio.Event()
+    long = "A sentence of some words. " * 160
+    async with talking(sandbox, tmp_path, [Say("Once."), Pause(go_on), Say(long), Pause(end)]) as talk:
+        await talk.say("hi")
+        await has_buttons(talk, [words.STOP])
+        go_on.set()
+        await talk.sandbox.wait_for(lambda: len(talk.replies()) > 1 and buttons(talk)[-1])
+        assert buttons(talk) == [*([] for _ in talk.replies()[1:]), [words.STOP]]
+        end.set()
+        await talk.bot.settled(1)
+        assert buttons(talk) == [*([] for _ in talk.replies()[1:]), FINISHED]
+
+
+async def test_a_reply_that_is_handed_over_keeps_its_stop_for_whoever_goes_on(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
+        await talk.say("hi")
+        await shows(talk, lambda found: found == ["Once"])
+        await talk.bot.worker.stop(0.1)
+        await says(talk, f"Once\n\n{words.RESTARTING}")
+        assert buttons(talk) == [[words.STOP]]
+        await talk.press(words.STOP)
+    async with talking(sandbox, tmp_path, "never said") as talk:
+        await shows(talk, lambda found: words.STOPPED in found[-1])
+        await has_buttons(talk, [words.REGENERATE])
+
+
+async def test_buttons_come_with_calls_that_are_made_anyway(sandbox: Any, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with talking(sandbox, tmp_path, [Pause(go_on), Say("It is 42.")]) as talk:
+        await talk.say("hi")
+        await has_buttons(talk, [words.STOP])
+        assert made(talk) == 1
+        go_on.set()
+        await has_buttons(talk, FINISHED)
+        await talk.bot.settled(1)
+        assert made(talk) <= 3
+
+
+# Under an answer
+
+
+async def test_an_answer_can_be_given_once_more_where_it_stands(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, "It is 41.", "It is 42.") as talk:
+        await talk.say("what is it?")
+        await says(talk, "It is 41.")
+        await has_buttons(talk, FINISHED)
+        await talk.bot.settled(1)
+        await talk.press(words.REGENERATE)
+        await says(talk, "It is 42.")
+        first, second = await talk.bot.settled(2)
+        assert (second.kind, second.origin) == ("regenerate", first.id)
+        said = [one["role"] for one in talk.bot.model.requests[-1]["messages"]]
+        assert said.count("user") == 1
+        assert "assistant" not in said
+        await has_buttons(talk, FINISHED)
+        assert talk.replies()[0].buttons[words.GOOD] == f"good:{second.id}"
+
+
+async def test_any_reader_may_say_what_he_thinks_of_it(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, "It is 42.") as talk:
+        await talk.say("what is it?")
+        await has_buttons(talk, FINISHED)
+        for user, label in (("ada", words.GOOD), ("grace", words.BAD), ("ada", words.BAD)):
+            await talk.press(label, user=user)
+        await talk.sandbox.wait_for(lambda: len(talk.whispers("ada")) == 2 and len(talk.whispers("grace")) == 1)
+        assert {*talk.whispers("ada"), *talk.whispers("grace")} == {words.NOTED}
+        async with talk.bot.database.read() as connection:
+            kept = (await connection.execute(sa.select(feedback.c.verdict))).scalars().all()
+        assert kept == ["bad", "bad"]
+
+
+async def test_no_button_is_there_that_is_not_wanted(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, "It is 42.", Fail(400, "")) as talk:
+        talk.bot.answerer._extras = EXTRAS - EXTRAS
+        await talk.say("what is it?")
+        await talk.bot.settled(1)
+        assert buttons(talk) == [[]]
+        await talk.say("and now?")
+        await has_buttons(talk, [], [words.RETRY])
+
+
+# People change their minds
+
+
+async def test_a_question_that_is_edited_while_it_is_answered_can_be_answered_anew_at_once(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    async with talking(sandbox, tmp_path, [Say("Two and tow"), Pause(60)], "Four.") as talk:
+        await talk.say("two and tow?")
+        await shows(talk, lambda found: found == ["Two and tow"])
+        (row,) = await talk.bot.inbox_rows()
+        await talk.bot.channel._intake.edited(row.event_key, "two and two?")
+        await has_buttons(talk, [words.REVISE, words.STOP])
+        await talk.press(words.REVISE)
+        await says(talk, "Four.")
+        await has_buttons(talk, FINISHED)
+        await talk.bot.settled(2)
+        asked = [one["content"] for one in talk.bot.model.requests[-1]["messages"] if one["role"] == "user"]
+        assert len(asked) == 1
+        assert "two and two?" in asked[0]
+
+
+async def test_a_question_that_is_edited_after_its_answer_can_be_answered_anew_as_long_as_it_is_edited(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    async with talking(sandbox, tmp_path, "Tow?", "Four.") as talk:
+        await talk.say("two and tow?")
+        await talk.bot.settled(1)
+        (row,) = await talk.bot.inbox_rows()
+        said = row.inbound["text"]
+        for text, wanted in (("two and two?", [words.REVISE, words.WHY, words.GOOD, words.BAD]), (said, FINISHED)):
+            await talk.bot.channel._intake.edited(row.event_key, text)
+            await has_buttons(talk, wanted)
+        await talk.bot.channel._intake.edited(row.event_key, "two and two?")
+        await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
+        assert texts(talk) == ["Tow?"]
+        await talk.press(words.REVISE)
+        await says(talk, "Four.")
+
+
+async def test_an_edit_of_what_another_worker_answers_is_seen_when_that_has_ended(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+    async with talking(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as talk:
+        await talk.say("two and tow?")
+        await shows(talk, lambda found: found == ["Tow"])
+        monkeypatch.setattr(Answerer, "_offer", lambda *_: False)  # as if it did not run here
+        (row,) = await talk.bot.inbox_rows()
+        await talk.bot.channel._intake.edited(row.event_key, "two and two?")
+        go_on.set()
+        await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
+
+
+async def test_an_edit_is_not_forgotten_by_whoever_takes_the_turn_up(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, [Say("Tow"), Pause(60)], [Say("Tow"), Pause(0.2), Say("?")]) as talk:
+        await talk.say("two and tow?")
+        await shows(talk, lambda found: found == ["Tow"])
+        (row,) = await talk.bot.inbox_rows()
+        await talk.bot.channel._intake.edited(row.event_key, "two and two?")
+        await has_buttons(talk, [words.REVISE, words.STOP])
+        await talk.bot.restarted()
+        await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
+
+
+async def test_of_a_question_that_is_deleted_the_answer_ends_with_a_word(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)], "It is 42.") as talk:
+        await talk.say("one")
+        await shows(talk, lambda found: found == ["Once"])
+        (row,) = await talk.bot.inbox_rows()
+        await talk.bot.channel._intake.deleted(row.event_key)
+        await says(talk, f"Once\n\n{words.WITHDRAWN}")
+        assert buttons(talk) == [[]]
+        await talk.say("two")
+        await talk.bot.settled(2)
+        (_, row) = await talk.bot.inbox_rows()
+        await talk.bot.channel._intake.deleted(row.event_key)
+        await says(talk, f"Once\n\n{words.WITHDRAWN}", f"It is 42.\n\n{words.WITHDRAWN}")
+        assert buttons(talk) == [[], []]
+
+
+async def test_a_deletion_that_comes_while_another_worker_ends_the_answer_is_seen_when_it_has(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+    async with talking(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as talk:
+        await talk.say("two and tow?")
+        await shows(talk, lambda found: found == ["Tow"])
+        monkeypatch.setattr(Answerer, "_offer", lambda *_: False)  # as if it did not run here
+        monkeypatch.setattr(Worker, "cancel", lambda *_: None)  # and had not heard of it yet
+        (row,) = await talk.bot.inbox_rows()
+        await talk.bot.channel._intake.deleted(row.event_key)
+        go_on.set()
+        await says(talk, f"Tow?\n\n{words.WITHDRAWN}")
+        assert buttons(talk) == [[]]
+
+
+async def test_a_deletion_is_not_forgotten_by_whoever_shows_the_answer(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, "It is 42.") as talk:
+        await talk.say("one")
+        await talk.bot.settled(1)
+        await talk.bot.restarted(state="answered", cancel=WITHDRAWN, finished_at=None)
+        await says(talk, f"It is 42.\n\n{words.WITHDRAWN}")
+        (row,) = await talk.bot.settled(1)
+        assert (row.state, buttons(talk)) == ("cancelled", [[]])
+
+
+async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_one(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, go_on, made_of = asyncio.Event(), asyncio.Event(), standing.made
+
+    async def slow(runtime: AgentRuntime, session_id: str, run_id: str) -> Any:
+        if not looks.is_set():
+            looks.set()
+            await go_on.wait()
+        return await made_of(runtime, session_id, run_id)
+
+    async with talking(sandbox, tmp_path, "Five.", "Four.") as talk:
+        await talk.say("two and tow?")
+        await talk.bot.settled(1)
+        monkeypatch.setattr(standing, "made", slow)
+        (row,) = await talk.bot.inbox_rows()
+        await talk.bot.channel._intake.edited(row.event_key, "two and two?")
+        await looks.wait()
+        await talk.press(words.REGENERATE)
+        await talk.bot.settled(2)
+        go_on.set()
+        await talk.bot.channel._intake.settle(5)
+        assert texts(talk) == ["Four."]
+        assert buttons(talk) == [FINISHED]
+
+
+async def test_what_people_have_taken_away_is_not_shown_again(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, "It is 42.", "last") as talk:
+        await talk.say("one")
+        await talk.bot.settled(1)
+        (row,) = await talk.bot.inbox_rows()
+        async with talk.bot.database.write() as connection:
+            await connection.execute(sa.text("UPDATE turns SET chunks = '[\"1\"]'"))  # it is not there any more
+        before = made(talk)
+        await talk.bot.channel._intake.edited(row.event_key, "edited")
+        await talk.bot.channel._intake.settle(2)
+        assert made(talk) == before
+
+
+# Languages
+
+
+async def test_who_speaks_another_language_has_the_bots_own_words_in_it(sandbox: Any, tmp_path: Path) -> None:
+    korean = words.of("ko")
+    if isinstance(sandbox, SlackSandbox):
+        sandbox.add_user("minsu", "Minsu", locale="ko-KR")
+    else:
+        sandbox.add_user("minsu")
+        sandbox.locale = "ko"  # Discord tells of a message only that of the server
+    async with talking(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)], grace=0.1) as talk:
+        await talk.say("one", user="minsu")
+        await has_buttons(talk, [korean(words.RETRY)])
+        assert texts(talk)[0].startswith(korean.sorry(ProviderRequestError.public))
+        await talk.say("two", user="minsu")
+        await has_buttons(talk, [korean(words.RETRY)], [korean(words.STOP)])
+        await talk.say("status", user="minsu")
+        await shows(talk, lambda found: any(korean(words.STATUS_RUNS) in text for text in found))
+
+
+# Commands
+
+
+async def test_a_command_is_answered_where_it_is_given_and_a_stop_where_it_is_seen(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
+        await talk.say("hi")
+        await shows(talk, lambda found: found == ["Once"])
+        await talk.say("status")
+        await shows(talk, lambda found: len(found) == 2 and words.STATUS_RUNS in found[1])
+        await talk.say("stop")
+        await shows(talk, lambda found: found[0] == f"Once\n\n{words.STOPPED}")
+        await talk.say("export")
+        await talk.sandbox.wait_for(talk.files)
+        ((name, data),) = talk.files()
+        assert name == "transcript.md"
+        assert "hi" in data.decode()
+        assert len(await talk.bot.settled(1)) == 1

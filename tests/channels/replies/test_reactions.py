@@ -1,0 +1,97 @@
+import asyncio
+
+from channels.rate_limits.caller import Caller, PassingError, as_long_as
+from channels.rate_limits.limiter import Window
+from channels.replies.reactions import Address, Receipts
+from core.errors import SurfaceError, TurnLostError
+
+MESSAGE = {"channel": "1", "message": "2"}
+
+
+class Signs:
+    """What a platform shows, when it is let."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.error: SurfaceError | None = None
+        self.receipts = Receipts(self._add, self._remove)
+
+    async def _add(self, address: Address) -> None:
+        await self.open.wait()
+        if self.error is not None:
+            raise self.error
+        self.log.append(f"add {address['message']}")
+
+    async def _remove(self, address: Address) -> None:
+        self.log.append(f"remove {address['message']}")
+
+
+async def test_a_sign_is_set_and_taken_away_and_a_second_time_there_is_none() -> None:
+    signs = Signs()
+    signs.receipts.give(MESSAGE)
+    signs.receipts.take_back(MESSAGE)
+    signs.receipts.take_back(MESSAGE)
+    await signs.receipts.settle(1)
+    assert signs.log == ["add 2", "remove 2"]
+
+
+async def test_a_sign_is_taken_away_though_the_reply_that_does_so_has_ended() -> None:
+    signs, caller, failures = Signs(), Caller("test", pauses=(0.01,)), [PassingError("HTTP 500")]
+
+    async def send() -> None:
+        if failures:
+            raise failures.pop()
+
+    async def remove(address: Address) -> None:
+        await caller.call("unreact", send, caller.budget("key", Window(5, 1.0)))
+        signs.log.append(f"remove {address['message']}")
+
+    async def ended() -> None:
+        raise TurnLostError("it is shown no more")
+
+    receipts = Receipts(signs._add, remove)
+    with as_long_as(ended):
+        receipts.give(MESSAGE)
+        receipts.take_back(MESSAGE)
+    await receipts.settle(1)
+    assert signs.log == ["add 2", "remove 2"]
+
+
+async def test_what_was_never_given_is_not_taken_away() -> None:
+    signs = Signs()
+    signs.receipts.take_back(MESSAGE)
+    await signs.receipts.settle(1)
+    assert signs.log == []
+
+
+async def test_however_slow_the_platform_is_a_sign_is_taken_away_after_it_was_set() -> None:
+    signs = Signs()
+    signs.open.clear()
+    signs.receipts.give(MESSAGE)
+    signs.receipts.take_back(MESSAGE)
+    await asyncio.sleep(0.01)
+    assert signs.log == []
+    signs.open.set()
+    await signs.receipts.settle(1)
+    assert signs.log == ["add 2", "remove 2"]
+
+
+async def test_a_sign_that_cannot_be_set_is_no_fault() -> None:
+    signs = Signs()
+    signs.error = SurfaceError("forbidden")
+    signs.receipts.give(MESSAGE)
+    signs.receipts.take_back(MESSAGE)
+    await signs.receipts.settle(1)
+    assert signs.log == ["remove 2"]
+
+
+async def test_settling_does_not_wait_longer_than_it_may() -> None:
+    signs = Signs()
+    signs.open.clear()
+    signs.receipts.give(MESSAGE)
+    async with asyncio.timeout(30):
+        await signs.receipts.settle(0.01)
+    signs.open.set()
+    await signs.receipts.settle(1)

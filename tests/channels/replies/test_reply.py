@@ -1,0 +1,558 @@
+import asyncio
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from channels.base import (
+    SILENT,
+    STATUS_RESERVE,
+    Button,
+    EditRefusedError,
+    File,
+    FileRefusedError,
+    Limits,
+    Plan,
+    Priority,
+    Record,
+)
+from channels.i18n import messages as words
+from channels.i18n.messages import PLACEHOLDER
+from channels.replies import reply as reply_module
+from channels.replies.reply import Reply
+from core.errors import SurfaceError, TurnLostError
+
+
+class Board:
+    """A surface that shows what it is told to, when it is let."""
+
+    limits = Limits(chunk_size=100, measure=len)
+
+    def __init__(self) -> None:
+        self.messages: dict[str, str] = {}
+        self.plans: list[Plan] = []
+        self.log: list[str] = []
+        self.in_flight = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.drop_ticks = 0
+        self.has_no_room = False
+        self.has_no_place_for: set[Priority] = set()
+        self.asked: list[Priority] = []
+        self.are_silent: list[bool] = []
+        self.error: Exception | None = None
+        self._changed = asyncio.Condition()
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        yield
+
+    def open(self) -> bool:
+        return not self.has_no_room
+
+    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
+        self.asked.append(priority)
+        self.are_silent.append(since == SILENT)
+        async with self._changed:
+            self._changed.notify_all()
+        if priority in self.has_no_place_for:
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+
+    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        assert self.in_flight == 0, "two calls at once"
+        self.in_flight += 1
+        self.plans.append(plan)
+        try:
+            async with self._changed:
+                self._changed.notify_all()
+            await self.gate.wait()
+            await asyncio.sleep(0)
+            if self.error is not None:
+                raise self.error
+            if plan.priority is Priority.TICK and self.drop_ticks:
+                self.drop_ticks -= 1
+                return False
+            await self._apply(plan, known, record)
+            return True
+        finally:
+            self.in_flight -= 1
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def _apply(self, plan: Plan, known: Sequence[str], record: Record) -> None:
+        for position, chunk in enumerate(plan.chunks):
+            id_ = known[position] if position < len(known) else f"m{len(self.log)}"
+            self.messages[id_] = chunk.text
+            if position >= len(known):
+                self.log.append(f"post {id_}")
+                await record(position, id_)
+        for id_ in known[len(plan.chunks) :]:
+            del self.messages[id_]
+
+    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
+        return list(self.messages)
+
+    def doubt(self) -> None:
+        self.log.append("doubt")
+
+    async def clear(self, message_ids: Sequence[str]) -> None:
+        for id_ in message_ids:
+            del self.messages[id_]
+
+    async def say(self, text: str, file: File | None = None) -> None:
+        raise AssertionError(f"a reply says nothing beside itself: {text}")
+
+    def waits(self) -> None:
+        self.log.append("waits")
+
+    def waited(self) -> None:
+        self.log.append("waited")
+
+    async def begun(self) -> None:
+        self.log.append("begun")
+
+    async def keep(self, ids: Sequence[str]) -> None:
+        await asyncio.sleep(0)
+        self.log.append(f"keep {' '.join(ids)}")
+
+    @property
+    def shown(self) -> list[str]:
+        return list(self.messages.values())
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(20), self._changed:
+            await self._changed.wait_for(condition)
+
+
+@pytest.fixture
+async def board() -> Board:
+    return Board()
+
+
+def on(board: Board, **more: Any) -> Reply:
+    return Reply(board, keep=board.keep, **more)
+
+
+async def test_what_is_said_already_is_not_shown_once_more(board: Board) -> None:
+    async with on(board) as reply:
+        reply.feed("Well.")
+        await board.until(lambda: board.shown == ["Well."] and not board.in_flight)
+        shown = len(board.plans)
+        reply.replace("Well.")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(board.plans) == shown
+        await reply.close("Well.")
+    assert [plan.priority for plan in board.plans[shown:]] == [Priority.FINAL]
+
+
+async def test_a_placeholder_comes_first_and_is_then_filled(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown == [PLACEHOLDER])
+        assert board.plans[0].priority is Priority.PROGRESS
+        reply.feed("Hello")
+        await board.until(lambda: board.shown == ["Hello"])
+        await reply.close("Hello, you.")
+    assert board.shown == ["Hello, you."]
+    assert board.plans[-1].priority is Priority.FINAL
+    assert board.log.count("begun") == 1
+
+
+async def test_feeding_never_waits_and_only_the_newest_text_is_shown(board: Board) -> None:
+    board.gate.clear()
+    async with on(board) as reply:
+        await board.until(lambda: board.in_flight)
+        for _ in range(50):
+            reply.feed("x")
+            await asyncio.sleep(0)
+        assert len(board.plans) == 1
+        board.gate.set()
+        await board.until(lambda: board.shown == ["x" * 50])
+        assert len(board.plans) == 2
+        await reply.close("x" * 50)
+
+
+async def test_the_first_words_wait_neither_for_a_pace_nor_behind_what_waited_before_them(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown == [PLACEHOLDER])
+        board.has_no_place_for = {Priority.TICK}
+        reply.status("_Searching…_")
+        await board.until(lambda: board.asked[-1] is Priority.TICK)
+        assert not any(board.are_silent)
+        board.has_no_place_for = set()
+        reply.feed("**")
+        reply.feed("The ")
+        await board.until(lambda: board.shown == ["**The**"])
+        assert board.are_silent[-1:] == [True]
+        reply.feed("answer**")
+        await board.until(lambda: board.shown == ["**The answer**"])
+        assert board.are_silent[-1:] == [False]
+        await reply.close("**The answer**")
+
+
+async def test_a_tick_that_was_dropped_is_tried_again(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown)
+        board.drop_ticks = 3
+        reply.feed("text")
+        await board.until(lambda: board.shown == ["text"])
+        assert len(board.plans) == 5
+        await reply.close("text")
+
+
+async def test_what_waits_for_a_place_shows_the_newest_text(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown)
+        board.has_no_place_for = {Priority.TICK}
+        for _ in range(50):
+            reply.feed("x")
+            await asyncio.sleep(0)
+        assert len(board.plans) == 1
+        await reply.close("x" * 50 + "!")
+    assert board.shown == ["x" * 50 + "!"]
+    assert len(board.plans) == 2
+    assert [priority for priority, _ in groupby(board.asked)] == [Priority.PROGRESS, Priority.TICK, Priority.FINAL]
+
+
+async def test_a_reply_that_is_closed_before_its_placeholder_has_a_place_is_posted_whole(board: Board) -> None:
+    board.has_no_place_for = {Priority.PROGRESS}
+    async with on(board) as reply:
+        await asyncio.sleep(0)
+        await reply.close("the answer")
+    assert [[chunk.text for chunk in plan.chunks] for plan in board.plans] == [["the answer"]]
+
+
+async def test_where_calls_are_scarce_a_message_is_shown_when_it_is_whole_and_changes_no_more(board: Board) -> None:
+    board.has_no_room = True
+    text = "\n\n".join(f"{number} {'word ' * 12}".strip() for number in range(4))
+    async with on(board) as reply:
+        for start in range(0, len(text), 7):
+            reply.feed(text[start : start + 7])
+            await asyncio.sleep(0)
+        await board.until(lambda: len(board.shown) == 3)
+        assert all(not plan.grows and plan.priority is not Priority.TICK for plan in board.plans)
+        await reply.close(text)
+    assert "\n\n".join(board.shown) == text
+
+
+async def test_where_calls_are_scarce_the_message_bears_a_sign_until_there_is_something_to_show(board: Board) -> None:
+    board.has_no_room = True
+    async with asyncio.timeout(20), Reply(board, keep=board.keep) as reply:
+        while not board.log:  # noqa: ASYNC110 (it says so without a word)
+            await asyncio.sleep(0)
+        reply.feed("so far, ")
+        await asyncio.sleep(0.01)
+        assert set(board.log) == {"waits"}
+        await reply.close("so good")
+    assert list(board.messages.values()) == ["so good"]
+    assert board.log.index("begun") > max(at for at, line in enumerate(board.log) if line == "waits")
+
+
+async def test_a_reply_that_found_no_room_grows_as_soon_as_there_is_some(board: Board) -> None:
+    board.has_no_room = True
+    async with on(board) as reply:
+        reply.feed("not yet")
+        await asyncio.sleep(0.01)
+        assert board.shown == []
+        board.has_no_room = False
+        reply.feed(", but now")
+        await board.until(lambda: board.shown == ["not yet, but now"])
+        await reply.close("not yet, but now")
+
+
+async def test_a_message_that_is_full_is_ended_before_others_grow(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown)
+        board.has_no_place_for = {Priority.TICK}
+        reply.feed("word " * 10)
+        await asyncio.sleep(0.01)
+        reply.feed("word " * 15)
+        await board.until(lambda: len(board.plans) == 2)
+        assert (board.plans[1].priority, board.plans[1].grows) == (Priority.PROGRESS, False)
+        await reply.close("word " * 25)
+
+
+async def test_leaving_does_not_wait_for_a_place(board: Board) -> None:
+    board.has_no_place_for = set(Priority)
+    async with asyncio.timeout(20), on(board) as reply:
+        reply.feed("text")
+        await asyncio.sleep(0)
+    assert board.plans == []
+
+
+async def test_a_silence_is_told_with_its_length(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_module, "SILENCE", 1.0)
+    async with on(board) as reply:
+        await board.until(lambda: board.shown == [f"{PLACEHOLDER} (1 s)"])
+        reply.status("Using a tool")
+        await board.until(lambda: board.shown == ["Using a tool"])
+        await board.until(lambda: board.shown == ["Using a tool (1 s)"])
+        reply.feed("So")
+        await board.until(lambda: board.shown == ["So"])
+        await reply.close("So.")
+
+
+async def test_the_close_shows_all_of_it_whatever_was_dropped_before(board: Board) -> None:
+    board.drop_ticks = 1000
+    async with on(board) as reply:
+        for _ in range(10):
+            reply.feed("word " * 10)
+            await asyncio.sleep(0)
+        await reply.close("word " * 100)
+    assert len(board.shown) > 3
+    assert "".join(text + " " for text in board.shown) == "word " * 100
+
+
+async def test_messages_that_are_left_over_go(board: Board) -> None:
+    async with on(board) as reply:
+        reply.feed("word " * 100)
+        await board.until(lambda: len(board.shown) > 3)
+        await reply.close("Short.")
+    assert board.shown == ["Short."]
+    assert board.log[-1] == "keep m0"
+
+
+async def test_each_id_is_kept_before_the_next_message_is_posted(board: Board) -> None:
+    async with on(board) as reply:
+        await reply.close("word " * 50)
+    posts = [line.removeprefix("post ") for line in board.log if line.startswith("post")]
+    expected = [line for n, id_ in enumerate(posts) for line in (f"post {id_}", f"keep {' '.join(posts[: n + 1])}")]
+    assert [line for line in board.log if line != "begun"] == expected
+
+
+async def test_messages_that_stand_already_are_written_over(board: Board) -> None:
+    board.messages = {"a": "half an ans", "b": "left over"}
+    async with on(board, known=("a", "b")) as reply:
+        await reply.close("The answer.")
+    assert board.messages == {"a": "The answer."}
+
+
+async def test_a_status_stands_under_the_text_until_more_of_it_comes(board: Board) -> None:
+    async with on(board) as reply:
+        reply.status("Using a tool")
+        await board.until(lambda: board.shown == ["Using a tool"])
+        reply.feed("So far")
+        await board.until(lambda: board.shown == ["So far"])
+        reply.status("Using another")
+        await board.until(lambda: board.shown == ["So far\n\nUsing another"])
+        await reply.close("So far, so good.")
+    assert board.shown == ["So far, so good."]
+
+
+async def test_a_replaced_text_is_shown_instead(board: Board) -> None:
+    async with on(board) as reply:
+        reply.feed("secret")
+        await board.until(lambda: board.shown == ["secret"])
+        reply.replace("redacted")
+        await board.until(lambda: board.shown == ["redacted"])
+        await reply.close(reply.text)
+
+
+async def test_an_error_of_the_surface_comes_out_of_the_close(board: Board) -> None:
+    board.error = SurfaceError("chat.update: is_archived")
+    async with on(board) as reply:
+        await board.until(lambda: board.plans and not board.in_flight)
+        reply.feed("more")
+        with pytest.raises(SurfaceError, match="is_archived"):
+            await reply.close("all")
+    assert len(board.plans) == 1
+
+
+@pytest.mark.parametrize("is_under_way", [False, True])
+async def test_a_part_that_is_refused_loses_nothing_of_the_whole(board: Board, is_under_way: bool) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.messages and not board.in_flight)
+        board.error = EditRefusedError("edit: 240000")
+        board.gate.clear()
+        reply.feed("half of ")
+        await board.until(lambda: board.in_flight)
+        closing = asyncio.create_task(reply.close("half of it")) if is_under_way else None
+        await asyncio.sleep(0)
+        board.gate.set()
+        await board.until(lambda: not board.in_flight)
+        board.error = None
+        await (closing or reply.close("half of it"))
+    assert list(board.messages.values()) == ["half of it"]
+    assert [plan.chunks[0].text for plan in board.plans] == ["…", "half of", "half of it"]
+
+
+async def test_what_a_file_is_called_that_cannot_be_had_keeps_to_the_bounds_of_a_message(board: Board) -> None:
+    """The name may be the model's, and the text too long to be read as messages."""
+    show = board.show
+
+    async def without_files(plan: Plan, known: Sequence[str], record: Record) -> bool:
+        if lost := [file.name for file in plan.files if file.name != reply_module.FILE_NAME]:
+            raise FileRefusedError("too large", lost)
+        return await show(plan, known, record)
+
+    board.show = without_files  # type: ignore[method-assign]
+    async with on(board, most=2) as reply:
+        await reply.close("word " * 100, files=[File(f"{number}{'n' * 50}", b"x") for number in range(3)])
+    assert len(board.messages) == 2
+    assert all(len(text) <= Board.limits.chunk_size + STATUS_RESERVE for text in board.messages.values())
+
+
+async def test_a_reply_that_cannot_be_shown_takes_back_the_sign_that_it_waits(board: Board) -> None:
+    board.error = SurfaceError("gone")
+    async with on(board) as reply:
+        with pytest.raises(SurfaceError):
+            await reply.close("all")
+    assert board.log == ["begun"]
+
+
+async def test_an_error_of_the_surface_that_nobody_hears_of_is_no_noise(board: Board) -> None:
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    board.error = SurfaceError("gone")
+    async with on(board):
+        await board.until(lambda: board.plans and not board.in_flight)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unheard == []
+
+
+async def test_leaving_lets_the_call_in_flight_end_and_makes_no_other(board: Board) -> None:
+    board.gate.clear()
+    async with on(board) as reply:
+        await board.until(lambda: board.in_flight)
+        reply.feed("more")
+        asyncio.get_running_loop().call_later(0.01, board.gate.set)
+    assert board.shown == [PLACEHOLDER]
+    assert len(board.plans) == 1
+
+
+async def test_a_call_in_flight_that_never_ends_is_given_up(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_module, "ABANDON_TIMEOUT", 0.01)
+    board.gate.clear()
+    async with on(board):
+        await board.until(lambda: board.in_flight)
+    assert board.shown == []
+
+
+async def test_a_second_close_while_the_first_is_under_way_wins(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown)
+        board.gate.clear()
+        first = asyncio.create_task(reply.close("the answer"))
+        await board.until(lambda: board.in_flight)
+        second = asyncio.create_task(reply.close("stopped", Priority.ERROR))
+        await asyncio.sleep(0)
+        board.gate.set()
+        await asyncio.gather(first, second)
+    assert board.shown == ["stopped"]
+
+
+async def test_a_close_that_is_cancelled_goes_on_and_may_be_closed_over(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown)
+        board.gate.clear()
+        first = asyncio.create_task(reply.close("the answer"))
+        await board.until(lambda: board.in_flight)
+        first.cancel()
+        await asyncio.wait([first])
+        board.gate.set()
+        await reply.close("stopped")
+    assert board.shown == ["stopped"]
+
+
+async def test_what_is_shown_whole_may_be_closed_over(board: Board) -> None:
+    async with on(board) as reply:
+        await reply.close("the answer")
+        await reply.close("the answer", ending="deleted")
+    assert board.shown == ["the answer\n\ndeleted"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text("ab \n", max_size=60), max_size=12), st.integers(0, 3), st.text("ab \n`", max_size=300))
+def test_whatever_was_fed_the_close_leaves_just_the_plan_of_the_last_text(
+    pieces: list[str], dropped: int, last: str
+) -> None:
+    async def main() -> None:
+        board = Board()
+        board.drop_ticks = dropped
+        async with on(board) as reply:
+            for piece in pieces:
+                reply.feed(piece)
+                await asyncio.sleep(0)
+            await reply.close(last)
+        whole = Board()
+        async with on(whole) as reply:
+            await reply.close(last)
+        assert board.shown == whole.shown
+        assert board.log[-1].removeprefix("keep ").split() == list(board.messages) or board.log[-1] == "begun"
+
+    asyncio.run(main())
+
+
+async def test_a_reply_that_is_another_workers_is_shown_no_more(board: Board) -> None:
+    is_lost = False
+
+    async def hold() -> None:
+        if is_lost:
+            raise TurnLostError("it is another worker's")
+
+    async with on(board, hold=hold) as reply:
+        reply.feed("mine")
+        await board.until(lambda: board.shown == ["mine"])
+        is_lost = True
+        with pytest.raises(TurnLostError):
+            await reply.close("late")
+    assert board.shown == ["mine"]
+
+
+async def test_what_was_posted_while_another_worker_took_the_reply_is_told(board: Board) -> None:
+    astray = list[str]()
+
+    async def keep(_ids: Sequence[str]) -> None:
+        raise TurnLostError("it is another worker's")
+
+    async with Reply(board, keep=keep, astray=astray) as reply:
+        with pytest.raises(TurnLostError):
+            await reply.close("late")
+    assert astray == list(board.messages)
+
+
+async def test_a_reply_that_was_left_has_no_call_in_flight(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.in_flight)
+        await reply.leave()
+        assert not board.in_flight
+        assert board.log[-1] == "begun"
+
+
+async def test_buttons_stand_under_what_grows_and_others_under_what_has_ended(board: Board) -> None:
+    stop, more, again = (Button(f"{name}:1", name) for name in ("stop", "revise", "regenerate"))
+    async with on(board, controls=[stop]) as reply:
+        await board.until(lambda: board.shown == [PLACEHOLDER])
+        reply.feed("Hello")
+        await board.until(lambda: board.shown == ["Hello"])
+        reply.offer([more, stop])
+        await board.until(lambda: board.plans[-1].controls == [more, stop])
+        await reply.close("Hello, you.", controls=[again])
+        reply.offer([stop])
+    assert [plan.controls for plan in board.plans] == [[stop], [stop], [more, stop], [again]]
+
+
+async def test_no_button_stands_under_a_message_that_is_shown_when_it_is_whole(board: Board) -> None:
+    stop = Button("stop:1", "Stop")
+    board.has_no_room = True
+    async with on(board, controls=[stop]) as reply:
+        reply.feed("word " * 30)
+        await board.until(lambda: board.shown)
+        assert [plan.controls for plan in board.plans] == [()]
+        await reply.close("word " * 30)
+
+
+async def test_what_it_says_in_its_own_name_is_in_its_language(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_module, "SILENCE", 0.01)
+    korean = words.of("ko")
+    async with on(board, most=1, say=korean) as reply:
+        await board.until(lambda: board.shown and "초" in board.shown[0])
+        await reply.close("word " * 40)
+    assert board.shown[0].endswith(korean(words.IN_FILE))

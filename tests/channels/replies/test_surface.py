@@ -1,0 +1,247 @@
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from channels.base import Button, Chunk, File, FileRefusedError, Plan, Priority
+from channels.rate_limits.limiter import Budget, Window
+from channels.replies import surface as messages
+from channels.replies.reactions import Address, Receipts
+from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
+from core.errors import SurfaceError
+
+
+async def _unsaid(_address: Address) -> None:
+    """No sign is of any matter here."""
+
+
+PLENTY = Budget(Window(calls=1000, seconds=1.0))
+
+
+class Board(MessageSurface):
+    """Messages in a dictionary; a tick goes as long as there is budget."""
+
+    def __init__(self) -> None:
+        super().__init__(Receipts(_unsaid, _unsaid), {})
+        self.messages: dict[str, str] = {}
+        self.previous: dict[str, str | None] = {}
+        self.buttons: dict[str, Sequence[Button]] = {}
+        self.files: dict[str, File] = {}
+        self.takes_files = True
+        self.calls = 0
+        self.budget = 1000
+        self.loses: str | None = None
+        self.late: str | None = None
+        self.edits = PLENTY
+        self.edited = asyncio.Event()
+
+    @property
+    def _posts(self) -> Budget:
+        return PLENTY
+
+    @property
+    def _edits(self) -> Budget:
+        return self.edits
+
+    def _may(self, priority: Priority) -> bool:
+        self.calls += 1
+        self.budget -= 1
+        return priority is not Priority.TICK or self.budget >= 0
+
+    async def _post(
+        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
+    ) -> Posted | None:
+        if not self._may(priority):
+            return None
+        new = f"m{self.calls}"
+        self.messages[new], self.previous[new], self.buttons[new] = text, previous, controls
+        return Posted(new)
+
+    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
+        if not self._may(priority):
+            return Edited.DROPPED
+        if message_id not in self.messages:
+            return Edited.GONE
+        if text == self.loses:
+            self.late = message_id
+            return Edited.LOST
+        self.messages[message_id], self.buttons[message_id] = text, controls
+        self.edited.set()
+        return Edited.DONE
+
+    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
+        if not self.takes_files:
+            raise SurfaceError("no")
+        for file in files:
+            if (id_ := known.get(file.name)) is None:
+                await record(file.name, id_ := f"f{len(self.files)}")
+            self.calls += 1
+            self.files[id_] = file
+
+    async def _detach(self, file_id: str) -> None:
+        self.files.pop(file_id, None)
+
+    async def _delete(self, message_id: str) -> None:
+        self.messages.pop(message_id, None)
+
+    async def _own(self) -> dict[int, str]:
+        return dict(enumerate(self.messages))
+
+
+class Known:
+    """The ids of a reply's messages, as `Reply` keeps them."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+
+    async def record(self, position: int, message_id: str) -> None:
+        assert position <= len(self.ids)
+        self.ids[position:] = [message_id, *self.ids[position + 1 :]]
+
+    async def show(
+        self,
+        board: Board,
+        texts: list[str],
+        priority: Priority = Priority.FINAL,
+        controls: Sequence[Button] = (),
+        files: Sequence[File] = (),
+    ) -> bool:
+        plan = Plan([Chunk(0, 0, text) for text in texts], priority, controls, files)
+        shown = await board.show(plan, tuple(self.ids), self.record)
+        if shown:
+            del self.ids[len(texts) + len(files) :]
+        return shown
+
+
+TEXTS = st.lists(st.sampled_from(["one", "two", "three"]), min_size=1, max_size=4)
+
+
+@given(st.lists(st.tuples(TEXTS, st.integers(0, 3), st.booleans(), st.booleans()), max_size=6), TEXTS)
+async def test_whatever_was_dropped_deleted_or_restarted_the_final_is_shown_and_nothing_else(
+    steps: list[tuple[list[str], int, bool, bool]], final: list[str]
+) -> None:
+    board, known = Board(), Known()
+    for texts, budget, is_deleted, is_restarted in steps:
+        board.budget = budget
+        await known.show(board, texts, Priority.TICK)
+        if is_restarted:
+            board._shown.clear()
+        if is_deleted and known.ids:
+            gone = known.ids[-1]
+            board.messages.pop(gone, None)
+            board._shown.pop(gone, None)  # it would be noticed with the next text, at the latest
+    assert await known.show(board, final)
+    assert [board.messages[message_id] for message_id in known.ids] == final
+    assert len(board.messages) == len(final)
+
+
+async def test_each_message_is_told_which_one_it_follows() -> None:
+    board, known = Board(), Known()
+    await known.show(board, ["one"])
+    await known.show(board, ["one", "two", "three"])
+    assert [board.previous[message_id] for message_id in known.ids] == [None, *known.ids[:2]]
+
+
+async def test_what_stands_already_costs_no_call() -> None:
+    board, known = Board(), Known()
+    await known.show(board, ["one", "two"])
+    before = board.calls
+    assert await known.show(board, ["one", "two"])
+    assert board.calls == before
+
+
+async def test_a_word_of_its_own_is_a_message_of_its_own() -> None:
+    board = Board()
+    await board.say("hello")
+    assert list(board.messages.values()) == ["hello"]
+    assert await board.find() == list(board.messages)
+
+
+async def test_a_place_that_was_waited_for_is_used_once_and_given_back_if_it_is_not_needed() -> None:
+    board, known = Board(), Known()
+    one = Budget(Window(calls=1, seconds=60.0))
+    board._held = one
+    assert board.is_admitted(one)
+    assert not board.is_admitted(one)
+    await one.admit(Priority.FINAL)
+    board._held = one
+    await known.show(board, ["one"])
+    assert one.try_admit(Priority.FINAL)
+
+
+async def test_an_edit_that_was_given_up_and_comes_after_the_last_word_is_written_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(messages, "LATE", 0.5)
+    board, known = Board(), Known()
+    board.loses = "half"
+    await known.show(board, ["..."], Priority.TICK)
+    assert not await known.show(board, ["half"], Priority.TICK)
+    showing = asyncio.create_task(known.show(board, ["all of it"]))
+    await asyncio.wait_for(board.edited.wait(), 30)
+    assert board.late is not None
+    board.messages[board.late] = "half"
+    assert await showing
+    assert list(board.messages.values()) == ["all of it"]
+
+
+async def test_a_message_grows_only_if_its_end_can_be_afforded() -> None:
+    edits = Budget(Window(calls=5, seconds=60.0))
+    boards = [Board() for _ in range(6)]
+    with ExitStack() as lives:
+        for board in boards:
+            board.edits = edits
+            lives.enter_context(board.live())
+        assert [board.open() for board in boards] == [True] * 4 + [False] * 2
+        assert boards[0].open()
+        await Known().show(boards[0], ["it is whole"])
+        assert not boards[5].open()
+        assert boards[0].open()  # its next one
+    assert Board().open()
+
+
+RETRY, STOP = Button("retry:1", "Retry"), Button("stop:1", "Stop")
+FILE = File("answer.md", b"all of it")
+
+
+async def test_the_buttons_are_under_the_last_message_and_nowhere_else() -> None:
+    board, known = Board(), Known()
+    await known.show(board, ["one", "two"], controls=[RETRY])
+    assert [board.buttons[id_] for id_ in known.ids] == [(), (RETRY,)]
+    await known.show(board, ["one", "two", "three"], controls=[STOP])
+    assert [board.buttons[id_] for id_ in known.ids] == [(), (), (STOP,)]
+    await known.show(board, ["one", "two", "three"])
+    assert [board.buttons[id_] for id_ in known.ids] == [(), (), ()]
+
+
+async def test_a_file_comes_once_and_goes_with_the_plan_that_has_it() -> None:
+    board, known = Board(), Known()
+    await known.show(board, ["one", "two"], files=[FILE])
+    before = board.calls
+    await known.show(board, ["one", "two"], files=[FILE])
+    assert (board.calls, list(board.files.values())) == (before, [FILE])
+
+    other = Board()  # after a restart
+    other.messages, other.files = board.messages, board.files
+    known.ids = await other.find(known.ids)
+    await known.show(other, ["one", "two"], files=[FILE])
+    assert list(other.files.values()) == [FILE]
+    plot = File("plot.png", b"a curve")
+    await known.show(other, ["one"], files=[FILE, plot])  # where the second message was, there is a file now
+    assert (list(other.files.values()), len(known.ids)) == ([FILE, plot], 3)
+    assert known.ids[1:] == [f"file:{id_}:{file.name}" for id_, file in other.files.items()]
+    await known.show(other, ["one", "two"], files=[plot])
+    assert (list(other.files.values()), len(known.ids)) == ([plot], 3)
+    await known.show(other, ["one"])
+    assert (other.files, len(known.ids)) == ({}, 1)
+
+
+async def test_a_file_that_is_refused_is_told_when_all_else_is_shown() -> None:
+    board, known = Board(), Known()
+    board.takes_files = False
+    with pytest.raises(FileRefusedError):
+        await known.show(board, ["one", "two"], files=[FILE])
+    assert list(board.messages.values()) == ["one", "two"]

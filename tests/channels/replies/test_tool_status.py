@@ -1,0 +1,55 @@
+"""What is shown while tools are at work."""
+
+from typing import Any
+
+import pytest
+
+from channels.discord.markdown import size
+from channels.discord.replies.surface import LIMITS as DISCORD
+from channels.i18n import messages as words
+from channels.replies.tool_status import Tools, doing
+from core.agents.events import StreamEvent
+
+
+def begins(tool: str = "look_up", line: str = "", call: str = "c1", **arguments: Any) -> StreamEvent:
+    return StreamEvent("tool_start", text=line, tool=tool, call_id=call, data=arguments)
+
+
+@pytest.mark.parametrize(
+    ("event", "shown"),
+    [
+        (begins(line="Looking up the weather in {city}", city="Seoul"), "_Looking up the weather in Seoul…_"),
+        (begins(line="Asking {whom} about {what}.", whom=["Ada", "Bob"], what=7), "_Asking Ada, Bob about 7…_"),
+        (begins("make_file", "Writing {name}", name="a_b.csv"), "_Writing a b.csv…_"),
+        (begins(line="In {city}"), "_Using look up…_"),
+        (begins(line="In {city}", city={"a": 1}), "_Using look up…_"),
+        (begins("lookUpWeather-now"), "_Using look Up Weather now…_"),
+        (begins(line="Reading {url}", url="https://a.example/x?y"), "_Reading a.example/x?y…_"),
+        (begins(line="To {x}", x="**b**\n# h\n[l](http://e) <@U1> <!here> `c`"), "_To b # h l (e) @U1 !here c…_"),
+        (begins(line="To {x}", x="{city}", city="no"), "_To city…_"),
+        (begins(line="To {x}", x="long " * 100), f"_To {'long ' * 11}long…_"),
+        (begins("<@U1>_*x*_" * 50), None),
+        (begins(line="Looking for {x}, {y}, {z}", x="🙈" * 99, y="🙉" * 99, z="🙊\ud83d" * 99), None),
+    ],
+)
+def test_a_line_says_what_is_being_done_in_words_and_no_more(event: StreamEvent, shown: str | None) -> None:
+    said = doing(event, words.ENGLISH)
+    assert shown is None or said == shown
+    assert size(f"\n\n{said}{words.ENGLISH.waited(86_400)}") <= DISCORD.reserve
+    assert not set("*`<>[]\n") & set(said)
+
+
+def test_the_tools_that_are_there_have_lines_in_each_language() -> None:
+    event = begins("current_time", "Looking at the clock")
+    assert doing(event, words.of("ko")) == "_시계를 보는 중…_"
+    assert doing(begins("read_page", "Reading {url}", url="a.example"), words.of("ko")) == "_a.example 읽는 중…_"
+
+
+def test_of_several_the_newest_that_is_at_work_is_shown() -> None:
+    tools = Tools()
+    first, second = begins("one", call="1"), begins("two", call="2")
+    assert tools.began(first, words.ENGLISH) == "_Using one…_"
+    assert tools.began(second, words.ENGLISH) == "_Using two…_"
+    assert tools.ended(second) == "_Using one…_"
+    assert tools.ended(second) == "_Using one…_"
+    assert tools.ended(first) == ""

@@ -1,0 +1,81 @@
+"""The tokens, tried for real."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from channels.slack.client.auth import client, connections, verify
+from channels.slack.settings import SlackSettings
+from core.errors import SettingsError
+from sandbox.slack import SlackSandbox
+from tests.channels.wiring import until
+
+
+async def test_sound_tokens_are_told_who_they_belong_to(web: AsyncWebClient, slack: SlackSandbox) -> None:
+    assert await verify(web, slack.app_token) == "parley in Sandbox"
+
+
+async def test_each_wrong_token_is_told_with_where_to_get_the_right_one(slack: SlackSandbox) -> None:
+    wrong = client(SlackSettings("xoxb-wrong", "xapp-wrong", slack.api_url))
+    with pytest.raises(SettingsError) as raised:
+        await verify(wrong, "xapp-wrong")
+    bot, app = raised.value.faults
+    assert bot.startswith("SLACK_BOT_TOKEN: Slack says invalid_auth. It begins with xoxb-")
+    assert app.startswith("SLACK_APP_TOKEN: Slack says invalid_auth. It begins with xapp-")
+    assert "wrong" not in str(raised.value)
+
+
+async def test_a_token_in_the_others_place_is_told(web: AsyncWebClient, slack: SlackSandbox) -> None:
+    with pytest.raises(SettingsError, match="SLACK_APP_TOKEN: Slack says not_allowed_token_type"):
+        await verify(web, slack.bot_token)
+
+
+async def test_missing_scopes_are_named(web: AsyncWebClient, slack: SlackSandbox) -> None:
+    slack.scopes.difference_update({"chat:write", "users:read"})
+    with pytest.raises(SettingsError, match="SLACK_BOT_TOKEN: the app lacks the scopes chat:write, users:read"):
+        await verify(web, slack.app_token)
+
+
+async def test_an_address_where_no_slack_is_is_told(slack: SlackSandbox) -> None:
+    nowhere = client(SlackSettings(slack.bot_token, slack.app_token, "http://127.0.0.1:9/api/"))
+    with pytest.raises(SettingsError, match=r"SLACK_API_URL: http://127\.0\.0\.1:9/api/ cannot be reached"):
+        await verify(nowhere, slack.app_token)
+
+
+@pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
+@pytest.mark.parametrize("fault", [{"status": 503}, {"status": 429}, {"error": "internal_error"}], ids=str)
+async def test_a_bad_moment_of_slack_is_not_held_against_the_tokens(
+    web: AsyncWebClient, slack: SlackSandbox, method: str, fault: dict[str, Any]
+) -> None:
+    slack.faults.fail(method, **fault)
+    with pytest.raises(SettingsError, match=r"SLACK_API_URL: .* cannot answer right now \(.+\); try again"):
+        await verify(web, slack.app_token)
+
+
+async def test_a_server_that_is_no_slack_is_told(web: AsyncWebClient, slack: SlackSandbox) -> None:
+    slack.faults.fail("auth.test", status=404)
+    with pytest.raises(SettingsError, match="SLACK_BOT_TOKEN: Slack says HTTP 404"):
+        await verify(web, slack.app_token)
+
+
+async def test_calls_share_connections_and_one_that_slack_has_closed_is_not_missed(
+    slack: SlackSandbox, web: AsyncWebClient
+) -> None:
+    def open_ones() -> int:
+        assert slack._runner.server is not None
+        return len(slack._runner.server.connections)
+
+    async with connections() as web.session:
+        for _ in range(3):
+            await web.auth_test()
+        assert open_ones() == 1
+        await asyncio.gather(*(web.auth_test() for _ in range(5)))
+        assert 1 <= open_ones() <= 5
+        assert slack._runner.server is not None
+        for one in slack._runner.server.connections:
+            one.force_close()
+        await until(lambda: not open_ones())
+        await web.auth_test()
+        assert open_ones() == 1

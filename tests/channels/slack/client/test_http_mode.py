@@ -1,0 +1,191 @@
+"""HTTP mode: who calls is Slack or gets nothing, and what Slack brings twice is kept once."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from channels.slack import adapter as channel
+from channels.slack.client import http_mode as http
+from channels.slack.client import token_monitor as proof
+from core.errors import StoreError
+from core.inbox.store import Inbox
+from sandbox.slack import File, SlackSandbox
+from sandbox.slack.request_url import written
+from tests.channels.slack.conftest import Bot, running
+
+HTTP = pytest.mark.parametrize("slack", ["http"], indirect=True)
+
+
+def echo(asked: Any) -> str:
+    return f"heard: {asked.text}"
+
+
+async def post(bot: Bot, body: str, headers: dict[str, str], kind: str = "application/json") -> int:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(bot.address + http.PATH, data=body, headers={"Content-Type": kind, **headers}) as answer,
+    ):
+        return answer.status
+
+
+@HTTP
+async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+        told = next(e for e in slack.envelopes if e.payload["event"]["type"] == "app_mention").payload
+        forged = json.dumps({**told, "event": {**told["event"], "ts": "1700000000.000001"}})
+        good = slack.requests.signed(forged)
+        stranger = {**good, "X-Slack-Signature": "v0=" + "0" * 64}
+        old, early = (slack.requests.signed(forged, at=time.time() + off) for off in (-301, 301))
+        no_time = {**good, "X-Slack-Request-Timestamp": "soon"}
+        for headers in ({}, stranger, old, early, no_time, {**good, "X-Slack-Signature": "v0=ü"}):
+            assert await post(bot, forged, headers) == 401
+        assert await post(bot, forged + " ", good) == 401
+        assert await post(bot, "{", {}) == 401
+        assert len(await bot.inbox_rows()) == 1
+        assert len(bot.texts(question)) == 2
+        assert await post(bot, "{", slack.requests.signed("{")) == 500
+
+
+@HTTP
+async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+        body, kind = written("events_api", slack.envelopes[0].payload)
+        again = {"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
+        for more in ({}, again):
+            assert await post(bot, body, {**slack.requests.signed(body), **more}, kind) == 200
+        assert len(await bot.turn_rows()) == 1
+        assert len(bot.texts(question)) == 2
+
+
+@HTTP
+async def test_who_sends_no_end_of_a_request_is_not_waited_for(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        monkeypatch.setattr(http, "ANSWER_SECONDS", 0.1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(bot.address.rpartition(":")[2]))
+        writer.write(f"POST {http.PATH} HTTP/1.1\r\nHost: bot\r\nContent-Length: 100\r\n\r\n{{".encode())
+        async with asyncio.timeout(30):
+            assert b" 408 " in await reader.readline()
+        writer.close()
+
+
+@HTTP
+async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_has_them(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "FILES_SECONDS", 2.0)
+    async with running(slack, tmp_path, echo) as bot:
+        await bot.ask("ada", "general", "one", files=[File("F1", "plan.txt", b"on Monday")])
+        await bot.settled(1)
+        told = {e.payload["event"]["type"]: e.payload for e in slack.envelopes[:2]}
+        slack.subscriptions.clear()
+        question = await bot.ask("ada", "general", "two")
+        bodies = []
+        for kind in ("app_mention", "message"):
+            event = {**told[kind]["event"], "ts": question.ts, "text": f"{bot.mention} two"}
+            bodies.append(written("events_api", {**told[kind], "event": event})[0])
+        mentioned = asyncio.create_task(post(bot, bodies[0], slack.requests.signed(bodies[0])))
+        await asyncio.wait([mentioned], timeout=0.3)  # it is held up
+        assert await post(bot, bodies[1], slack.requests.signed(bodies[1])) == 200
+        assert await mentioned == 200
+        await bot.settled(2)
+        assert [[file["name"] for file in row.inbound["attachments"]] for row in await bot.inbox_rows()] == [
+            ["plan.txt"],
+            ["plan.txt"],
+        ]
+
+
+async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "ANSWER_SECONDS", 0.4)
+    accept, slow = Inbox.accept, iter((0.6,))
+
+    async def accepting(self: Inbox, inbound: Any) -> Any:
+        await asyncio.sleep(next(slow, 0))
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(Inbox, "accept", accepting)
+    monkeypatch.setattr("sandbox.slack.request_url.ACK_TIMEOUT", 200.0)  # ten seconds, as fast as time passes there
+    async with SlackSandbox(speed=20) as slack:
+        slack.socket_mode = False
+        async with running(slack, tmp_path, echo) as bot:
+            question = await bot.ask("ada", "general", "one")
+            await slack.wait_for(lambda: any(e.reason == "http_error" and e.acknowledged_at for e in slack.envelopes))
+            await bot.settled(1)
+            await bot.shows(question, lambda texts: len(texts) == 2)
+            assert len(await bot.inbox_rows()) == 1
+
+
+async def test_what_cannot_be_kept_is_refused_and_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept, failures = Inbox.accept, iter([StoreError("out of reach")] * 2)
+
+    async def failing(self: Inbox, inbound: Any) -> Any:
+        if error := next(failures, None):
+            raise error
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(Inbox, "accept", failing)
+    async with SlackSandbox(speed=20) as slack:
+        slack.socket_mode = False
+        async with running(slack, tmp_path, echo) as bot:
+            question = await bot.ask("ada", "general", "one")
+            await bot.shows(question, lambda texts: len(texts) == 2)
+            assert len(await bot.turn_rows()) == 1
+
+
+@HTTP
+async def test_a_token_that_slack_takes_no_more_leaves_the_bot_without_a_sign_of_life(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.02)
+    async with running(slack, tmp_path, echo) as bot:
+        slack.faults.fail("auth.test", 1000, error="token_revoked")
+        await slack.wait_for(lambda: slack.calls[-1].error == "token_revoked")
+        heard_at = bot.channel.heard_at()
+        count = len(slack.calls)
+        await slack.wait_for(lambda: len(slack.calls) > count + 2)
+        assert bot.channel.heard_at() == heard_at
+
+
+@HTTP
+async def test_a_stop_breaks_off_what_is_not_taken_in_time(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "CLOSE_SECONDS", 0.1)
+    begun, broken = asyncio.Event(), asyncio.Event()
+
+    async def hanging(_self: Inbox, _inbound: Any) -> Any:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            broken.set()
+
+    async with running(slack, tmp_path, echo) as bot:
+        monkeypatch.setattr(Inbox, "accept", hanging)
+        await bot.ask("ada", "general", "one")
+        await asyncio.wait_for(begun.wait(), 30)
+        await bot.channel.stop()
+        assert broken.is_set()
+
+
+@HTTP
+async def test_who_has_stopped_takes_nothing_more(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        await bot.channel.stop()
+        assert await post(bot, "{}", slack.requests.signed("{}")) == 503
+        await bot.channel.reconnect()
+        assert bot.channel.heard_at() > 0

@@ -1,0 +1,152 @@
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.response import BoltResponse
+from slack_sdk.web.async_client import AsyncWebClient
+
+from channels.slack.client.socket_mode import Socket, Sockets
+from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import running
+from tests.channels.wiring import until
+
+
+@pytest.fixture
+async def socket(slack: SlackSandbox, web: AsyncWebClient) -> AsyncIterator[Socket]:
+    app = AsyncApp(client=web)
+
+    @app.event("message")
+    async def hear(body: dict[str, Any]) -> None: ...
+
+    socket = Socket(app, slack.app_token, on_back=lambda _: None)
+    yield socket
+    await socket.close()
+
+
+def opened(slack: SlackSandbox) -> int:
+    return sum(call.method == "apps.connections.open" for call in slack.calls)
+
+
+async def test_a_refused_handshake_is_tried_again_with_a_new_ticket(slack: SlackSandbox, socket: Socket) -> None:
+    slack.faults.refuse_handshakes(2)
+    await socket.open()
+    await slack.wait_connected()
+    assert opened(slack) == 3
+
+
+async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(slack: SlackSandbox, socket: Socket) -> None:
+    await socket.open()
+    await slack.wait_connected()
+    slack.faults.refuse_handshakes(2)
+    await slack.drop_sockets()
+    said = await slack.say("ada", "general", "still there?")
+    await slack.wait_connected()
+    await slack.wait_for(lambda: [e.payload["event"]["ts"] for e in slack.envelopes] == [said.ts])
+    await slack.wait_for(lambda: slack.envelopes[-1].acknowledged_at)
+
+
+async def test_a_request_to_connect_anew_is_followed(slack: SlackSandbox, socket: Socket) -> None:
+    await socket.open()
+    await slack.wait_connected()
+    await slack.refresh_sockets()
+    await slack.wait_connected()
+    assert opened(slack) == 2
+
+
+async def test_who_hangs_up_waits_until_what_came_is_taken_and_gives_up_what_takes_too_long(
+    slack: SlackSandbox, web: AsyncWebClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, begun, go_on, ended = AsyncApp(client=web), asyncio.Event(), asyncio.Event(), list[str]()
+
+    @app.middleware
+    async def take() -> BoltResponse:
+        begun.set()
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            ended.append("given up")
+            raise
+        ended.append("taken")
+        return BoltResponse(status=200)
+
+    for expected in ("taken", "given up"):
+        socket = Socket(app, slack.app_token, on_back=lambda _: None)
+        await socket.open()
+        await slack.wait_connected()
+        await slack.say("ada", "general", "one moment")
+        await begun.wait()
+        closing = asyncio.create_task(socket.close())
+        if expected == "taken":
+            asyncio.get_running_loop().call_later(0.1, go_on.set)
+        else:
+            monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT", 0.1)
+        await closing
+        assert ended[-1:] == [expected]
+        begun.clear()
+        go_on.clear()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_who_hangs_up_does_not_wait_for_what_will_not_end(
+    slack: SlackSandbox, socket: Socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT", 0.05)
+    released = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+
+    await socket.open()
+    task = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+    socket._work.watch(task)
+    async with asyncio.timeout(30):
+        await socket.close()
+    assert not task.done()
+    released.set()
+    await task
+
+
+async def test_of_two_sockets_one_stands_while_the_other_is_made_anew_and_each_event_is_answered_once(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, lambda asked: f"heard: {asked.text}", sockets=2) as bot:
+        await slack.wait_for(lambda: slack.connected == 2)
+        questions = [await bot.ask("ada", "general", f"question {n}") for n in range(6)]
+        await bot.settled(6)
+        line = bot.channel._line
+        assert isinstance(line, Sockets)
+        first = line._sockets[0]
+        await first.reopen()
+        assert slack.connected >= 1
+        during = await bot.ask("ada", "general", "in between")
+        await bot.shows(during, lambda texts: texts[1:] == ["heard: ada: in between"])
+        await slack.wait_for(lambda: slack.connected == 2)
+        assert all(len(bot.texts(question)) == 2 for question in questions)
+        assert line.heard_at > 0
+
+
+async def test_a_gap_is_opened_when_no_other_socket_has_stood_through_it(
+    slack: SlackSandbox, web: AsyncWebClient
+) -> None:
+    gaps = list[float]()
+    sockets = Sockets(AsyncApp(client=web), slack.app_token, count=2, proof=None, on_back=gaps.append)
+    await sockets.open()
+    try:
+        await slack.wait_for(lambda: slack.connected == 2)
+        await sockets._sockets[0].reopen()
+        await slack.wait_for(lambda: slack.connected == 2)
+        await until(lambda: sockets._sockets[0].has_stood(time.time()))
+        assert gaps == []
+        await slack.drop_sockets()
+        await slack.wait_for(lambda: slack.connected == 2)
+        await until(lambda: gaps)
+    finally:
+        await sockets.close()

@@ -1,0 +1,221 @@
+"""Several workspaces: the app is installed in each by OAuth, and speaks in each with that one's token."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import pytest
+import sqlalchemy as sa
+
+from channels.slack.client import workspaces
+from channels.slack.client.manifest import manifest
+from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
+from channels.slack.settings import PROMPTS
+from core.errors import SettingsError
+from core.store.schema import vault
+from sandbox.slack import Message, SlackSandbox
+from tests.channels.slack.conftest import BOTH_MODES, Bot, running, settings_of
+
+
+def echo(asked: Any) -> str:
+    return f"heard: {asked.text}"
+
+
+@pytest.fixture
+async def other(slack: SlackSandbox) -> AsyncIterator[SlackSandbox]:
+    async with SlackSandbox(name="Other", beside=slack) as other:
+        other.install(manifest(prompts=PROMPTS, address="" if slack.socket_mode else "https://bot.example"))
+        yield other
+
+
+@asynccontextmanager
+async def serving_all(slack: SlackSandbox, tmp_path: Path, **more: Any) -> AsyncIterator[Bot]:
+    """A bot that may be installed in any workspace, and is in none yet."""
+    keys: dict[str, Any] = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
+    async with running(slack, tmp_path, echo, bot_token="", **keys, **more) as bot:
+        yield bot
+
+
+class Browser:
+    """What somebody installs the app with."""
+
+    def __init__(self, bot: Bot) -> None:
+        self._bot = bot
+        self.cookie = ""
+        self.page = ""
+
+    async def begin(self) -> str:
+        """Open the page to install; Slack's address that it leads to."""
+        url = self._bot.address + INSTALL_PATH
+        async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False) as answer:
+            assert answer.status == 302
+            (cookie,) = answer.cookies.values()
+            assert (cookie["secure"], cookie["httponly"]) == (True, True)
+            self.cookie = f"{cookie.key}={cookie.value}"
+            return answer.headers["Location"]
+
+    async def back(self, query: str) -> int:
+        """Come back from Slack; the page's status."""
+        url = f"{self._bot.address}{REDIRECT_PATH}?{query}"
+        headers = {"Cookie": self.cookie} if self.cookie else {}
+        async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
+            self.page = await answer.text()
+            return answer.status
+
+
+async def install(bot: Bot, workspace: SlackSandbox) -> None:
+    browser = Browser(bot)
+    assert await browser.back(workspace.authorize(await browser.begin())) == 200, browser.page
+
+
+async def uninstall(slack: SlackSandbox, workspace: SlackSandbox) -> None:
+    """Take the app out; returns when it knows."""
+    known = len(slack.envelopes)
+    workspace.uninstall()
+    await slack.wait_for(lambda: len(slack.envelopes) >= known + 2 and all(e.acknowledged_at for e in slack.envelopes))
+
+
+async def answered(bot: Bot, workspace: SlackSandbox, text: str) -> Message:
+    question = await workspace.say("ada", "general", f"<@{workspace.bot_user_id}> {text}")
+    await workspace.wait_for(lambda: f"heard: ada: {text}" in texts(workspace, question))
+    return question
+
+
+def texts(workspace: SlackSandbox, question: Message) -> list[str]:
+    return [one.text for one in workspace.messages(question.channel, thread_ts=question.ts)]
+
+
+async def kept(bot: Bot) -> list[str]:
+    async with bot.database.read() as connection:
+        return [
+            f"{name} {sealed}" for name, sealed in (await connection.execute(sa.select(vault.c.name, vault.c.sealed)))
+        ]
+
+
+@BOTH_MODES
+async def test_each_workspace_is_answered_with_its_own_token_until_the_app_is_uninstalled(
+    slack: SlackSandbox, other: SlackSandbox, tmp_path: Path
+) -> None:
+    async with serving_all(slack, tmp_path) as bot:
+        early = await other.say("ada", "general", f"<@{other.bot_user_id}> too early")
+        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+        await install(bot, slack)
+        await install(bot, other)
+        question = await answered(bot, slack, "one")
+        theirs = await answered(bot, other, "two")
+        assert texts(other, early)[1:] == []
+        first, second = (row.session for row in await bot.turn_rows())
+        assert (first.split(":")[1], second.split(":")[1]) == (slack.team_id, other.team_id)
+        seen = await other.command("ada", "general", "/reset")
+        assert (await other.wait_for(lambda: seen))[0].channel is theirs.channel
+        rows = await kept(bot)
+        assert [row.partition(" ")[0] for row in sorted(rows)] == sorted(
+            f"slack:installation:{workspace.team_id}" for workspace in (slack, other)
+        )
+        assert not any(word in row for row in rows for word in ("xoxb", "ada", slack.bot_token[5:]))
+
+        await uninstall(slack, other)
+        assert [row.partition(" ")[0] for row in await kept(bot)] == [f"slack:installation:{slack.team_id}"]
+        calls = len(other.calls)
+        gone = await other.say("ada", "general", f"<@{other.bot_user_id}> three")
+        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+        await answered(bot, slack, "four")
+        assert (texts(other, gone)[1:], len(other.calls)) == ([], calls)
+
+        await install(bot, other)
+        await answered(bot, other, "five")
+        assert len(texts(slack, question)) == 2
+
+
+async def test_a_state_is_good_once_and_for_who_has_begun(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with serving_all(slack, tmp_path) as bot:
+        browser, stranger = Browser(bot), Browser(bot)
+        query = slack.authorize(await browser.begin())
+        assert await stranger.back(query) == 400
+        state = parse_qs(query)["state"][0]
+        forged = Browser(bot)
+        forged.cookie = browser.cookie.partition("=")[0] + "=made-up"
+        assert await forged.back(query.replace(state, "made-up")) == 401
+        assert await browser.back("error=access_denied&state=" + state) == 200
+        assert await kept(bot) != []
+        assert await browser.back(query) == 200
+        again = slack.authorize(f"https://slack.com/?client_id={slack.oauth.client_id}&scope=x&state={state}")
+        assert await browser.back(again) == 401
+        browser = Browser(bot)
+        url = await browser.begin()
+        assert await browser.back(f"code=made-up&state={parse_qs(urlsplit(url).query)['state'][0]}") == 401
+        assert await browser.back("") == 400
+        assert [row.partition(" ")[0] for row in await kept(bot)] == [f"slack:installation:{slack.team_id}"]
+        url = await browser.begin()
+        async with bot.database.write() as connection:
+            await connection.execute(sa.update(vault).values(expires_at=1.0))
+        assert await browser.back(slack.authorize(url)) == 401
+
+
+async def test_another_key_ends_the_start_with_a_line_and_the_right_one_goes_on(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with serving_all(slack, tmp_path) as bot:
+        await install(bot, slack)
+    with pytest.raises(SettingsError, match="SECRET_KEY: it is not the one"):
+        async with serving_all(slack, tmp_path, secret_key="another key of thirty-two characters"):
+            pass
+    async with serving_all(slack, tmp_path) as bot:
+        await answered(bot, slack, "one")
+
+
+async def test_a_revoked_token_is_forgotten_by_all_processes_and_a_late_word_of_it_spares_a_newer_one(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspaces, "FRESH", 0.0)
+    async with serving_all(slack, tmp_path) as bot:
+        await install(bot, slack)
+        known = bot.channel._workspaces
+        assert known is not None
+        token, second = slack.bot_token, workspaces.Workspaces(known._vault)
+        assert await second.has(slack.team_id)
+        await uninstall(slack, slack)
+        assert not await second.has(slack.team_id)
+        assert slack.bot_token != token
+        (row,) = [e for e in slack.envelopes if e.payload["event"]["type"] == "app_uninstalled"]
+        row.payload["event_time"] -= 60
+        await install(bot, slack)
+        await slack.redeliver(row)
+        await slack.wait_for(lambda: slack.envelopes[-1].attempt and slack.envelopes[-1].acknowledged_at)
+        await answered(bot, slack, "still there")
+
+
+async def test_what_was_installed_by_another_process_is_seen_at_once(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with serving_all(slack, tmp_path) as bot:
+        first = bot.channel._workspaces
+        assert first is not None
+        second = workspaces.Workspaces(first._vault)
+        assert not await second.has(slack.team_id)
+        await first.add(slack.team_id, {}, slack.bot_token)
+        assert await second.has(slack.team_id)
+
+
+async def test_a_workspace_that_refuses_a_look_back_holds_up_no_other(
+    slack: SlackSandbox, other: SlackSandbox, tmp_path: Path
+) -> None:
+    async with serving_all(slack, tmp_path) as bot:
+        await install(bot, slack)
+        await install(bot, other)
+        await answered(bot, other, "one")
+        mine = await answered(bot, slack, "two")
+    other.subscriptions.clear()
+    other.uninstall()
+    missed = await slack.say("ada", "general", f"<@{slack.bot_user_id}> missed", thread_ts=mine.ts)
+    await slack.give_up()
+    async with serving_all(slack, tmp_path) as bot:
+        await slack.wait_for(lambda: "heard: ada: missed" in texts(slack, mine))
+        assert missed.ts
+
+
+def test_a_token_is_not_to_be_seen_in_the_settings(slack: SlackSandbox) -> None:
+    settings = replace(settings_of(slack), client_secret="client-secret")
+    assert not any(word in repr(settings) for word in ("client-secret", slack.signing_secret, slack.bot_token))

@@ -1,0 +1,52 @@
+"""Other bots: as good as air, unless the operator wants them answered."""
+
+from pathlib import Path
+from typing import Any
+
+from core.conversations.quoting import END
+from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import running
+
+
+def echo(asked: Any) -> str:
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+
+
+async def test_a_bot_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.shows(question, lambda texts: "heard: ada: one" in texts)
+        await slack.bot_says("robot", "general", f"{bot.mention} hello")
+        await slack.bot_says("robot", "general", "hello", thread_ts=question.ts)
+        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+        assert len(await bot.inbox_rows()) == 1
+
+
+async def test_one_that_may_speak_is_answered_when_it_calls_and_by_the_name_that_it_has(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo, answers_bots=True, streaming="native") as bot:
+        alert = await slack.bot_says("pager", "general", f"{bot.mention} the disk is full")
+        await bot.shows(alert, lambda texts: texts[-1] == "heard: pager: the disk is full")
+        await slack.bot_says("pager", "general", "it is empty again", thread_ts=alert.ts)
+        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+        assert len(await bot.inbox_rows()) == 1
+        assert not [call for call in slack.calls if call.error]
+
+
+async def test_two_bots_that_call_each_other_come_to_an_end_until_a_person_speaks(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo, answers_bots=True, bot_loop_limit=3) as bot:
+        question = await bot.ask("ada", "general", "say hello to pager")
+        await bot.settled(1)  # what waits together is answered together
+        for n in range(5):
+            await slack.bot_says("pager", "general", f"{bot.mention} hello {n}", thread_ts=question.ts)
+            await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+            await bot.settled(min(n + 2, 4))
+        assert [row.author.startswith("bot:") for row in await bot.inbox_rows()] == [False, True, True, True]
+        await bot.ask("ada", "general", "go on", thread_ts=question.ts)
+        await bot.settled(5)
+        await slack.bot_says("pager", "general", f"{bot.mention} hello again", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: "heard: pager: hello again" in texts)

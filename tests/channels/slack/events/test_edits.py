@@ -1,0 +1,141 @@
+"""People change their minds: they edit and delete what they have said."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.i18n import messages as words
+from channels.slack import adapter as channel
+from core.conversations.quoting import END
+from core.errors import StoreError
+from core.inbox.store import Inbox
+from sandbox.models import Pause, Say
+from sandbox.slack import File, SlackSandbox
+from tests.channels.slack.conftest import running
+
+
+def echo(asked: Any) -> str:
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+
+
+async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_was_edited(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+
+    def script(asked: Any) -> Any:
+        return [Pause(go_on), Say("one!")] if asked.text == "ada: one" else echo(asked)
+
+    async with running(slack, tmp_path, script) as bot:
+        first = await bot.ask("ada", "general", "one")
+        await slack.wait_for(lambda: len(bot.thread(first)) == 2)
+        second = await bot.ask("ada", "general", "tow", thread_ts=first.ts)
+        await slack.wait_for(lambda: "eyes" in second.reactions)
+        await slack.edit("ada", second, f"{bot.mention} two")
+        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+        go_on.set()
+        await bot.shows(first, lambda texts: "heard: ada: two" in texts)
+
+
+@pytest.mark.parametrize("streaming", ["edit", "native"])
+async def test_one_that_is_edited_after_its_answer_gets_a_button_to_be_answered_anew(
+    slack: SlackSandbox, tmp_path: Path, streaming: Any
+) -> None:
+    async with running(slack, tmp_path, echo, streaming=streaming) as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "tow")
+        await bot.shows(question, lambda texts: texts[-1] == "heard: tow")
+        await bot.settled(1)
+        await slack.edit("ada", question, "two")
+        answer = bot.thread(question)[-1]
+        await slack.wait_for(lambda: words.REVISE in answer.buttons)
+        assert await slack.press("ada", answer, answer.buttons[words.REVISE])
+        await slack.wait_for(lambda: answer.text == "heard: two")
+        assert not answer.edited
+        assert len(bot.thread(question)) == 2
+
+
+async def test_one_that_is_deleted_while_it_waits_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with running(slack, tmp_path, [Pause(go_on), Say("one!")], "three!") as bot:
+        first = await bot.ask("ada", "general", "one")
+        await slack.wait_for(lambda: len(bot.thread(first)) == 2)
+        second = await bot.ask("ada", "general", "two", thread_ts=first.ts)
+        await slack.wait_for(lambda: "eyes" in second.reactions)
+        await slack.delete("ada", second)
+        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+        go_on.set()
+        await bot.shows(first, lambda texts: "one!" in texts)
+        await bot.at_rest(2)
+        assert len(await bot.turn_rows()) == 1
+
+
+async def test_the_reply_to_one_that_is_deleted_says_so_though_it_began_the_thread(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
+        question = await bot.ask("ada", "general", "a story")
+        await bot.shows(question, lambda texts: "Once upon a time" in texts)
+        await slack.delete("ada", question)
+        reply = bot.thread(question)[1]
+        await slack.wait_for(lambda: words.WITHDRAWN[1:-1] in reply.text)
+        (row,) = await bot.settled(1)
+        assert row.state == "cancelled"
+
+
+async def test_an_answer_that_stands_says_that_its_question_is_gone(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.shows(question, lambda texts: "heard: ada: one" in texts)
+        await bot.settled(1)
+        await slack.delete("ada", question)
+        await slack.wait_for(lambda: words.WITHDRAWN[1:-1] in bot.thread(question)[1].text)
+
+
+async def test_what_others_edit_and_what_the_bot_edits_itself_changes_nothing(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        said = await slack.say("grace", "general", "hi")
+        await slack.edit("grace", said, "hi all")
+        await slack.delete("grace", said)
+        question = await bot.ask("ada", "general", "one")
+        await bot.shows(question, lambda texts: "heard: ada: one" in texts)
+        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+        assert len(await bot.inbox_rows()) == 1
+
+
+async def test_an_edit_that_the_database_does_not_take_is_not_acknowledged_and_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revise, refused = Inbox.revise, 0
+
+    async def failing(self: Inbox, event_key: str, text: str, **how: Any) -> Any:
+        nonlocal refused
+        refused += 1
+        if refused == 1:
+            raise StoreError("out of reach")
+        return await revise(self, event_key, text, **how)
+
+    monkeypatch.setattr(Inbox, "revise", failing)
+    async with SlackSandbox(speed=20) as slack, running(slack, tmp_path, echo) as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "tow")
+        await bot.settled(1)
+        await slack.edit("ada", question, "two")
+        await slack.wait_for(lambda: words.REVISE in bot.thread(question)[-1].buttons)
+        assert refused >= 2
+
+
+async def test_one_that_is_deleted_while_its_files_are_waited_for_is_not_answered(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "FILES_SECONDS", 0.5)
+    async with running(slack, tmp_path, echo) as bot:
+        slack.subscriptions.difference_update({"message.channels"})
+        said = await bot.ask("ada", "general", "one", files=[File("F1", "plan.txt", b"on Monday")])
+        slack.subscriptions.update({"message.channels"})
+        await slack.delete("ada", said)
+        await slack.wait_for(lambda: sum(bool(envelope.acknowledged_at) for envelope in slack.envelopes) == 2)
+        assert await bot.inbox_rows() == []

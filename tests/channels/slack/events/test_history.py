@@ -1,0 +1,373 @@
+"""What was said in Slack while the bot was away, or while it was there and could not hear or keep it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.i18n import messages as words
+from channels.intake import backfill as gaps
+from channels.intake.backfill import Bounds
+from channels.slack.client import token_monitor as proof
+from channels.slack.events import history
+from core.errors import StoreError
+from core.inbox.store import Inbox
+from sandbox.slack import Message, SlackSandbox
+from tests.channels.slack.conftest import Bot, running
+from tests.channels.slack.test_adapter import echo
+from tests.channels.wiring import until
+
+
+@pytest.fixture(autouse=True)
+def quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaps, "PAUSES", (0.05,))
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.05,))
+
+
+def answers(slack: SlackSandbox, message: Message) -> list[str]:
+    """What the bot says in the message's thread."""
+    thread = slack.messages(message.channel, thread_ts=message.thread_ts or message.ts)
+    return [one.text for one in thread if one.user == slack.bot_user_id]
+
+
+def answered(slack: SlackSandbox, message: Message) -> list[str]:
+    """What the bot has answered to in the message's thread, in order, whether each by itself or several together."""
+    return [said for text in answers(slack, message) for said in text.removeprefix("heard: ").split("\n\n")]
+
+
+async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
+    """Once the bot has looked back, and all that it found is answered."""
+    await until(lambda: "slack: looked back over" in caplog.text)
+    await bot.at_rest(0)
+
+
+@pytest.fixture(autouse=True)
+def all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+
+# While the bot was away
+
+
+async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_in_order(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        followed = await bot.ask("ada", "general", "one")
+        await bot.ask("ada", "random", "one")
+        direct = await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.at_rest(3)
+
+    chatter = await slack.say("linus", "random", "not for the bot")
+    await slack.say("linus", "random", "nor this", thread_ts=chatter.ts)
+    for text in ("two", "three"):
+        await slack.say("ada", "general", text, thread_ts=followed.ts)
+    called = await bot.ask("grace", "random", "anybody?")
+    await slack.say("grace", "random", "and?", thread_ts=called.ts)
+    in_thread = await bot.ask("grace", "random", "you", thread_ts=chatter.ts)
+    again = await slack.say("ada", slack.open_dm("ada"), "back?", files=["plan.pdf"])
+    await slack.say("ada", slack.open_dm("ada"), "more", thread_ts=direct.ts)
+    await slack.bot_says("robot", "general", f"{bot.mention} beep")
+    edited = await bot.ask("linus", "general", "waht")
+    await slack.edit("linus", edited, f"{bot.mention} what")
+    gone = await bot.ask("linus", "general", "never mind")
+    await slack.delete("linus", gone)
+    await slack.give_up()
+
+    caplog.clear()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        assert answered(slack, followed) == ["ada: one", "ada: two", "ada: three"]
+        assert answered(slack, called) == ["grace: anybody?", "grace: and?"]
+        assert answers(slack, in_thread) == ["heard: grace: you"]
+        assert answers(slack, again) == [
+            "heard: back?\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
+        ]
+        assert answers(slack, direct) == ["heard: hello", "heard: more"]
+        assert answers(slack, edited) == ["heard: linus: what"]
+        assert len(await bot.inbox_rows()) == 11
+
+
+async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_looks_nowhere(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mention = f"<@{slack.bot_user_id}>"
+    before = await slack.say("ada", "general", f"{mention} too early")
+    await slack.give_up()
+    async with running(slack, tmp_path, echo) as bot:
+        await bot.ask("ada", "general", "one")
+        await bot.at_rest(1)
+    assert answers(slack, before) == []
+
+    elsewhere = await slack.say("ada", "random", f"{mention} anybody?")
+    unknown = await slack.say("grace", slack.open_dm("grace"), "hello")
+    await slack.give_up()
+    caplog.clear()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        assert len(await bot.inbox_rows()) == 1
+        assert answers(slack, elsewhere) == answers(slack, unknown) == []
+    assert {c.arguments.get("channel") for c in slack.calls if c.method == "conversations.history"} == {
+        slack.channels["general"].id
+    }
+
+
+async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        root = await bot.ask("ada", "general", "one")
+        await bot.at_rest(1)
+    await bot.ask("ada", "general", "reset", thread_ts=root.ts)
+    await slack.say("ada", "general", "two", thread_ts=root.ts)
+    await slack.give_up()
+    caplog.clear()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        await bot.shows(root, lambda texts: words.RESET_DONE in texts and "heard: ada: two" in texts)
+        assert [m["content"] for m in bot.model.requests[-1]["messages"] if m["role"] == "user"] == ["ada: two"]
+
+
+@pytest.mark.parametrize(("word", "said"), [("reset", words.RESET_DONE), ("stop", words.NOTHING_RUNS)])
+async def test_what_was_said_before_a_conversation_was_started_over_or_stopped_stays_unanswered(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, word: str, said: str
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        root = await bot.ask("ada", "general", "one")
+        await bot.at_rest(1)
+    await slack.say("ada", "general", "two", thread_ts=root.ts)
+    await slack.give_up()
+    ending = await bot.ask("ada", "general", word, thread_ts=root.ts)  # this one is delivered
+    slack.faults.delay("conversations.history", 2.0)
+    caplog.clear()
+    async with running(slack, tmp_path, echo) as bot:
+        await bot.shows(ending, lambda texts: said in texts)
+        await looked_back(bot, caplog)
+        assert len(await bot.turn_rows()) == 1
+        assert len(await bot.inbox_rows()) == 2
+
+
+async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.02)
+    async with running(slack, tmp_path, echo) as bot:
+        quiet = await bot.ask("ada", "general", "one")
+        called = await bot.ask("ada", "general", "one")
+        await bot.at_rest(2)
+        await until(lambda: bot.channel.heard_at() > float(called.ts))
+    monkeypatch.setattr(gaps, "MARGIN", 0.0)
+    monkeypatch.setattr(gaps, "ALIVE", -1.0)
+    await slack.say("ada", "general", "two", thread_ts=quiet.ts)
+    await bot.ask("ada", "general", "two", thread_ts=called.ts)
+    await slack.give_up()
+    caplog.clear()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        assert answers(slack, quiet) == ["heard: ada: one"]
+        assert answers(slack, called) == ["heard: ada: one", "heard: ada: two"]
+
+
+# Bounds
+
+
+@pytest.mark.parametrize(
+    ("bounds", "answered"), [(Bounds(messages=2), ["c", "d"]), (Bounds(hours=1e-9), []), (Bounds(hours=0), [])], ids=str
+)
+async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
+    slack: SlackSandbox,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    bounds: Bounds,
+    answered: list[str],
+) -> None:
+    monkeypatch.setattr(gaps, "MARGIN", 0.0)  # what is left now is not found by a second look
+    async with running(slack, tmp_path, echo) as bot:
+        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.at_rest(1)
+    said = [await slack.say("ada", slack.open_dm("ada"), text) for text in "abcd"]
+    await slack.give_up()
+    caplog.clear()
+    async with running(slack, tmp_path, echo, bounds=bounds) as bot:
+        if bounds.hours:
+            await looked_back(bot, caplog)
+        await bot.at_rest(1 + len(answered))
+        assert [m.content.text for m in said if answers(slack, m)] == answered
+        assert len(await bot.inbox_rows()) == 1 + len(answered)
+        assert ("2 messages more than are caught up with" in caplog.text) == (bounds.messages == 2)
+
+
+async def test_what_fills_several_pages_is_read_to_its_end(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "PAGE", 2)
+    async with running(slack, tmp_path, echo) as bot:
+        root = await bot.ask("ada", "general", "one")
+        await bot.at_rest(1)
+    called = await bot.ask("ada", "general", "early")
+    for number in range(3):
+        await slack.say("linus", "general", f"noise {number}")
+        await slack.say("ada", "general", f"follow-up {number}", thread_ts=root.ts)
+    await slack.give_up()
+    caplog.clear()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        assert answers(slack, called) == ["heard: ada: early"]
+        assert len(answered(slack, root)) == 4
+
+
+# While the bot was there
+
+
+async def test_what_was_said_into_a_dead_line_is_answered_by_looking_back(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.at_rest(1)
+        await slack.freeze_sockets()
+        question = await slack.say("ada", slack.open_dm("ada"), "are you there?")
+        await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == question.ts)
+        await slack.give_up()
+        await slack.wait_connected()
+        await bot.shows(question, lambda texts: texts == ["are you there?", "heard: are you there?"])
+        assert "slack: looked back over" in caplog.text
+
+
+async def test_what_comes_by_all_paths_at_once_is_answered_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with SlackSandbox(speed=20) as slack:
+        async with running(slack, tmp_path, echo) as bot:
+            root = await bot.ask("ada", "general", "one")
+            await bot.at_rest(1)
+        said = [await bot.ask("ada", "general", f"{n}", thread_ts=root.ts if n % 2 else None) for n in range(4)]
+        async with running(slack, tmp_path, echo) as bot:
+            await bot.at_rest(5)
+            for message in said:
+                await slack.redeliver(message)
+            await looked_back(bot, caplog)
+            caplog.clear()
+            await slack.drop_sockets()
+            await looked_back(bot, caplog)
+            assert len(await bot.at_rest(5)) == 5
+            assert answered(slack, root) == ["ada: one", "ada: 1", "ada: 3"]
+            assert all(len(answers(slack, message)) == 1 for message in said[::2])
+
+
+async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_the_next_process_if_need_be(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    accept, is_down = Inbox.accept, False
+
+    async def failing(self: Inbox, inbound: Any) -> Any:
+        if is_down:
+            raise StoreError("out of reach")
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(Inbox, "accept", failing)
+    async with running(slack, tmp_path, echo) as bot:
+        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.at_rest(1)
+        is_down = True
+        one = await slack.say("ada", slack.open_dm("ada"), "one")
+        await until(lambda: "cannot be caught up with yet" in caplog.text)
+        assert not any(e.acknowledged_at for e in slack.envelopes if e.payload["event"].get("ts") == one.ts)
+        await slack.give_up()
+        is_down = False
+        await bot.shows(one, lambda texts: texts == ["one", "heard: one"])
+        is_down = True
+        two = await slack.say("ada", slack.open_dm("ada"), "two")
+        await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == two.ts)
+        await until(lambda: caplog.text.count("an event could not be taken") >= 2)
+        await slack.give_up()
+    is_down = False
+    monkeypatch.setattr(gaps, "MARGIN", 0.0)
+    async with running(slack, tmp_path, echo) as bot:
+        await bot.shows(two, lambda texts: texts == ["two", "heard: two"])
+
+
+# A look that is refused
+
+
+async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_counts_as_heard(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "KEEP_SECONDS", 0.02)
+    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.02)
+    async with running(slack, tmp_path, echo) as bot:
+        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.at_rest(1)
+    question = await slack.say("ada", slack.open_dm("ada"), "back?")
+    await slack.give_up()
+    slack.faults.fail("conversations.history", 1000, error="token_revoked")
+    async with running(slack, tmp_path, echo) as bot:
+        await until(lambda: "cannot be caught up with yet" in caplog.text)
+        await until(lambda: sum(call.method == "conversations.history" for call in slack.calls) >= 3)
+        heard_at = await bot.places.heard_at("slack")
+        assert heard_at is not None
+        assert heard_at < float(question.ts)
+        slack.faults.clear()
+        slack.faults.rate_limit("conversations.history", 1)
+        await bot.shows(question, lambda texts: texts == ["back?", "heard: back?"])
+        await until(lambda: (bot.channel._gaps._kept or 0.0) > float(question.ts))
+
+
+async def test_a_scope_that_is_missing_is_told_once_and_costs_nothing_else(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    people = ("ada", "grace", "linus")
+    async with running(slack, tmp_path, echo) as bot:
+        for user in people:
+            await slack.say(user, slack.open_dm(user), "hello")
+        await bot.at_rest(3)
+    said = [await slack.say(user, slack.open_dm(user), "back?") for user in people]
+    await slack.give_up()
+    slack.faults.fail("conversations.history", 2, error="missing_scope")
+    caplog.clear()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        await bot.at_rest(4)
+        assert caplog.text.count("missing_scope") == 1
+        assert [answers(slack, message) for message in said].count(["heard: back?"]) == 1
+
+
+async def test_where_the_app_is_installed_for_a_whole_organisation_people_of_its_other_workspaces_are_found_as_well(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    slack.be_of("E0ORG")
+    slack.add_user("noor", team_id="T0OTHER")
+    async with running(slack, tmp_path, echo) as bot:
+        heard = await bot.ask("noor", "general", "one")
+        await bot.at_rest(1)
+        assert answers(slack, heard) == ["heard: noor: one"]
+    missed = await slack.say("noor", "general", f"<@{slack.bot_user_id}> two")
+    await slack.give_up()
+    caplog.clear()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        assert answers(slack, missed) == ["heard: noor: two"]
+        assert len(await bot.inbox_rows()) == 2
+        assert {row.session.split(":")[1] for row in await bot.inbox_rows()} == {slack.team_id}
+
+
+@pytest.mark.parametrize("direct", ["thread", "single"])
+async def test_what_is_said_in_an_older_thread_of_direct_messages_is_found(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: Any
+) -> None:
+    monkeypatch.setattr(history, "THREADS", -30.0)  # a day: it began before that
+    monkeypatch.setattr(gaps, "MARGIN", 0.0)
+    dm = slack.open_dm("ada")
+
+    def answers(text: str) -> bool:
+        return any(f"heard: {text}" in message.text for message in slack.messages(dm))
+
+    async with running(slack, tmp_path, echo, direct=direct) as bot:
+        one = await slack.say("ada", dm, "one")
+        await slack.wait_for(lambda: answers("one"))
+        await bot.settled(1)
+    two = await slack.say("ada", dm, "two", thread_ts=one.ts)
+    await slack.give_up()
+    async with running(slack, tmp_path, echo, direct=direct) as bot:
+        await slack.wait_for(lambda: answers("two") or "heard: two" in bot.texts(two))

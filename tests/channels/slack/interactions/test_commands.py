@@ -1,0 +1,308 @@
+"""Slash commands: who gives one is answered, and nobody else."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.commands.handlers import COMMANDS as DOES
+from channels.commands.handlers import Commands, Said
+from channels.i18n import messages as words
+from channels.intake.backfill import Gaps
+from channels.slack.interactions.commands import COMMANDS, MOST
+from channels.slack.interactions.shortcuts import SHORTCUTS
+from core.conversations.identity import NOWHERE, Visitor
+from core.conversations.quoting import END
+from core.conversations.service import Conversations
+from core.errors import StoreError
+from core.inbox import interactions as errands
+from core.inbox.interactions import Errands
+from sandbox.models import Pause, Say
+from sandbox.slack import Message, SlackSandbox
+from tests.channels.slack.conftest import BOTH_MODES, Bot, running
+from tests.channels.wiring import MODELS
+
+
+def echo(asked: Any) -> str:
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+
+
+async def said(bot: Bot, user: str, channel: Any, command: str, text: str = "") -> Message:
+    """What somebody sees for a command, and nobody else."""
+    seen = await bot.slack.command(user, channel, command, text)
+    (message,) = await bot.slack.wait_for(lambda: seen)
+    assert message.ephemeral_to == bot.slack.people[user].id
+    return message
+
+
+def asked(bot: Bot) -> list[str]:
+    """What the model was told by people with its last request."""
+    return [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
+
+
+async def test_reset_starts_over_where_the_asker_spoke_if_that_was_in_one_thread(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        assert (await said(bot, "ada", "general", "/reset")).text == words.NOTHING_TO_RESET
+        question = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+        assert (await said(bot, "grace", "general", "/reset")).text == words.NOTHING_TO_RESET
+        assert (await said(bot, "ada", "general", "/reset")).text == words.RESET_DONE
+        await bot.ask("ada", "general", "two", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: "heard: ada: two" in texts)
+        assert asked(bot) == ["ada: two"]
+
+
+@BOTH_MODES
+async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        questions = [await bot.ask("ada", "general", f"question {n} <https://a.example|there>") for n in range(7)]
+        await bot.ask("grace", "general", "mine")
+        await bot.settled(8)
+        choice = await said(bot, "ada", "general", "/reset")
+        assert choice.text == words.WHICH_TO_RESET
+        newest = [f"question {n} there (https://a.example)" for n in range(6, 6 - MOST, -1)]
+        assert list(choice.buttons) == newest
+        with pytest.raises(ValueError, match="no button"):
+            await slack.press("grace", choice, choice.buttons[newest[1]])
+        assert await slack.press("ada", choice, choice.buttons[newest[1]])
+        await slack.wait_for(lambda: choice.text == words.RESET_DONE)
+        assert choice.buttons == {}
+        for n, counted in ((5, 1), (6, 2)):
+            await bot.ask("ada", "general", "again", thread_ts=questions[n].ts)
+            await bot.shows(questions[n], lambda texts: "heard: ada: again" in texts)
+            assert len(asked(bot)) == counted
+
+
+async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "random", "one")
+        await bot.ask("ada", "general", "one")
+        await bot.ask("ada", "general", "two")
+        await bot.settled(3)
+        choice = await said(bot, "ada", "general", "/reset")
+        body = {
+            "team": {"id": slack.team_id},
+            "channel": {"id": slack.channels["general"].id},
+            "user": {"id": slack.people["ada"].id},
+            "trigger_id": "1.2.3",
+            "response_url": "",
+        }
+        elsewhere = f"slack:{slack.team_id}:{question.channel.id}:{question.ts}"
+        for made_up in (f"pick:reset:{elsewhere}", "pick:reset", f"pick:nothing:{elsewhere}"):
+            await bot.channel._commands.pick(body, made_up, (Visitor("slack", slack.people["ada"].id), NOWHERE))
+        assert choice.text == words.WHICH_TO_RESET
+        assert "reset" not in {row.outcome for row in await bot.inbox_rows()}
+
+
+async def test_help_tells_what_there_is_in_the_language_of_who_asks(slack: SlackSandbox, tmp_path: Path) -> None:
+    slack.add_user("minsu", locale="ko-KR")
+    async with running(slack, tmp_path, echo) as bot:
+        told, korean = (await said(bot, "ada", "general", "/help")).text, words.of("ko")
+        for one in (words.HELPS, *(f"`{written}" for written in COMMANDS), *SHORTCUTS.values(), "`model [NAME]`"):
+            assert one in told
+        assert korean(words.HELPS) in (told := (await said(bot, "minsu", "general", "/help")).text)
+        for one in ("`/model [이름]`", *map(korean, DOES.values()), *SHORTCUTS.values()):
+            assert one in told
+
+
+async def test_what_may_be_chosen_is_told_before_the_first_question(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        assert MODELS[1] in (await said(bot, "ada", "general", "/model")).text
+        assert "`parley`" in (await said(bot, "ada", "general", "/agent")).text
+        assert (await said(bot, "ada", "general", "/model", MODELS[1])).text == words.NOTHING_TO_RESET
+
+
+async def test_a_form_that_there_is_not_is_told_before_it_is_asked_of_what(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        for number in ("one", "two"):
+            await bot.ask("ada", "general", number)
+        await bot.settled(2)
+        assert (await said(bot, "ada", "general", "/export", "pdf")).text == words.NO_SUCH_FORM
+        assert (await said(bot, "ada", "general", "/export", "JSON")).text == words.WHICH_TO_EXPORT
+
+
+async def test_where_all_is_said_to_it_the_bot_keeps_not_quiet(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await slack.say("ada", slack.open_dm("ada").id, "one")
+        await bot.shows(question, lambda texts: texts[1:] == ["heard: one"])
+        await slack.say("ada", question.channel.id, "mute", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: texts[2:] == ["mute", words.NOT_MUTED])
+
+
+async def test_the_status_and_the_model_of_ones_latest_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+        assert "openai/scripted" in (await said(bot, "ada", "general", "/agent-status")).text
+        assert "openai/scripted" in (await said(bot, "ada", "general", "/model")).text
+        assert "nonsense" in (await said(bot, "ada", "general", "/model", "nonsense")).text
+
+
+async def test_stop_stops_what_one_has_asked(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+        question = await bot.ask("ada", "general", "a story")
+        await bot.shows(question, lambda texts: "Once" in texts)
+        assert (await said(bot, "grace", "general", "/stop")).text == words.NOTHING_TO_RESET
+        assert (await said(bot, "ada", "general", "/stop")).text == words.STOPPING
+        await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
+        (row,) = await bot.settled(1)
+        assert row.state == "cancelled"
+
+
+async def test_a_short_conversation_is_exported_where_one_asks_for_it_and_a_long_one_into_ones_direct_messages(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, "Blue.", "So it is. " * 500) as bot:
+        question = await bot.ask("ada", "general", "which colour?")
+        await bot.settled(1)
+        exported = await said(bot, "ada", "general", "/export")
+        assert words.EXPORTED in exported.text
+        assert "which colour?" in exported.text
+        assert "Blue." in exported.text
+        # for programs it is a file, however short it is: as text, Slack would read markup in it
+        assert (await said(bot, "ada", "general", "/export", "json")).text == words.SENT_DIRECTLY
+        (sent,) = [message for message in slack.messages(slack.open_dm("ada")) if message.files]
+        assert json.loads(sent.files[0].data)["runs"]
+        await bot.ask("ada", "general", "why?", thread_ts=question.ts)
+        await bot.settled(2)
+        assert (await said(bot, "ada", "general", "/export")).text == words.SENT_DIRECTLY
+        opening, sent = slack.messages(slack.open_dm("ada"))[2:]
+        assert (opening.text, sent.thread_ts) == (words.EXPORTED, opening.ts)
+        (file,) = sent.files
+        assert file.name.endswith(".md")
+        assert "So it is. So it is." in file.data.decode()
+
+
+async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        direct = slack.open_dm("ada")
+        question = await slack.say("ada", direct, "one")
+        await slack.say("ada", direct, "two")
+        await bot.settled(2)
+        choice = await said(bot, "ada", direct, "/export")
+        assert choice.text == words.WHICH_TO_EXPORT
+        assert await slack.press("ada", choice, choice.buttons["one"])
+        await slack.wait_for(lambda: choice.text == words.EXPORTED)
+        (sent,) = [message for message in bot.thread(question) if message.files]
+        assert "one" in sent.files[0].data.decode()
+
+
+async def test_a_database_that_is_away_is_told_and_the_command_is_acknowledged_all_the_same(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StoreError("out of reach")
+
+    async with running(slack, tmp_path, echo) as bot:
+        monkeypatch.setattr(Conversations, "recent", away)
+        for command in COMMANDS:
+            assert StoreError.public in (await said(bot, "ada", "general", command)).text
+        assert all(envelope.acknowledged_at for envelope in slack.envelopes)
+
+
+@pytest.mark.parametrize("spoken", ["reset", "stop", "help", "status", "model", "export", "mute", "listen"])
+async def test_each_command_is_also_a_word_to_the_bot(slack: SlackSandbox, tmp_path: Path, spoken: str) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+        before = len(bot.thread(question))
+        await bot.ask("ada", "general", spoken, thread_ts=question.ts)
+        await slack.wait_for(lambda: len(bot.thread(question)) > before + 1)
+        assert len(await bot.turn_rows()) == 1
+
+
+async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, "So it is. " * 500) as bot:
+        direct = slack.open_dm("ada")
+        question = await slack.say("ada", direct, "why?")
+        await bot.settled(1)
+        slack.faults.lose_reply("files.completeUploadExternal")
+        await slack.command("ada", direct, "/export")
+        await slack.wait_for(lambda: any(message.text == words.EXPORTED for message in slack.messages(direct)))
+        assert sum(bool(message.files) for message in bot.thread(question)) == 1
+
+
+@pytest.mark.parametrize("word", ["/reset", "/stop"])
+async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_since(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setattr(errands, "LOOK", 0.05)
+    begun, asked, go_on, done = (asyncio.Event() for _ in range(4))
+    watch, run = Errands.watch, Commands.run
+
+    async def dies(*_: Any, **__: Any) -> Said:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it died")
+
+    async def late(*of: Any) -> None:
+        await asked.wait()
+        await watch(*of)
+
+    async def tells(self: Commands, *of: Any, **more: Any) -> Said:
+        said = await run(self, *of, **more)
+        done.set()
+        return said
+
+    async with running(slack, tmp_path, "Well.") as bot:
+        one = await bot.ask("ada", "general", "one")
+        await bot.shows(one, lambda texts: "Well." in texts)
+        await bot.settled(1)
+        monkeypatch.setattr(Commands, "run", dies)
+        giving = asyncio.create_task(slack.command("ada", "general", word))
+        await asyncio.wait_for(begun.wait(), 30)
+    giving.cancel()
+    await asyncio.wait([giving])
+    monkeypatch.setattr(Commands, "run", tells)
+    monkeypatch.setattr(Errands, "watch", late)
+    async with running(slack, tmp_path, [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
+        await slack.say("ada", "general", f"{bot.mention} which colour?", thread_ts=one.ts)
+        await bot.shows(one, lambda texts: texts[-1].startswith("It is"))
+        asked.set()
+        await asyncio.wait_for(done.wait(), 30)
+        go_on.set()
+        assert [row.state for row in await bot.settled(2)] == ["done", "done"]
+
+
+async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_asked_since_and_not_heard(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errands, "LOOK", 0.05)
+    begun, done, run, look = asyncio.Event(), asyncio.Event(), Commands.run, Gaps._look_back
+
+    async def dies(*_: Any, **__: Any) -> Said:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it died")
+
+    async def tells(self: Commands, *of: Any, **more: Any) -> Said:
+        said = await run(self, *of, **more)
+        done.set()
+        return said
+
+    async def later(self: Gaps) -> None:
+        await done.wait()
+        await look(self)
+
+    async with running(slack, tmp_path, "Well.") as bot:
+        one = await bot.ask("ada", "general", "one")
+        await bot.shows(one, lambda texts: "Well." in texts)
+        await bot.settled(1)
+        monkeypatch.setattr(Commands, "run", dies)
+        giving = asyncio.create_task(slack.command("ada", "general", "/reset"))
+        await asyncio.wait_for(begun.wait(), 10)
+    giving.cancel()
+    await asyncio.wait([giving])
+    await bot.ask("ada", "general", "which colour?", thread_ts=one.ts)
+    await slack.give_up()
+    monkeypatch.setattr(Commands, "run", tells)
+    monkeypatch.setattr(Gaps, "_look_back", later)
+    async with running(slack, tmp_path, "Blue.") as bot:
+        await bot.shows(one, lambda texts: texts[-1] == "Blue.")

@@ -1,0 +1,115 @@
+"""Slack's own button to stop."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.i18n import messages as words
+from channels.slack.client.event_types import STOPPED
+from core.conversations.service import Conversations
+from core.errors import StoreError
+from core.turns.cancel import Halt
+from sandbox.models import Pause, Say
+from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import running
+
+
+@pytest.mark.parametrize("streaming", ["edit", "native"])
+async def test_it_stops_the_answer_to_who_presses_it(slack: SlackSandbox, tmp_path: Path, streaming: Any) -> None:
+    async with running(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "Again.", streaming=streaming) as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "a story")
+        await bot.shows(question, lambda texts: texts[-1].startswith("Once"))
+        session = slack.session(question)
+        assert session is not None
+        await slack.stop("ada", question)
+        texts = await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
+        assert texts[-1].startswith("Once")
+        (row,) = await bot.settled(1)
+        assert (row.state, row.error) == ("cancelled", "stop")
+        await slack.wait_for(lambda: session.status == "active")
+        assert not bot.thread(question)[-1].edited
+        await bot.model.wait_for_disconnects()
+        await slack.say("ada", question.channel, "go on", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: texts[-1] == "Again.")
+
+
+async def test_who_has_not_asked_stops_nothing_and_the_answer_goes_on_by_edits(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    script = [[Say("Once upon a time "), Pause(go_on), Say("there was a king.")]]
+    async with running(slack, tmp_path, *script, streaming="native") as bot:
+        question = await bot.ask("ada", "general", "a story")
+        await slack.wait_for(lambda: bot.texts(question)[-1].startswith("Once"))
+        await slack.stop("grace", question)
+        await slack.wait_for(lambda: words.NOTHING_RUNS in bot.texts(question))
+        go_on.set()
+        await bot.shows(question, lambda texts: "Once upon a time there was a king." in texts)
+        (row,) = await bot.settled(1)
+        assert row.state == "done"
+        (whispered,) = [message for message in bot.thread(question) if message.text == words.NOTHING_RUNS]
+        assert whispered.ephemeral_to == slack.people["grace"].id
+
+
+async def test_told_of_twice_it_stops_nothing_that_was_said_since(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)], [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "a story")
+        await bot.shows(question, lambda texts: texts[-1] == "Once")
+        await slack.stop("ada", question)
+        await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
+        (stopped,) = [e for e in slack.envelopes if e.payload["event"]["type"] == STOPPED]
+        later = await slack.say("ada", question.channel, "which colour?", thread_ts=question.ts)
+        await bot.shows(later, lambda texts: texts[-1].startswith("It is"))
+        again, stop = asyncio.Event(), Conversations.stop
+
+        async def stopping(self: Conversations, *of: Any, **more: Any) -> Halt | None:
+            halt = await stop(self, *of, **more)
+            again.set()
+            return halt
+
+        monkeypatch.setattr(Conversations, "stop", stopping)
+        await slack.redeliver(stopped)
+        await asyncio.wait_for(again.wait(), 30)
+        go_on.set()
+        await bot.shows(later, lambda texts: any("It is blue." in text for text in texts))
+        rows = await bot.settled(2)
+        assert [row.state for row in rows] == ["cancelled", "done"]
+
+
+async def test_what_slack_takes_to_be_at_work_and_is_not_comes_to_rest(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, "Blue.") as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "which colour?")
+        await bot.shows(question, lambda texts: texts[-1] == "Blue.")
+        await slack.wait_for(lambda: (session := slack.session(question)) and session.status == "active")
+        session = slack.session(question)
+        assert session is not None
+        session.statuses.append("processing")
+        await slack.stop("ada", question)
+        await slack.wait_for(lambda: session.status == "active")
+        await slack.wait_for(lambda: words.NOTHING_RUNS in bot.texts(question))
+
+
+async def test_a_stop_that_the_database_does_not_take_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, refused = Conversations.stop, 0
+
+    async def failing(self: Conversations, session_id: str, **of: Any) -> Any:
+        nonlocal refused
+        refused += 1
+        if refused == 1:
+            raise StoreError("out of reach")
+        return await stop(self, session_id, **of)
+
+    monkeypatch.setattr(Conversations, "stop", failing)
+    async with SlackSandbox(speed=20) as slack, running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "a story")
+        await bot.shows(question, lambda texts: texts[-1] == "Once")
+        await slack.stop("ada", question)
+        await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
+        assert refused >= 2

@@ -1,0 +1,123 @@
+"""What Slack shows of what the bot is at: the status of a thread, its title, and what is suggested to begin with."""
+
+import asyncio
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from channels.slack.client.api import SlackApi
+from channels.slack.replies import assistant as sessions
+from channels.slack.settings import PROMPTS
+from core.conversations.quoting import END
+from sandbox.models import Pause, Say
+from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import running
+
+
+def echo(asked: Any) -> str:
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+
+
+async def test_who_opens_the_direct_messages_sees_what_he_may_ask(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo):
+        await slack.open_home("ada", "home")
+        await slack.open_home("ada")
+        direct = slack.open_dm("ada")
+        await slack.wait_for(lambda: direct.prompts == tuple((prompt, prompt) for prompt in PROMPTS))
+        assert [call.error for call in slack.calls if call.method.startswith("assistant.")] == [None]
+        assert all(envelope.acknowledged_at for envelope in slack.envelopes)
+
+
+async def test_without_prompts_nothing_is_suggested_and_what_slack_refuses_is_no_fault(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo, prompts=()) as bot:
+        await slack.open_home("ada")
+        question = await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.shows(question, lambda texts: "heard: hello" in texts)
+        assert not [call for call in slack.calls if call.method.startswith("assistant.")]
+
+
+@pytest.mark.parametrize("streaming", ["edit", "native"])
+async def test_a_thread_is_at_work_while_a_reply_grows_and_has_the_first_words_for_its_title(
+    slack: SlackSandbox, tmp_path: Path, streaming: str
+) -> None:
+    go_on = asyncio.Event()
+    script = [[Say("Because "), Pause(go_on), Say("of Rayleigh.")], "And so on."]
+    async with running(slack, tmp_path, *script, streaming=streaming) as bot:  # type: ignore[arg-type]  # by its name
+        question = await bot.ask("ada", "general", "why is the sky <https://blue.example|blue> &amp; not green?")
+        session = await slack.wait_for(lambda: slack.session(question))
+        assert session is not None
+        assert session.statuses == ["processing"]
+        assert session.title == "why is the sky blue (https://blue.example) & not green?"
+        go_on.set()
+        await slack.wait_for(lambda: session.status == "active")
+        assert bot.texts(question)[-1] == "Because of Rayleigh."
+        await bot.ask("ada", "general", "go on", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: texts[-1] == "And so on.")
+        await slack.wait_for(lambda: session.statuses == ["processing", "active"] * 2)
+        assert session.title.startswith("why is the sky")
+
+
+async def test_who_is_no_agent_answers_all_the_same_and_asks_no_more_for_a_while(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        slack.scopes.discard("assistant:write")
+        for text in ("one", "two"):
+            question = await slack.say("ada", slack.open_dm("ada"), text)
+            await bot.shows(question, lambda texts: f"heard: {text}" in texts)  # noqa: B023 (it is waited for here)
+            await bot.channel._sessions.settle(5)
+        told = [call.arguments["status"] for call in slack.calls if call.method == "agents.sessions.setStatus"]
+        assert set(told) <= {"processing", "active"}
+        assert len(told) <= 2
+
+
+async def test_a_thread_that_a_dead_process_left_at_work_is_so_no_more(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.") as bot:
+        question = await bot.ask("ada", "general", "a story")
+        await bot.shows(question, lambda texts: "Once" in texts)
+        session = slack.session(question)
+        assert session is not None
+        with pytest.MonkeyPatch.context() as dead:
+            dead.setattr(sessions.Sessions, "_tell", lambda *_, **__: None)
+            await bot.restarted()
+        assert session.status == "processing"
+        await bot.shows(question, lambda texts: "Once upon a time." in texts)
+        await slack.wait_for(lambda: session.status == "active")
+
+
+async def test_where_calls_are_scarce_the_end_is_told_for_each_beginning(
+    slack: SlackSandbox, web: AsyncWebClient
+) -> None:
+    told, direct = sessions.Sessions(SlackApi(web)), slack.open_dm("ada")
+    questions = [await slack.say("ada", direct, str(n)) for n in range(60)]
+    with ExitStack() as at_work:
+        for question in questions:
+            address = {"team": slack.team_id, "channel": direct.id, "thread_ts": question.ts}
+            at_work.enter_context(told.busy(address, lambda: False))
+    await told.settle(10)
+    shown = [session for question in questions if (session := slack.session(question))]
+    assert 15 < len(shown) < 30
+    assert {tuple(session.statuses) for session in shown} == {("processing", "active")}
+    assert not [call for call in slack.calls if call.rate_limited]
+
+
+async def test_of_two_that_are_at_work_in_a_thread_the_last_one_tells_the_end(
+    slack: SlackSandbox, web: AsyncWebClient
+) -> None:
+    told, question = sessions.Sessions(SlackApi(web)), await slack.say("ada", slack.open_dm("ada"), "why?")
+    address = {"team": slack.team_id, "channel": question.channel.id, "thread_ts": question.ts}
+    with told.busy(address, lambda: False):
+        with told.busy(address, lambda: True):
+            await told.settle(5)
+        await told.settle(5)
+        session = slack.session(question)
+        assert session is not None
+        assert session.statuses == ["processing"]
+    await told.settle(5)
+    assert session.statuses == ["processing", "active"]

@@ -1,0 +1,149 @@
+"""What is to be pressed under an answer."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.base import Button
+from channels.i18n import messages as words
+from channels.slack.replies.blocks import LABEL_SIZE, below, pressed
+from core.conversations.feedback import Feedback
+from core.errors import StoreError
+from core.inbox.store import Inbox
+from sandbox.models import Fail, Pause, Say
+from sandbox.slack import Message, SlackSandbox
+from sandbox.slack.controls import controls
+from tests.channels.slack.conftest import BOTH_MODES, Bot, running
+
+EITHER = pytest.mark.parametrize("streaming", ["edit", "native"])
+
+
+def spoken(message: Message) -> list[str]:
+    """What a screen reader says of what can be pressed."""
+    return [control.spoken for control in controls(message.blocks or ())]
+
+
+async def answered(bot: Bot, question: Message, text: str) -> Message:
+    await bot.shows(question, lambda texts: texts[-1] == text)
+    answer = bot.thread(question)[-1]
+    await bot.slack.wait_for(lambda: words.REGENERATE in answer.buttons)
+    return answer
+
+
+@EITHER
+async def test_under_an_answer_stand_regenerate_and_feedback_with_labels(
+    slack: SlackSandbox, tmp_path: Path, streaming: Any
+) -> None:
+    async with running(slack, tmp_path, [Say("Blue "), Say("it is.")], streaming=streaming) as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "which colour?")
+        answer = await answered(bot, question, "Blue it is.")
+        assert spoken(answer) == [words.REGENERATE, words.WHY, words.GOOD, words.BAD]
+        assert [block["type"] for block in answer.blocks or ()] == ["markdown", "actions", "context_actions"]
+        assert not answer.edited
+
+
+async def test_they_come_with_the_end_of_a_stream_and_cost_no_call(slack: SlackSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    script = [[Say("Because of the way in which light is scattered. "), Pause(go_on), Say("Blue most.")]]
+    async with running(slack, tmp_path, *script, streaming="native") as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "why?")
+        await bot.shows(question, lambda texts: "scattered" in texts[-1])
+        go_on.set()
+        await answered(bot, question, "Because of the way in which light is scattered. Blue most.")
+        await bot.settled(1)
+        ends = [call.method for call in slack.calls if call.method in ("chat.stopStream", "chat.update")]
+        assert ends.count("chat.stopStream") == 1
+        stopped = next(call for call in slack.calls if call.method == "chat.stopStream")
+        assert stopped.arguments["blocks"]
+
+
+@EITHER
+@BOTH_MODES
+async def test_regenerate_answers_anew_in_the_same_message_for_who_asked(
+    slack: SlackSandbox, tmp_path: Path, streaming: Any
+) -> None:
+    async with running(slack, tmp_path, "Blue.", "Azure.", streaming=streaming) as bot:
+        question = await bot.ask("ada", "general", "which colour?")
+        answer = await answered(bot, question, "Blue.")
+        assert await slack.press("grace", answer, answer.buttons[words.REGENERATE])
+        await bot.shows(question, lambda texts: words.NOT_YOURS in texts)
+        assert await slack.press("ada", answer, answer.buttons[words.REGENERATE])
+        await slack.wait_for(lambda: answer.text == "Azure.")
+        await bot.settled(2)
+        assert [m.text for m in bot.thread(question) if m.ephemeral_to is None] == [
+            "@parley which colour?",
+            "Azure.",
+        ]
+
+
+async def test_feedback_is_kept_and_thanked_for(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, "Blue.") as bot:
+        question = await bot.ask("ada", "general", "which colour?")
+        answer = await answered(bot, question, "Blue.")
+        for user, verdict in (("ada", words.BAD), ("grace", words.GOOD)):
+            assert await slack.press(user, answer, answer.buttons[verdict])
+            thanked = slack.people[user].id
+            await slack.wait_for(lambda: bot.thread(question)[-1].ephemeral_to == thanked)  # noqa: B023 (it is waited for)
+            assert bot.thread(question)[-1].text == words.NOTED
+        await bot.ask("ada", "general", "export", thread_ts=question.ts)
+        (file,) = await slack.wait_for(lambda: [file for message in bot.thread(question) for file in message.files])
+        assert b"*Feedback: 1 bad, 1 good*" in file.data
+
+
+async def test_an_edited_reply_has_a_stop_and_who_asked_may_press_it(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+        question = await bot.ask("ada", "general", "a story")
+        await bot.shows(question, lambda texts: texts[-1] == "Once")
+        reply = bot.thread(question)[1]
+        assert list(reply.buttons) == [words.STOP]
+        assert await slack.press("grace", reply, reply.buttons[words.STOP])
+        await bot.shows(question, lambda texts: words.NOT_YOURS_TO_STOP in texts)
+        assert await slack.press("ada", reply, reply.buttons[words.STOP])
+        await slack.wait_for(lambda: words.STOPPED[1:-1] in reply.text)
+        assert words.STOP not in reply.buttons
+
+
+async def test_what_failed_may_be_tried_again(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Fail(400)], "Blue.") as bot:
+        question = await bot.ask("ada", "general", "which colour?")
+        await slack.wait_for(lambda: words.RETRY in (bot.thread(question)[-1].buttons))
+        reply = bot.thread(question)[-1]
+        assert await slack.press("ada", reply, reply.buttons[words.RETRY])
+        await slack.wait_for(lambda: reply.text == "Blue.")
+
+
+async def test_a_press_is_acknowledged_at_once_whatever_the_database_does(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(slack, tmp_path, "Blue.") as bot:
+        question = await bot.ask("ada", "general", "which colour?")
+        answer = await answered(bot, question, "Blue.")
+        back = asyncio.Event()
+
+        async def slow(*_: Any, **__: Any) -> Any:
+            await back.wait()
+            raise StoreError("out of reach")
+
+        monkeypatch.setattr(Inbox, "again", slow)
+        monkeypatch.setattr(Feedback, "give", slow)
+        for label in (words.REGENERATE, words.GOOD):
+            assert await asyncio.wait_for(slack.press("ada", answer, answer.buttons[label]), 30)
+        back.set()
+        await slack.wait_for(lambda: sum(StoreError.public in text for text in bot.texts(question)) == 2)
+
+
+def test_what_was_pressed_is_told_by_the_value_where_two_share_a_name() -> None:
+    both = [Button("good:1", "Good"), Button("bad:1", "Bad")]
+    (block,) = below(both)
+    (element,) = block["elements"]
+    for side, id_ in (("positive_button", "good:1"), ("negative_button", "bad:1")):
+        assert pressed({"action_id": element["action_id"], "value": element[side]["value"]}) == id_
+    assert pressed({"action_id": "retry:1"}) == "retry:1"
+
+
+def test_one_of_the_two_alone_is_an_ordinary_button_and_long_labels_are_cut() -> None:
+    (block,) = below([Button("good:1", "x" * 100, "primary")])
+    (element,) = block["elements"]
+    assert (element["type"], element["style"], len(element["text"]["text"])) == ("button", "primary", LABEL_SIZE)

@@ -1,0 +1,104 @@
+"""Many replies at once, with Slack's published limits, on a clock that waits for nothing."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
+
+from channels.replies.reactions import Address, Receipts
+from channels.replies.reply import Reply
+from channels.slack.client.api import SlackApi
+from channels.slack.replies.streaming import Streams, StreamSurface
+from sandbox.slack.limits import RATES
+from tests.channels.rate_limits.test_limiter import now, run
+
+ONE_WAY = 0.05
+
+#: A word each half a second for 30 seconds: more than one message, and fewer than two.
+WORDS = [f"{number:02} {'word ' * 19}" for number in range(60)]
+
+
+class Workspace(AsyncWebClient):
+    """Takes every call, and counts those that come too often."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = 0
+        self.texts: dict[str, str] = {}
+        self.threads: defaultdict[str, list[str]] = defaultdict(list)
+        self.changed: dict[str, float] = {}
+        self._ids = count(1)
+        self._calls: defaultdict[tuple[Any, ...], list[float]] = defaultdict(list)
+
+    async def api_call(self, api_method: str, **sent: Any) -> AsyncSlackResponse:
+        arguments = sent["json"]
+        await asyncio.sleep(ONE_WAY)
+        for rate in RATES[api_method]:
+            calls = self._calls[api_method, rate, arguments["channel"] if rate.per_channel else ""]
+            calls[:] = [at for at in calls if at > now() - rate.seconds]
+            self.refused += len(calls) >= rate.calls
+            calls.append(now())
+        ts = self._show(arguments)
+        await asyncio.sleep(ONE_WAY)
+        data = {"ok": True, "ts": ts}
+        return AsyncSlackResponse(
+            client=self, http_verb="POST", api_url="", req_args={}, data=data, headers={}, status_code=200
+        )
+
+    def _show(self, arguments: Mapping[str, Any]) -> str:
+        ts = str(arguments.get("ts") or f"1.{next(self._ids)}")
+        if "ts" not in arguments:
+            self.threads[arguments["thread_ts"]].append(ts)
+        if "blocks" in arguments:
+            self.texts[ts] = arguments["blocks"][0]["text"]
+        else:
+            said = "".join(chunk.get("text", "") for chunk in arguments.get("chunks", ()))
+            self.texts[ts] = self.texts.get(ts, "") + said
+        self.changed[arguments["thread_ts"] if "ts" not in arguments else self._thread(ts)] = now()
+        return ts
+
+    def _thread(self, ts: str) -> str:
+        return next(thread for thread, messages in self.threads.items() if ts in messages)
+
+    def text(self, thread: str) -> str:
+        return "".join(self.texts[ts] for ts in self.threads[thread])
+
+
+async def unsaid(_address: Address) -> None:
+    """No sign is of any matter here."""
+
+
+@pytest.mark.parametrize("step", [0.0, 0.6], ids=["together", "in turn"])
+def test_of_fifty_replies_in_one_workspace_no_final_waits_for_a_call_and_none_is_refused(step: float) -> None:
+    async def main() -> tuple[Workspace, list[float]]:
+        web = Workspace()
+        api, receipts, streams = SlackApi(web), Receipts(unsaid, unsaid), Streams()
+
+        async def reply(number: int) -> float:
+            await asyncio.sleep(number * step + number * 0.618 % 1)
+            thread = f"{number}.0"
+            address = {"team": "T", "user": "U", "user_team": "T", "bot": "B", "thread_ts": thread, "ts": thread}
+            surface = StreamSurface(api, receipts, {**address, "channel": f"C{number % 10}"}, thread, streams)
+
+            async def keep(_ids: object) -> None:
+                """They are not needed again."""
+
+            async with Reply(surface, keep=keep) as shown:
+                for word in WORDS:
+                    await asyncio.sleep(0.5)
+                    shown.feed(word)
+                ended = now()
+                await shown.close("".join(WORDS))
+            assert "".join(web.text(thread).split()) == "".join("".join(WORDS).split())
+            return web.changed[thread] - ended
+
+        return web, await asyncio.gather(*map(reply, range(50)))
+
+    web, waits = run(main)
+    assert web.refused == 0
+    assert max(waits) < 1.0

@@ -1,0 +1,554 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from slack_sdk.web.async_client import AsyncWebClient
+
+from channels.base import Chunk, Plan, Priority
+from channels.i18n.messages import ENGLISH, PLACEHOLDER
+from channels.replies.chunk_planner import Planner
+from channels.replies.reply import Reply
+from channels.slack.client.api import SlackApi
+from channels.slack.client.rate_limits import TIER_3
+from channels.slack.replies.reactions import receipts
+from channels.slack.replies.streaming import MOST_BYTES, Card, Streams, StreamSurface
+from channels.slack.replies.surface import LIMITS, SlackSurface
+from channels.slack.settings import Streaming
+from sandbox.models import Say
+from sandbox.slack import Message, SlackSandbox
+from tests.channels.slack.conftest import running
+
+STREAM_CALLS = ("chat.startStream", "chat.appendStream", "chat.stopStream")
+
+
+def planned(text: str, priority: Priority, status: str = "", waited: str = "") -> Plan:
+    """As a reply plans it."""
+    planner = Planner(LIMITS)
+    planner.feed(text)
+    chunks = list(planner.plan(priority).chunks)
+    if not chunks:
+        return Plan(
+            [Chunk(0, 0, f"{status or PLACEHOLDER}{waited}")], priority, grows=True, status=status, waited=waited
+        )
+    if status:
+        chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{status}{waited}")
+    return Plan(chunks, priority, grows=priority is not Priority.FINAL, status=status, waited=waited)
+
+
+class Streamed:
+    """A reply to a question, by streams, and the ids that it has recorded."""
+
+    def __init__(
+        self, slack: SlackSandbox, web: AsyncWebClient, question: Message, streams: Streams, turn_id: str = "turn-1"
+    ) -> None:
+        self.slack = slack
+        self.question = question
+        self.api = SlackApi(web, pauses=(0.01, 0.01), speed=100)
+        self.address: dict[str, Any] = {
+            "team": slack.team_id,
+            "channel": question.channel.id,
+            "thread_ts": question.thread_ts or question.ts,
+            "ts": question.ts,
+            "user": slack.people["ada"].id,
+            "user_team": slack.team_id,
+            "bot": slack.bot_user_id,
+        }
+        self.surface: SlackSurface = StreamSurface(self.api, receipts(self.api), self.address, turn_id, streams)
+        self.known: list[str] = []
+
+    def again(self) -> None:
+        """As after a restart."""
+        self.surface = SlackSurface(self.api, receipts(self.api), self.address, "turn-1")
+
+    async def show(self, text: str, priority: Priority = Priority.TICK, **status: str) -> bool:
+        async def record(position: int, ts: str) -> None:
+            self.known[position:] = [ts, *self.known[position + 1 :]]
+
+        plan = planned(text, priority, **status)
+        is_last = priority is Priority.FINAL
+        assert is_last or self.surface.open()
+        since = asyncio.get_running_loop().time()
+        await self.surface.ready(priority, is_new=not self.known, ends=is_last, since=since)
+        shown = await self.surface.show(plan, tuple(self.known), record)
+        if shown:
+            del self.known[len(plan.chunks) :]
+        return shown
+
+    async def begin(self) -> None:
+        assert await self.show("", Priority.PROGRESS)
+
+    async def end(self, text: str) -> None:
+        assert await self.show(text, Priority.FINAL)
+
+    @property
+    def messages(self) -> list[Message]:
+        root = self.question.thread_ts or self.question.ts
+        return [one for one in self.slack.messages(self.question.channel, thread_ts=root) if one.bot_id]
+
+    @property
+    def tasks(self) -> list[tuple[str, str]]:
+        """The cards of the first message."""
+        return [(task.title, task.status) for task in self.messages[0].tasks]
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.text for message in self.messages]
+
+    def calls(self, *methods: str) -> list[str]:
+        """The calls that wrote something, in order, without their family's name."""
+        wanted = methods or (*STREAM_CALLS, "chat.postMessage", "chat.update")
+        return [call.method.removeprefix("chat.") for call in self.slack.calls if call.method in wanted]
+
+    def check_complete(self, *texts: str) -> None:
+        """Exactly these messages stand, with nothing beside their text, none is still streamed, and all are known."""
+        assert self.texts == list(texts)
+        assert [message.ts for message in self.messages] == self.known
+        assert not any(message.stream and message.stream.is_live for message in self.messages)
+        assert not any(task.title == PLACEHOLDER for message in self.messages for task in message.tasks)
+        marks = [(message.metadata or {}).get("event_payload", {}).get("chunk") for message in self.messages]
+        assert marks == list(range(len(texts)))
+
+
+@pytest.fixture
+async def streams() -> Streams:
+    return Streams("native")
+
+
+@pytest.fixture
+async def on(slack: SlackSandbox, web: AsyncWebClient, streams: Streams) -> AsyncIterator[Streamed]:
+    on = Streamed(slack, web, await slack.say("ada", "general", "question"), streams)
+    with on.surface.live():
+        yield on
+
+
+async def test_a_reply_grows_by_appends_and_ends_as_its_text_alone(on: Streamed) -> None:
+    await on.begin()
+    assert on.tasks == [(PLACEHOLDER, "in_progress")]
+    for text in ("It", "It is", "It is 42,"):
+        assert await on.show(text)
+    await on.end("It is 42, you know.")
+    assert on.calls() == ["startStream", *["appendStream"] * 3, "stopStream", "update"]
+    assert [version.text for version in on.messages[0].versions] == [
+        *("", "It", "It is", "It is 42,"),
+        *("It is 42, you know.", "It is 42, you know."),
+    ]
+    on.check_complete("It is 42, you know.")
+    assert (on.messages[0].unfurl_links, on.messages[0].unfurl_media) == (False, False)
+
+
+async def test_tools_are_tasks_and_stay_above_an_answer_that_needs_no_edit(on: Streamed) -> None:
+    await on.begin()
+    await on.show("", status=ENGLISH.using("search_web"))
+    await on.show("", status=ENGLISH.using("search_web"), waited=" (15 s)")
+    assert on.tasks == [("Using search web… (15 s)", "in_progress")]
+    await on.show("", status=ENGLISH.using("read"))
+    await on.show("Found")
+    assert on.tasks == [("Using search web", "complete"), ("Using read", "complete")]
+    await on.end("Found it.")
+    assert on.calls("chat.update") == []
+    on.check_complete("Found it.")
+    assert on.tasks == [("Using search web", "complete"), ("Using read", "complete")]
+
+
+async def test_nothing_is_said_twice_when_nothing_is_new(on: Streamed) -> None:
+    await on.begin()
+    await on.show("", waited=" (15 s)")
+    assert on.messages[0].tasks[0].title == f"{PLACEHOLDER} (15 s)"
+    await on.show("a")
+    for _ in range(3):
+        assert await on.show("a")
+    assert on.calls("chat.appendStream") == ["appendStream"] * 2
+
+
+async def test_what_may_still_change_is_not_appended(on: Streamed) -> None:
+    await on.begin()
+    for text in ("See **bo", "See **bold** [the pa", "See **bold** [the page](https://x.y/z) <", "See **bold** "):
+        await on.show(text)
+        assert "See **bold** [the page](https://x.y/z) &lt;!here> and".startswith(on.messages[0].content.text)
+    await on.end("See **bold** [the page](https://x.y/z) <!here> and")
+    assert on.calls("chat.appendStream", "chat.stopStream")[-1] == "stopStream"
+    assert on.messages[0].pings == frozenset()
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["word ", "**", "*", "`co", "de` ", "[a](https://b.c)", "\n\n", "- x\n", "```\n", "<!here>", "<"]
+        )
+    )
+)
+def test_what_is_settled_stays_as_long_as_the_message_grows(pieces: list[str]) -> None:
+    planner, settled = Planner(LIMITS), ""
+    for piece in pieces:
+        planner.feed(piece)
+        chunks = planner.plan(Priority.TICK).chunks
+        if chunks:
+            assert len(chunks) == 1
+            assert chunks[0].text.startswith(settled)
+            settled = chunks[0].text[: chunks[0].settled].rstrip("<")
+
+
+async def test_another_text_in_mid_stream_takes_the_message_over(on: Streamed) -> None:
+    await on.begin()
+    await on.show("The password is hun")
+    await on.show("I may not tell.")
+    assert on.texts == ["I may not tell."]
+    await on.show("I may not tell. S")
+    await on.end("I may not tell. Sorry.")
+    assert on.calls() == ["startStream", "appendStream", "stopStream", "update", "update", "update"]
+    on.check_complete("I may not tell. Sorry.")
+
+
+async def test_a_text_that_is_taken_back_goes_at_once_even_if_it_is_the_start_of_what_stood(on: Streamed) -> None:
+    await on.begin()
+    await on.show("Yes, and the password is hunter2")
+    await on.show("Yes")
+    assert on.texts == ["Yes"]
+    await on.end("Yes")
+    on.check_complete("Yes")
+
+
+async def test_a_final_that_differs_is_an_edit_of_the_same_message(on: Streamed) -> None:
+    await on.begin()
+    await on.show("Half an")
+    await on.end("Another answer.")
+    on.check_complete("Another answer.")
+
+
+async def test_a_long_reply_goes_on_in_the_next_stream(on: Streamed) -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(30))
+    await on.begin()
+    for end in range(400, len(text), 400):
+        assert await on.show(text[:end])
+    assert len(on.messages) > 2
+    assert sum(bool(message.stream and message.stream.is_live) for message in on.messages) <= 1
+    await on.end(text)
+    on.check_complete(*[chunk.text for chunk in planned(text, Priority.FINAL).chunks])
+    assert not [call for call in on.slack.calls if call.error and call.error != "streaming_state_conflict"]
+
+
+async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
+    slack: SlackSandbox, web: AsyncWebClient
+) -> None:
+    on = Streamed(slack, web, await slack.say("ada", "general", "question"), Streams("native", lifetime=2.0))
+    with on.surface.live():
+        await on.begin()
+        await on.show("before")
+        await asyncio.sleep(2.0)
+        await on.show("before and")
+        await on.show("before and after")
+        assert on.calls() == ["startStream", "appendStream", "stopStream", "update", "update"]
+        await on.end("before and after.")
+    on.check_complete("before and after.")
+
+
+async def test_a_stream_that_nears_its_end_is_stopped_though_nothing_is_new(
+    slack: SlackSandbox, web: AsyncWebClient
+) -> None:
+    on = Streamed(slack, web, await slack.say("ada", "general", "question"), Streams("native", lifetime=0.1))
+    with on.surface.live():
+        await on.begin()
+        await on.show("a")
+        await asyncio.sleep(0.1)
+        await on.show("a")
+    assert not (on.messages[0].stream and on.messages[0].stream.is_live)
+    assert on.texts == ["a"]
+
+
+async def test_a_stream_full_of_tasks_is_stopped_before_slack_refuses_more(on: Streamed) -> None:
+    await on.begin()
+    for number in range(60):
+        await on.show("", status=ENGLISH.using(f"tool_{number}_{'x' * 100}"))
+    assert "update" in on.calls()
+    assert not [call for call in on.slack.calls if call.error]
+    await on.end("done")
+    on.check_complete("done")
+
+
+async def test_an_edit_is_kept_back_only_for_a_stream_whose_end_takes_one(on: Streamed) -> None:
+    edits = on.api.at(on.slack.team_id).budget(("chat.update", on.slack.team_id), TIER_3)
+    most = int(0.8 * TIER_3.calls)
+    await on.begin()
+    assert not edits.can_spare(most)
+    await on.show("", status=ENGLISH.using("search"))  # a card that may stay
+    assert edits.can_spare(most)
+    await on.slack.end_streams()
+    await on.show("one")
+    assert on.calls()[-1] == "update"
+    assert not edits.can_spare(most)
+    await on.end("one two")
+    on.check_complete("one two")
+
+
+async def test_a_stream_that_dies_is_taken_over_by_an_edit(on: Streamed) -> None:
+    await on.begin()
+    await on.show("one")
+    await on.slack.end_streams()
+    await on.show("one two")
+    assert on.texts == ["one two"]
+    assert on.calls("chat.stopStream") == []
+    await on.end("one two three")
+    on.check_complete("one two three")
+
+
+async def test_a_stream_that_dies_before_its_last_word_says_it_nevertheless(on: Streamed) -> None:
+    await on.begin()
+    await on.show("one")
+    await on.slack.end_streams()
+    await on.end("one two")
+    on.check_complete("one two")
+
+
+async def test_a_message_that_somebody_deleted_is_posted_anew(on: Streamed, web: AsyncWebClient) -> None:
+    await on.begin()
+    await on.show("one")
+    await web.chat_stopStream(channel=on.question.channel.id, ts=on.known[0])
+    await web.chat_delete(channel=on.question.channel.id, ts=on.known[0])
+    await on.show("one two")
+    await on.end("one two three")
+    assert on.texts == ["one two three"]
+
+
+def _lose_all(slack: SlackSandbox, method: str) -> None:
+    slack.faults.lose_reply(method)
+    slack.faults.fail("conversations.replies")
+
+
+FAULTS: dict[str, Callable[[SlackSandbox, str], None]] = {
+    "lost": lambda slack, method: slack.faults.lose_reply(method),
+    "lost and the look for it fails": _lose_all,
+    "down": lambda slack, method: slack.faults.fail(method),
+    "down for long": lambda slack, method: slack.faults.fail(method, 3),
+    "too often": lambda slack, method: slack.faults.rate_limit(method, 0),
+    "over": lambda slack, method: slack.faults.fail(method, error="message_not_in_streaming_state"),
+    "too long": lambda slack, method: slack.faults.fail(method, error="msg_too_long"),
+    "unknown": lambda slack, method: slack.faults.fail(method, error="unknown_method"),
+    "no answer that makes sense": lambda slack, method: slack.faults.fail(method, error="internal_error"),
+}
+
+
+@pytest.mark.parametrize("method", STREAM_CALLS)
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_whatever_goes_wrong_with_a_call_the_reply_stands_once_and_whole(
+    on: Streamed, method: str, fault: str
+) -> None:
+    FAULTS[fault](on.slack, method)
+    await on.begin()
+    for text in ("one", "one two", "one two three"):
+        await on.show(text)
+    await on.end("one two three four")
+    on.check_complete("one two three four")
+
+
+async def test_a_lost_start_is_found_and_gone_on_with(on: Streamed) -> None:
+    on.slack.faults.lose_reply("chat.startStream")
+    await on.begin()
+    await on.show("one")
+    assert on.calls() == ["startStream", "appendStream"]
+
+
+async def test_a_start_that_took_no_effect_is_not_looked_for_in_vain_for_long(on: Streamed) -> None:
+    on.slack.faults.fail("chat.startStream")
+    await on.begin()
+    assert on.calls() == ["startStream", "postMessage"]
+    assert on.texts == [PLACEHOLDER]
+
+
+async def test_where_slack_refuses_streams_it_is_not_asked_again_for_a_while(
+    on: Streamed, web: AsyncWebClient, streams: Streams
+) -> None:
+    on.slack.faults.fail("chat.startStream", 9, error="channel_type_not_supported")
+    await on.begin()
+    other = Streamed(on.slack, web, await on.slack.say("ada", "general", "another"), streams)
+    with other.surface.live():
+        await other.begin()
+    assert on.calls("chat.startStream") == ["startStream"]
+
+
+async def test_two_replies_at_once_do_not_mix(slack: SlackSandbox, web: AsyncWebClient, streams: Streams) -> None:
+    replies = [Streamed(slack, web, await slack.say("ada", "general", name), streams) for name in ("a", "b")]
+
+    async def reply(on: Streamed) -> None:
+        word = on.question.text
+        with on.surface.live():
+            await on.begin()
+            for count in range(1, 6):
+                await on.show(f"{word} " * count)
+            await on.end(f"{word} " * 6)
+
+    await asyncio.gather(*map(reply, replies))
+    for on in replies:
+        on.check_complete((f"{on.question.text} " * 6).strip())
+
+
+async def test_a_spent_budget_in_mid_stream_holds_the_text_back_and_loses_nothing(on: Streamed) -> None:
+    await on.begin()
+    on.slack.faults.rate_limit("chat.appendStream", 30)
+    assert not await on.show("one")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(on.show("one two"), 0.3)
+    assert on.calls("chat.appendStream") == ["appendStream"]
+    await on.end("one two three")
+    on.check_complete("one two three")
+
+
+async def test_no_stream_is_begun_that_could_not_be_stopped(
+    slack: SlackSandbox, web: AsyncWebClient, streams: Streams
+) -> None:
+    api = SlackApi(web)
+    begun = []
+    for number in range(22):
+        on = Streamed(slack, web, await slack.say("ada", slack.open_dm("ada"), str(number)), streams)
+        on.surface = StreamSurface(api, receipts(api), on.address, f"turn-{number}", streams)
+        with on.surface.live():
+            await on.begin()
+            await on.end("done")
+        assert on.texts[-1] == "done"
+        begun.append(on.calls("chat.startStream"))
+    assert len(begun[-1]) == 20
+    assert not [call for call in slack.calls if call.rate_limited]
+
+
+async def test_a_restart_in_mid_stream_finds_the_message_and_finishes_it(on: Streamed) -> None:
+    await on.begin()
+    await on.show("half an ans")
+    on.again()
+    known, on.known = on.known, await on.surface.find()
+    assert on.known == known
+    await on.end("half an answer")
+    assert on.calls()[2:] == ["update", "stopStream", "update"]
+    on.check_complete("half an answer")
+
+
+async def test_a_restart_finds_what_was_streamed_and_what_was_posted_in_order(on: Streamed) -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(16))
+    await on.begin()
+    for end in range(800, len(text), 800):
+        await on.show(text[:end])
+    known = list(on.known)
+    assert len(known) > 1
+    on.again()
+    assert await on.surface.find() == known
+
+
+async def test_a_stream_that_a_restart_has_no_more_use_for_is_taken_away(on: Streamed) -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(16))
+    await on.begin()
+    for end in range(800, len(text), 800):
+        await on.show(text[:end])
+    on.again()
+    on.known = await on.surface.find()
+    assert len(on.known) > 1
+    await on.end("something else")
+    on.check_complete("something else")
+
+
+async def test_another_turns_stream_is_not_taken_for_ones_own(on: Streamed, web: AsyncWebClient) -> None:
+    await on.begin()
+    await on.end("the first answer")
+    question = await on.slack.say("ada", "general", "and then?", thread_ts=on.question.ts)
+    other = Streamed(on.slack, web, question, Streams("native"), turn_id="turn-2")
+    other.again()
+    assert await other.surface.find() == []
+
+
+@pytest.mark.parametrize(
+    ("streaming", "place", "is_native"),
+    [
+        ("auto", "a direct message", True),
+        ("auto", "a question that opens a thread", True),
+        ("auto", "a thread that goes on", False),
+        ("native", "a thread that goes on", True),
+    ],
+)
+async def test_in_auto_a_reply_is_streamed_where_who_asked_is_alone_with_it(
+    slack: SlackSandbox, web: AsyncWebClient, streaming: Streaming, place: str, is_native: bool
+) -> None:
+    channel = slack.open_dm("ada") if place == "a direct message" else slack.channels["general"]
+    question = await slack.say("ada", channel, "question")
+    if place == "a thread that goes on":
+        question = await slack.say("ada", channel, "another", thread_ts=question.ts)
+    on = Streamed(slack, web, question, Streams(streaming))
+    with on.surface.live():
+        await on.begin()
+    assert on.calls() == ["startStream" if is_native else "postMessage"]
+    (call,) = [call for call in slack.calls if call.method.startswith("chat.")]
+    assert ("recipient_user_id" in call.arguments) == (is_native and not channel.is_dm)
+
+
+async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: SlackSandbox, web: AsyncWebClient) -> None:
+    api, streams, ways = SlackApi(web), Streams("auto"), []
+    channel = slack.open_dm("ada")
+    address = Streamed(slack, web, await slack.say("ada", channel, "question"), streams).address
+    surfaces = [StreamSurface(api, receipts(api), address, f"turn-{number}", streams) for number in range(9)]
+    lives = [surface.live() for surface in surfaces]
+    for surface, live in zip(surfaces, lives, strict=True):
+        live.__enter__()
+        assert surface.open()
+        ways.append(surface._is_native)
+    assert sum(ways) == 7  # 100 calls a minute for them, and 50 for the others, of which some are kept
+    for live in lives:
+        live.__exit__(None, None, None)
+
+
+async def test_a_reply_that_knows_not_who_asked_goes_by_edits(
+    slack: SlackSandbox, web: AsyncWebClient, streams: Streams
+) -> None:
+    on = Streamed(slack, web, await slack.say("ada", "general", "question"), streams)
+    address = {name: on.address[name] for name in ("team", "channel", "thread_ts", "ts")}
+    on.surface = StreamSurface(on.api, receipts(on.api), address, "turn-1", streams)
+    with on.surface.live():
+        await on.begin()
+        await on.end("done")
+    assert on.calls() == ["postMessage", "update"]
+
+
+async def test_a_whole_reply_streams_past_the_end_of_what_one_message_holds(
+    slack: SlackSandbox, web: AsyncWebClient, streams: Streams
+) -> None:
+    on = Streamed(slack, web, await slack.say("ada", slack.open_dm("ada"), "question"), streams)
+    text = "\n\n".join(f"**Point {number}**: " + "word " * 50 for number in range(40))
+
+    async def keep(ids: Any) -> None:
+        on.known = list(ids)
+
+    async with Reply(on.surface, keep=keep) as reply:
+        for start in range(0, len(text), 200):
+            reply.feed(text[start : start + 200])
+            await asyncio.sleep(0.02)
+        await reply.close(text)
+    on.check_complete(*[chunk.text for chunk in planned(text, Priority.FINAL).chunks])
+    assert on.calls("chat.startStream")
+
+
+async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSandbox, tmp_path: Path) -> None:
+    script = [Say("The quick brown fox jumps over the lazy dog.", pieces=10, pace=0.3)]
+    async with running(slack, tmp_path, *script, streaming="auto") as bot:
+        question = await bot.ask("ada", "general", "go")
+        await bot.settled(1)
+        (answer,) = bot.thread(question)[1:]
+        assert answer.text == "The quick brown fox jumps over the lazy dog."
+        assert len({version.text for version in answer.versions}) > 3
+        assert answer.stream is not None
+        assert answer.stream.recipient == slack.people["ada"].id
+
+
+def test_a_card_that_is_a_placeholder_becomes_the_first_tools() -> None:
+    card, begun = Card().turned("", "", is_silent=True)
+    card, renamed = card.turned(ENGLISH.using("search"), "", is_silent=True)
+    card, ended = card.turned("", "", is_silent=True)
+    assert [(chunk["id"], chunk["title"], chunk["status"]) for chunk in [*begun, *renamed, *ended]] == [
+        ("1", "…", "in_progress"),
+        ("1", "Using search…", "in_progress"),
+        ("1", "Using search", "complete"),
+    ]
+
+
+def test_a_stream_is_stopped_well_before_slack_ends_it() -> None:
+    assert MOST_BYTES < 10_000
+    assert Streams().lifetime < 290

@@ -1,0 +1,245 @@
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.i18n import messages as words
+from channels.slack import adapter as channel_module
+from core.conversations.quoting import END
+from core.errors import SettingsError, StoreError
+from core.inbox.store import Inbox
+from sandbox.models import Pause, Say
+from sandbox.slack import File, SlackSandbox
+from tests.channels.slack.conftest import BOTH_MODES, running
+
+
+def echo(asked: Any) -> str:
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+
+
+def acknowledged(slack: SlackSandbox) -> bool:
+    ids = {envelope.id for envelope in slack.envelopes}
+    return ids == {envelope.id for envelope in slack.envelopes if envelope.acknowledged_at is not None}
+
+
+@BOTH_MODES
+async def test_a_mention_is_answered_in_its_thread_with_the_speakers_name_before_it(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "ask <@" + slack.people["grace"].id + "> &amp; me")
+        texts = await bot.shows(question, lambda texts: "heard: ada: ask @grace & me" in texts)
+        assert len(texts) == 2
+        await slack.wait_for(lambda: acknowledged(slack))
+        (row,) = await bot.settled(1)
+        assert (row.state, row.text) == ("done", "heard: ada: ask @grace & me")
+        reply = bot.thread(question)[1]
+        assert row.chunks == [reply.ts]
+        assert (reply.thread_ts, reply.edited, reply.unfurl_links, reply.unfurl_media) == (question.ts, *[False] * 3)
+
+
+async def test_a_direct_message_is_answered_without_a_name_before_it(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.shows(question, lambda texts: texts == ["hello", "heard: hello"])
+
+
+async def test_a_follow_up_needs_no_mention_where_the_bot_speaks_already(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        elsewhere = await slack.say("ada", "general", "hi all")
+        await slack.say("grace", "general", "hi ada", thread_ts=elsewhere.ts)
+        question = await bot.ask("ada", "general", "one")
+        await bot.shows(question, lambda texts: len(texts) == 2)
+        await slack.say("ada", "general", "two", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: "heard: ada: two" in texts)
+        await slack.wait_for(lambda: acknowledged(slack))
+        assert len(bot.texts(elsewhere)) == 2
+        assert len(await bot.inbox_rows()) == 2
+
+
+@BOTH_MODES
+async def test_an_event_that_comes_again_is_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+        await slack.redeliver(question)
+        await slack.wait_for(lambda: sum(e.attempt > 0 for e in slack.envelopes) == 2 and acknowledged(slack))
+        assert len(await bot.turn_rows()) == 1
+        assert len(bot.texts(question)) == 2
+
+
+async def test_an_event_is_acknowledged_only_when_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept, refused = Inbox.accept, 0
+
+    async def failing(self: Inbox, inbound: Any) -> Any:
+        nonlocal refused
+        if refused < 1:
+            refused += 1
+            assert not any(envelope.acknowledged_at for envelope in slack.envelopes)
+            raise StoreError("out of reach")
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(Inbox, "accept", failing)
+    async with SlackSandbox(speed=2) as slack, running(slack, tmp_path, echo) as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "hello")
+        await slack.wait_for(lambda: len(slack.envelopes) >= 2)
+        assert slack.envelopes[0].acknowledged_at is None
+        await bot.shows(question, lambda texts: texts == ["hello", "heard: hello"])
+
+        def of_question() -> list[tuple[int, bool]]:
+            told = [e for e in slack.envelopes if e.payload["event"].get("ts") == question.ts]
+            return [(envelope.attempt, envelope.acknowledged_at is not None) for envelope in told]
+
+        await slack.wait_for(lambda: of_question() == [(0, True), (1, False)])  # acknowledged by the second sending
+        assert len(await bot.settled(1)) == 1
+
+
+async def test_an_event_is_heard_even_if_the_web_api_fails_at_that_moment(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        slack.faults.fail("auth.test", 5, error="internal_error")
+        question = await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.shows(question, lambda texts: texts == ["hello", "heard: hello"])
+
+
+async def test_every_envelope_is_acknowledged_known_or_not(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        said = await slack.say("ada", "general", "not for the bot")
+        await slack.edit("ada", said, "still not")
+        await slack.delete("ada", said)
+        await slack.bot_says("other", "general", f"{bot.mention} hello")
+        await slack.open_home("ada")
+        await slack.command("ada", "general", "/help")
+        await slack.wait_for(lambda: len(slack.envelopes) >= 6 and acknowledged(slack))
+        assert await bot.inbox_rows() == []
+
+
+async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_sees_it(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    script = [[Pause(go_on), Say("one!")], "two!"]
+    async with running(slack, tmp_path, *script) as bot:
+        first = await bot.ask("ada", "general", "one")
+        await slack.wait_for(lambda: len(bot.thread(first)) == 2)
+        second = await bot.ask("ada", "general", "two", thread_ts=first.ts)
+        await slack.wait_for(lambda: second.reactions.get("eyes") == [slack.bot_user_id])
+        assert first.reactions == {}
+        go_on.set()
+        texts = await bot.shows(first, lambda texts: texts[-1] == "two!")
+        assert [text for text in texts if not text.startswith("@")] == ["one!", "two!"]
+        await slack.wait_for(lambda: not second.reactions)
+
+
+async def test_files_are_told_to_the_model_by_name(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "look", files=["plan.pdf"])
+        told = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
+        await bot.shows(question, lambda texts: told in texts)
+
+
+async def test_a_bare_mention_is_told_as_one(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await slack.say("ada", "general", bot.mention)
+        await bot.shows(question, lambda texts: "heard: ada: [ada called you without saying anything]" in texts)
+
+
+async def test_a_wish_to_start_over_is_done_and_confirmed_once(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+        slack.faults.lose_reply("chat.postMessage")
+        reset = await bot.ask("ada", "general", "Reset!", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: words.RESET_DONE in texts)
+        await slack.redeliver(reset)
+        await slack.wait_for(lambda: acknowledged(slack))
+        again = await bot.ask("ada", "general", "two", thread_ts=question.ts)
+        await bot.shows(again, lambda texts: "heard: ada: two" in texts)
+        assert bot.texts(question).count(words.RESET_DONE) == 1
+        assert [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"] == [
+            "ada: two"
+        ]
+
+
+async def test_a_reset_stops_what_runs_and_drops_what_waits(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
+        first = await bot.ask("ada", "general", "tell a story")
+        await bot.shows(first, lambda texts: "Once upon a time" in texts)
+        second = await bot.ask("ada", "general", "and another", thread_ts=first.ts)
+        await slack.wait_for(lambda: "eyes" in second.reactions)
+        await bot.ask("ada", "general", "reset", thread_ts=first.ts)
+        await bot.shows(first, lambda texts: words.RESET_DONE in texts)
+        await bot.shows(first, lambda texts: any(words.RESET_STOPPED[1:-1] in text for text in texts))
+        await slack.wait_for(lambda: not second.reactions)
+        (row,) = await bot.settled(1)
+        assert (row.state, row.text) == ("cancelled", None)
+        assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
+        await bot.model.wait_for_disconnects()
+        third = await bot.ask("ada", "general", "hello", thread_ts=first.ts)
+        await bot.shows(third, lambda texts: texts[-1] == "anew!")
+        assert len(bot.model.requests) == 2
+
+
+async def test_a_name_is_looked_up_once(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+        await bot.ask("ada", "general", "two", thread_ts=question.ts)
+        await bot.settled(2)
+        assert sum(call.method == "users.info" for call in slack.calls) == 1
+
+
+async def test_a_cut_socket_comes_back_and_nothing_is_lost(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        await slack.drop_sockets()
+        question = await slack.say("ada", slack.open_dm("ada"), "still there?")
+        await bot.shows(question, lambda texts: "heard: still there?" in texts)
+
+
+async def test_a_socket_that_cannot_be_opened_ends_the_start_with_a_line(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.2)
+    slack.faults.refuse_handshakes(100)
+    async with running(slack, tmp_path, echo, connect=False) as bot:
+        with pytest.raises(SettingsError, match="no socket could be opened within"):
+            await bot.channel.start()
+
+
+async def test_a_reply_begins_at_once_and_goes_on_in_the_language_of_who_asks_when_that_is_known(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    slack.add_user("minsu", locale="ko-KR")
+    go_on = asyncio.Event()
+    async with running(slack, tmp_path, [Pause(go_on), Say("  ")]) as bot:
+        slack.faults.delay("users.info", 2.0)
+        question = await bot.ask("minsu", "general", "안녕?")
+        await bot.shows(question, lambda texts: words.PLACEHOLDER in texts)
+        placeholder = bot.thread(question)[1]
+        assert list(placeholder.buttons) == [words.STOP]
+        assert [call.reply for call in slack.calls if call.method == "users.info"] == [None], "it has no answer yet"
+        korean = words.of("ko")
+        await slack.wait_for(lambda: list(bot.thread(question)[1].buttons) == [korean(words.STOP)])
+        go_on.set()
+        await bot.shows(question, lambda texts: korean(words.NO_ANSWER) in texts)
+    assert len([call for call in slack.calls if call.method == "users.info"]) == 1
+
+
+async def test_files_of_which_only_the_mention_was_told_are_asked_for(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other event comes later, or never: it was on its way to a process that was just ending."""
+    monkeypatch.setattr(channel_module, "FILES_SECONDS", 0.05)
+    async with running(slack, tmp_path, echo) as bot:
+        slack.subscriptions.difference_update({"message.channels"})
+        root = await bot.ask("ada", "general", "one", files=[File("F1", "plan.txt", b"on Monday")])
+        await bot.settled(1)
+        await bot.ask("ada", "general", "two", thread_ts=root.ts, files=[File("F2", "more.txt", b"on Tuesday")])
+        await bot.settled(2)
+        slack.scopes.difference_update({"channels:history"})  # then it is answered all the same
+        await bot.ask("ada", "general", "three", files=[File("F3", "rest.txt", b"on Friday")])
+        await bot.settled(3)
+        kept = [[file["name"] for file in row.inbound["attachments"]] for row in await bot.inbox_rows()]
+        assert kept == [["plan.txt"], ["more.txt"], []]
+        assert sum(call.method == "conversations.replies" and call.error is None for call in slack.calls) >= 2

@@ -1,0 +1,64 @@
+"""What was spent, what may be, and who stands in: as people in Slack see it."""
+
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from channels.i18n import messages as words
+from core.store.schema import spending
+from core.usage.prices import money
+from core.usage.spending_limits import Limits
+from sandbox.models import Fail, Say
+from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import running
+from tests.channels.slack.interactions.test_commands import echo, said
+from tests.channels.wiring import STAND_IN
+
+#: What one answer of the scripted model costs, as the bot says it.
+ONE = "$0.0120 today (12 tokens), $0.0120 this month (12 tokens)"
+
+
+async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_until_the_day_is_over(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    grace = slack.people["grace"].id
+    limits: dict[str, Any] = {"limits": Limits(person=money(Decimal("0.01"))), "admins": [grace]}
+    async with running(slack, tmp_path, echo, core=limits, admins=[grace]) as bot:
+        await bot.shows(await bot.ask("ada", "general", "one"), lambda texts: texts[-1] == "heard: ada: one")
+        await bot.settled(1)
+        shown = (await said(bot, "ada", "general", "/usage")).text
+        assert [f"{who}: {ONE}" in shown for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
+        assert "`ada`" not in shown
+        question = await bot.ask("ada", "general", "two")
+        texts = await bot.shows(question, lambda texts: len(texts) == 2 and "used up" in texts[1])
+        assert re.search(
+            r"may spend with me in a day \(\$0\.0100\) is used up\. I can go on from \d{4}-\d\d-\d\d,", texts[1]
+        )
+        assert words.CAP_ADMINS in texts[1]
+        assert len(bot.model.requests) == 1
+        await bot.shows(await bot.ask("grace", "random", "mine"), lambda texts: texts[-1] == "heard: grace: mine")
+        await bot.settled(3)
+        everything = (await said(bot, "grace", "random", "/usage")).text
+        assert [line for line in everything.splitlines() if "`ada`" in line and ONE in line]
+        assert "$0.0240 today (24 tokens)" in everything
+        async with bot.database.write() as connection:  # the day is over
+            await connection.execute(sa.update(spending).values(day="2026-01-01"))
+        (reply,) = [one for one in bot.thread(question) if "used up" in one.text]
+        await slack.press("ada", reply, reply.buttons[words.RETRY])
+        await bot.shows(question, lambda texts: len(texts) == 2 and texts[1].startswith("heard:"))
+
+
+async def test_where_the_model_cannot_answer_another_one_does_and_a_line_says_so(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    broken = [Say("The sky is gr"), Fail(503)]
+    async with running(slack, tmp_path, broken, broken, core={"stand_in": echo}) as bot:
+        note = words.STOOD_IN.format(model=STAND_IN, other="openai/scripted")
+        texts = await bot.shows(await bot.ask("ada", "general", "one"), lambda texts: STAND_IN in texts[-1])
+        assert texts[1] == f"heard: ada: one\n\n{note}"
+        await bot.settled(1)
+        shown = (await said(bot, "ada", "general", "/usage")).text
+        assert words.USAGE_UNPRICED.format(tokens="12") in shown  # nobody has told what the other one costs

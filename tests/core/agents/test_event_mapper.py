@@ -1,0 +1,166 @@
+"""What ADK's events tell, step by step, and the reply that comes of them."""
+
+import pytest
+from google.adk.events.event import Event
+from google.adk.tools.tool_confirmation import ToolConfirmation
+from google.genai import types
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.agents.event_mapper import Steps, open_calls
+from core.agents.events import StreamEvent
+from core.errors import ContentBlockedError
+from core.models.adapter import NO_CONTENT
+from core.models.finish_reasons import CUT_OFF
+from tests.conversation import kinds, shown
+
+
+def part(text: str, *, author: str = "teller", branch: str | None = None) -> Event:
+    return Event(author=author, branch=branch, partial=True, content=types.ModelContent(text))
+
+
+def final(text: str, *, author: str = "teller", branch: str | None = None) -> Event:
+    return Event(author=author, branch=branch, partial=False, content=types.ModelContent(text))
+
+
+def told(*events: Event) -> list[StreamEvent]:
+    """What a run of these events tells."""
+    steps = Steps()
+    return [*(event for line in events for event in steps.take(line)), steps.end()]
+
+
+def test_a_final_event_that_repeats_its_partials_is_not_told_again() -> None:
+    events = told(part("Hel"), part("lo"), final("Hello"))
+    assert kinds(events) == ["text_delta", "text_delta", "done"]
+    assert shown(events) == events[-1].text == "Hello"
+
+
+def test_a_final_event_that_redacts_its_partials_wins() -> None:
+    events = told(part("The code "), part("is 1234."), final("The code is [redacted]."))
+    assert kinds(events) == ["text_delta", "text_delta", "step_reset", "done"]
+    assert shown(events) == events[-1].text == "The code is [redacted]."
+
+
+@pytest.mark.parametrize("branch", [None, "left"])
+def test_a_final_event_without_a_word_takes_its_partials_back(branch: str | None) -> None:
+    events = told(part("The code is 1234.", branch=branch), final("", branch=branch))
+    assert kinds(events) == ["text_delta", "step_reset", "done"]
+    assert shown(events) == events[-1].text == ""
+
+
+def test_a_final_event_that_says_more_than_its_partials_adds_the_rest() -> None:
+    assert [event.text for event in told(part("Hello"), final("Hello you"))] == ["Hello", " you", "Hello you"]
+
+
+def test_the_texts_of_steps_are_joined_by_a_blank_line() -> None:
+    events = told(part("One."), final("One."), final("   "), part("Two."), final("Two."))
+    assert [event.text for event in events] == ["One.", "\n\nTwo.", "One.\n\nTwo."]
+
+
+@pytest.mark.parametrize("key", ["author", "branch"])
+def test_a_final_event_replaces_the_partials_of_its_own_author_and_branch(key: str) -> None:
+    x, y = {key: "x"}, {key: "y"}
+    events = told(part("a", **x), part("b", **y), part("A", **x), final("b", **y), final("aA", **x))
+    assert shown(events) == events[-1].text == "aA\n\nb"
+
+
+lines_of_talk = st.lists(
+    st.builds(
+        lambda said, author, branch, is_final: (final if is_final else part)(said, author=author, branch=branch),
+        st.sampled_from(["", " ", "\n\n", "a", "b ", "long word", "é"]),
+        st.sampled_from(["ada", "bob"]),
+        st.sampled_from([None, "left", "right"]),
+        st.booleans(),
+    ),
+    max_size=20,
+)
+
+
+@given(lines_of_talk)
+def test_whoever_follows_the_events_ends_with_the_reply(lines: list[Event]) -> None:
+    events = told(*lines)
+    assert events[-1].type == "done"
+    assert shown(events) == events[-1].text
+
+
+def test_an_answer_that_broke_off_says_so_though_its_model_calls_it_an_error() -> None:
+    cut = {"error_code": "MAX_TOKENS", "finish_reason": types.FinishReason.MAX_TOKENS}
+    assert told(final("Once upon").model_copy(update=cut))[-1].text == f"Once upon\n\n{CUT_OFF}"
+
+
+def test_a_blocked_answer_is_an_error_of_its_own_kind() -> None:
+    [event] = told(Event(author="teller", error_code="SAFETY"))
+    assert isinstance(event.error, ContentBlockedError)
+
+
+def test_an_agent_that_has_nothing_to_add_ends_with_what_it_said() -> None:
+    assert told(final("Done."), Event(author="teller", error_code=NO_CONTENT))[-1].text == "Done."
+
+
+def called(*ids: str, waits: bool = False) -> Event:
+    parts = [types.Part(function_call=types.FunctionCall(id=id_, name="look", args={})) for id_ in ids]
+    waiting = set(ids) if waits else None
+    return Event(author="teller", content=types.ModelContent(parts), long_running_tool_ids=waiting)
+
+
+def answered(id_: str) -> Event:
+    answer = types.FunctionResponse(id=id_, name="look", response={"result": "sky"})
+    return Event(author="teller", content=types.Content(role="user", parts=[types.Part(function_response=answer)]))
+
+
+def test_of_what_was_done_before_the_calls_are_told_that_are_made_now_and_the_others_as_past() -> None:
+    stored = [final("First."), called("c1"), answered("c1"), called("c2", "c3")]
+    events = list(Steps().retold(stored))
+    assert [(event.type, event.call_id) for event in events] == [
+        ("text_delta", ""),
+        ("tool_past", "c1"),
+        ("tool_start", "c2"),
+        ("tool_start", "c3"),
+    ]
+
+
+def test_a_call_that_is_answered_or_may_wait_is_not_open() -> None:
+    assert open_calls([called("c1"), answered("c1"), called("c2", waits=True), called("c3")]) == {"c3"}
+
+
+def code(text: str) -> types.Part:
+    return types.Part.from_executable_code(code=text, language=types.Language.PYTHON)
+
+
+def output(text: str) -> types.Part:
+    return types.Part.from_code_execution_result(outcome=types.Outcome.OUTCOME_OK, output=text)
+
+
+def test_code_that_was_run_for_a_model_is_told_and_what_came_of_it() -> None:
+    ran = types.Content(role="model", parts=[types.Part(text="Let me see."), code("print('```')")])
+    gave = types.Content(role="model", parts=[output("```\n")])
+    finals = [Event(author="teller", content=content) for content in (ran, gave)]
+    events = told(part("Let me see.\n```tool_code\nprint"), *finals)
+    assert events[-1].text == "Let me see.\n````python\nprint('```')\n````\n\n````\n```\n````"
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"result": "It rains."}, "It rains."),
+        ({"sky": "grey"}, '```json\n{\n  "sky": "grey"\n}\n```'),
+        ({"result": ["a"]}, '```json\n[\n  "a"\n]\n```'),
+        ({"error": "look failed: KeyError: 'secret'"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_result_of_a_tool_that_wants_no_more_said_about_it_is_the_answer(result: dict[str, str], text: str) -> None:
+    answer = types.Part.from_function_response(name="look", response=result)
+    event = Event(author="teller", content=types.Content(role="user", parts=[answer]))
+    assert told(event)[-1].text == ""
+    event.actions.skip_summarization = True
+    assert told(event)[-1].text == text
+    event.actions.requested_tool_confirmations = {"c": ToolConfirmation()}
+    assert told(event)[-1].text == ""
+
+
+def test_what_an_agent_asks_the_user_for_is_told_as_its_words_and_not_as_a_tool() -> None:
+    asks = types.Part.from_function_call(name="adk_request_input", args={"message": "What is your name?"})
+    events = told(Event(author="teller", content=types.Content(role="model", parts=[asks])))
+    assert kinds(events) == ["text_delta", "done"]
+    assert events[-1].text == "What is your name?"

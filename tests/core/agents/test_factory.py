@@ -1,0 +1,65 @@
+"""The agent as it is configured."""
+
+import pytest
+from google.adk.agents import LlmAgent
+
+from core.agents.config import DEFAULT_INSTRUCTION, DEFAULT_NAME, AgentConfig
+from core.agents.factory import make_app
+from core.errors import SettingsError
+from core.tools.tool import adapt, current_time
+from tests.conversation import Converse, ScriptedProvider, adapter
+
+
+async def instructed(converse: Converse, instruction: str) -> str:
+    """What the model is told when this is the instruction."""
+    provider = ScriptedProvider("ok")
+    app = make_app(AgentConfig(instruction=instruction), model=adapter(provider))
+    await (await converse(app=app)).reply("Hi")
+    system = provider.requests[0].messages[0]
+    assert system.role == "system"
+    return system.text
+
+
+def test_the_agent_is_what_its_configuration_says() -> None:
+    config = AgentConfig(name="helper", description="Helps.")
+    app = make_app(config, model=adapter(ScriptedProvider()), tools=[adapt(current_time)])
+    agent = app.root_agent
+    assert isinstance(agent, LlmAgent)
+    assert (app.name, agent.name, agent.description) == ("helper", "helper", "Helps.")
+    assert [getattr(tool, "name", "") for tool in agent.tools] == ["current_time"]
+    assert [plugin.name for plugin in app.plugins] == ["parley_guard", "parley_choice", "parley_meter"]
+
+
+@pytest.mark.parametrize("name", ["", "user", "_x", "7", "x-y", "x y", "\N{LATIN SMALL LETTER E WITH ACUTE}", "x\n"])
+def test_a_name_that_adk_does_not_take_is_told(name: str) -> None:
+    with pytest.raises(SettingsError, match=r"^AGENT_NAME="):
+        make_app(AgentConfig(name=name), model=adapter(ScriptedProvider()))
+
+
+@pytest.mark.parametrize("name", ["x", "Users", "user_2", "root"])
+def test_any_other_name_will_do(name: str) -> None:
+    assert make_app(AgentConfig(name=name), model=adapter(ScriptedProvider())).name == name
+
+
+def test_the_name_by_default_is_the_one_that_old_messages_are_given() -> None:
+    assert AgentConfig().name == DEFAULT_NAME == "lango_agent"
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    ["Sign as {name}.", 'Answer as {"json": 1}.', "{artifact.file}", "{user:mood?}", "{{x}} {", DEFAULT_INSTRUCTION],
+)
+async def test_braces_in_the_instruction_are_left_alone(converse: Converse, instruction: str) -> None:
+    assert instruction in await instructed(converse, instruction)
+
+
+async def test_what_the_agent_said_goes_back_as_its_own_words(converse: Converse) -> None:
+    provider = ScriptedProvider("Hello!", "Well.")
+    conversation = await converse(provider)
+    await conversation.reply("Hi")
+    await conversation.reply("How are you?")
+    assert [(message.role, message.text) for message in provider.requests[1].messages[1:]] == [
+        ("user", "Hi"),
+        ("assistant", "Hello!"),
+        ("user", "How are you?"),
+    ]

@@ -1,0 +1,240 @@
+"""Agents that are brought along, in ADK's own layout."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.models import LLMRegistry
+from google.adk.models import registry as adks
+
+from core.agents.factory import ours
+from core.agents.folders import dotenv
+from core.agents.loader import agents, load_app
+from core.errors import SettingsError
+from core.models.adapter import ModelAdapter
+from core.models.catalog import Endpoints
+from core.models.provider import Done, ToolCall, ToolResult
+from core.models.registry import register
+from core.models.selection import Choice
+from tests.conversation import Converse, ScriptedProvider
+
+AGENT = "from google.adk.agents import LlmAgent\n"
+PLAIN = f"{AGENT}root_agent = LlmAgent(name='planner', instruction='Plan.')\n"
+OWN_APP = f"""{AGENT}from google.adk.apps import App
+from google.adk.plugins.logging_plugin import LoggingPlugin
+app = App(name='planning', root_agent=LlmAgent(name='planner'), plugins=[LoggingPlugin()])
+"""
+
+Folder = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a loader and a registry change of the process is put back."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(LlmAgent, "_default_model", LlmAgent._default_model)
+    monkeypatch.setattr(LlmAgent, "_default_live_model", LlmAgent._default_live_model)
+    before, environment, known = set(sys.modules), dict(os.environ), dict(adks._llm_registry_dict)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("brought"):
+            del sys.modules[name]
+    os.environ.clear()
+    os.environ.update(environment)
+    adks._llm_registry_dict.clear()
+    adks._llm_registry_dict.update(known)
+    LLMRegistry.resolve.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def choice() -> Choice:
+    chosen = Choice("openai/default", ["openai/other"], Endpoints(openai_api_key="k"))
+    register(chosen.adapter, default=chosen.default)
+    return chosen
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A folder of these files."""
+
+    def made(name: str = "brought", **files: str) -> Path:
+        for file, text in files.items():
+            path = tmp_path / name / file.replace("__py", ".py").replace("__yaml", ".yaml").replace("env", ".env")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return tmp_path / name
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        ({"agent__py": PLAIN}, "brought"),
+        ({"__init____py": PLAIN}, "brought"),
+        ({"__init____py": "from . import agent", "agent__py": PLAIN}, "brought"),
+        ({"agent__py": OWN_APP}, "planning"),
+        ({"root_agent__yaml": "name: planner\nmodel: openai/default\ninstruction: Plan.\n"}, "brought"),
+    ],
+    ids=["agent.py", "package", "both", "app", "yaml"],
+)
+def test_each_layout_of_adks_is_loaded_under_the_name_that_adk_gives_it(
+    folder: Folder, files: dict[str, str], name: str
+) -> None:
+    plugins = ours()
+    app = load_app(str(folder(**files)), plugins)
+    assert (app.name, [agent.name for agent in agents(app)]) == (name, ["planner"])
+    assert app.plugins[: len(plugins)] == plugins
+    assert [plugin.name for plugin in app.plugins[len(plugins) :]] == (["logging_plugin"] if name == "planning" else [])
+
+
+def test_a_module_or_the_file_itself_will_do_as_well(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = folder("brought_pack", **{"__init____py": "", "agent__py": PLAIN})
+    assert load_app(str(place / "agent.py")).name == "brought_pack"
+    monkeypatch.syspath_prepend(place.parent)
+    assert load_app("brought_pack").name == "brought_pack"
+    assert load_app("brought_pack.agent").name == "brought_pack"
+
+
+@pytest.mark.parametrize(
+    ("files", "fault"),
+    [
+        ({"notes__py": ""}, "there is no agent in it: it must have `app` or `root_agent`"),
+        ({"agent__py": "other = 1"}, "ADK does not take it (ValueError): it must have `app` or `root_agent`"),
+        ({"agent__py": "root_agent = 'planner'"}, "ADK does not take it (ValueError)"),
+        ({"agent__py": "import no_such_thing"}, "it needs the Python module `no_such_thing`, which is not installed"),
+        ({"agent__py": "def (:"}, "agent.py, line 1: it is not Python (SyntaxError)"),
+        ({"agent__py": "\nkey = {}['hidden-word']"}, "agent.py, line 2, raises KeyError"),
+        ({"agent__py": "import sys\nsys.exit('hidden-word')"}, "agent.py, line 2, raises SystemExit"),
+        ({"agent__py": f"{AGENT}root_agent = LlmAgent(name='two words')"}, "agent.py, line 2, raises ValidationError"),
+        ({"root_agent__yaml": "name: [hidden-word"}, "it cannot be loaded (ParserError)"),
+        (
+            {"agent__py": f"{AGENT}root_agent = LlmAgent(name='x', model='gemini-2.5-flash')"},
+            "the agent x: GOOGLE_API_KEY is not set",
+        ),
+        (
+            {"agent__py": f"{AGENT}root_agent = LlmAgent(name='x', sub_agents=[LlmAgent(name='y', model='nobody-1')])"},
+            "the agent y: ADK does not find the model nobody-1 (ValueError): name one as in MODEL",
+        ),
+    ],
+)
+def test_each_fault_of_it_names_the_setting_and_what_to_do(folder: Folder, files: dict[str, str], fault: str) -> None:
+    place = str(folder(**files))
+    with pytest.raises(SettingsError) as raised:
+        load_app(place)
+    assert [line.startswith(f"AGENT={place}: ") for line in raised.value.faults] == [True]
+    assert fault in str(raised.value)
+    assert "hidden-word" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("agent", "fault"),
+    [
+        ("./nowhere", "there is no such folder"),
+        ("/nowhere/at/all", "there is no such folder"),
+        ("no_such_module", "there is no such folder, and no module with an agent in it"),
+        ("core.no_such_room", "no module with an agent in it"),
+        ("core.errors", "no module with an agent in it"),
+        ("..", "its folder's name must consist of letters"),
+    ],
+)
+def test_a_place_with_no_agent_is_a_fault_of_the_setting(
+    agent: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a-b" / "c").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a-b" / "c")
+    with pytest.raises(SettingsError) as raised:
+        load_app(agent)
+    assert str(raised.value).startswith(f"AGENT={agent}: ")
+    assert fault in str(raised.value)
+
+
+@pytest.mark.parametrize(("name", "fault"), [("user", "ADK does not take it"), ("core", "another module of the name")])
+def test_a_folder_whose_name_is_taken_is_told(folder: Folder, name: str, fault: str) -> None:
+    with pytest.raises(SettingsError, match=fault):
+        load_app(str(folder(name, agent__py=PLAIN)))
+
+
+def test_a_model_by_name_is_ours_and_a_model_object_stays(folder: Folder) -> None:
+    source = f"""{AGENT}from google.adk.models import Gemini
+from google.adk.tools.agent_tool import AgentTool
+root_agent = LlmAgent(
+    name='root',
+    model='openai/named',
+    tools=[AgentTool(LlmAgent(name='asked', model='openai/asked'))],
+    sub_agents=[LlmAgent(name='heir'), LlmAgent(name='own', model=Gemini(model='gemini-2.5-flash'))],
+)
+"""
+    app = load_app(str(folder(agent__py=source)))
+    found = {agent.name: agent.canonical_model for agent in agents(app)}
+    assert list(found) == ["root", "asked", "heir", "own"]
+    told = {name: (type(model).__name__, model.model) for name, model in found.items()}
+    assert told["own"] == ("Gemini", "gemini-2.5-flash")
+    assert told["root"] == told["heir"] == ("Named", "openai/named")
+    assert isinstance(found["asked"], ModelAdapter)
+    assert found["asked"].is_fixed
+    assert found["asked"].waits
+
+
+def test_an_agent_that_names_no_model_has_the_default_and_takes_the_one_that_is_chosen(
+    folder: Folder, choice: Choice
+) -> None:
+    (agent,) = agents(load_app(str(folder(agent__py=PLAIN))))
+    model = agent.canonical_model
+    assert isinstance(model, ModelAdapter)
+    assert agent.canonical_live_model.model == "openai/default"
+    assert (model.model, model.is_fixed, set(model.offered)) == ("openai/default", False, set(choice.offered))
+
+
+def test_a_default_that_nobody_asks_need_not_be_there() -> None:
+    assert list(Choice("gemini-x", [], Endpoints(), is_needed=False).offered) == []
+
+
+def test_the_env_of_the_folder_counts_where_the_environment_is_silent(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = f"import os\n{AGENT}root_agent = LlmAgent(name='x', instruction=os.environ['BROUGHT_WORD'])"
+    place = folder(agent__py=source, env="BROUGHT_WORD=mine\n")
+    assert dotenv(str(place)) == place / ".env"
+    (agent,) = agents(load_app(str(place)))
+    assert agent.instruction == "mine"
+
+
+async def test_its_sub_agents_callbacks_plugins_and_artifacts_work(folder: Folder, converse: Converse) -> None:
+    source = f"""{AGENT}from google.adk.apps import App
+from google.adk.plugins import BasePlugin
+from google.genai import types
+
+class Notes(BasePlugin):
+    async def before_agent_callback(self, *, agent, callback_context):
+        callback_context.state['seen'] = [*callback_context.state.get('seen', []), agent.name]
+
+async def save(tool_context) -> str:
+    "Saves a note and remembers the session."
+    await tool_context.save_artifact('note.txt', types.Part(text='kept'))
+    part = await tool_context.load_artifact('note.txt')
+    found = await tool_context.search_memory('anything')
+    return f'{{part.text}} {{len(found.memories)}}'
+
+def sign(callback_context):
+    return types.Content(role='model', parts=[types.Part(text='Signed.')])
+
+member = LlmAgent(name='member', description='Saves.', tools=[save], after_agent_callback=sign)
+app = App(name='brought', root_agent=LlmAgent(name='root', sub_agents=[member]), plugins=[Notes(name='notes')])
+"""
+
+    provider = ScriptedProvider(
+        [ToolCall("c1", "transfer_to_agent", {"agent_name": "member"}), Done()],
+        [ToolCall("c2", "save", {}), Done()],
+        "Saved.",
+    )
+    register(lambda name: ModelAdapter(model=name, provider=provider), default="openai/default")
+    talk = await converse(app=load_app(str(folder(agent__py=source)), ours()), agent="root")
+    assert await talk.reply("Save it.") == "Saved.\n\nSigned."
+    result = provider.requests[-1].messages[-1].parts[0]
+    assert isinstance(result, ToolResult)
+    assert result.result == {"result": "kept 0"}
+    assert (await talk.session()).state["seen"] == ["root", "member"]

@@ -1,0 +1,408 @@
+"""What keeps a slip of the model or a fault of a tool from ending the run."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
+from google.adk.agents import LlmAgent
+from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
+from google.adk.auth.auth_tool import AuthConfig
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from core import secrets
+from core.agents.plugins import ERROR_LIMIT
+from core.errors import StoreError
+from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
+from core.sessions.resume import reopen
+from core.store.schema import tool_calls
+from core.tools.call_log import Journal
+from core.tools.results import RESULT_LIMIT
+from core.tools.tool import Tool, adapt, idempotent
+from tests.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter, team
+
+
+def calls(name: str, **arguments: object) -> list[ProviderEvent]:
+    return [ToolCall("c1", name, arguments), Done()]
+
+
+def told(provider: ScriptedProvider) -> dict[str, object]:
+    """What the model was given for its call."""
+    [result] = provider.requests[1].messages[-1].parts
+    assert isinstance(result, ToolResult)
+    return dict(result.result)
+
+
+async def failing(converse: Converse, error: BaseException) -> tuple[ScriptedProvider, Conversation]:
+    """A conversation in which the model calls a tool that fails."""
+
+    async def fail(_arguments: object) -> None:
+        raise error
+
+    provider = ScriptedProvider(calls("look"), "I cannot look.")
+    return provider, await converse(provider, tools=[Tool("look", "Looks.", fail)])
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"agent_name": "ghost"}, {"agent_name": "lango_agent"}, {"agent_name": None}, {"agent_name": ["x"]}]
+)
+async def test_a_wrong_name_for_an_agent_is_answered_with_the_right_ones(
+    converse: Converse, arguments: dict[str, object]
+) -> None:
+    provider = ScriptedProvider(calls("transfer_to_agent", **arguments), "Never mind.")
+    conversation = await converse(app=team(provider, "billing", "research"))
+    assert await conversation.reply("Where is my bill?") == "Never mind."
+    assert "Valid agents: billing, research." in str(told(provider)["error"])
+
+
+async def test_a_right_name_is_not_held_up(converse: Converse) -> None:
+    provider = ScriptedProvider(calls("transfer_to_agent", agent_name="billing"), "It is in the post.")
+    conversation = await converse(app=team(provider, "billing", "research"))
+    assert await conversation.reply("Where is my bill?") == "It is in the post."
+    assert [row.author for row in await conversation.rows()][-1] == "billing"
+
+
+async def test_a_tool_of_the_same_name_is_no_ones_business(converse: Converse) -> None:
+    provider = ScriptedProvider(calls("transfer_to_agent", agent_name="ghost"), "Done.")
+    tool = Tool("transfer_to_agent", "Ours.", lambda arguments: {"went to": arguments["agent_name"]})
+    assert await (await converse(provider, tools=[tool])).reply("Go.") == "Done."
+    assert told(provider) == {"went to": "ghost"}
+
+
+async def test_the_model_is_told_what_a_tool_failed_with(converse: Converse) -> None:
+    provider, conversation = await failing(converse, TimeoutError("no answer in 3 s"))
+    assert await conversation.reply("Look.") == "I cannot look."
+    assert told(provider) == {"error": "look failed: TimeoutError: no answer in 3 s"}
+
+
+async def test_a_secret_in_the_error_of_a_tool_reaches_neither_model_nor_memory(
+    converse: Converse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "_known", set())
+    secrets.remember("hunter2-hunter2")
+    error = RuntimeError("Bearer abcdefgh12345678 and hunter2-hunter2 at https://me:pass-word@host/")
+    provider, conversation = await failing(converse, error)
+    await conversation.reply("Look.")
+    seen = f"{told(provider)} {await conversation.rows()}"
+    assert "look failed: RuntimeError" in seen
+    for secret in ("abcdefgh12345678", "hunter2", "pass-word"):
+        assert secret not in seen
+
+
+async def test_the_error_of_a_tool_is_cut(converse: Converse) -> None:
+    provider, conversation = await failing(converse, RuntimeError("x" * 10_000))
+    await conversation.reply("Look.")
+    assert len(str(told(provider)["error"])) == ERROR_LIMIT
+
+
+async def test_a_secret_at_the_cut_is_not_cut_into_sight(converse: Converse) -> None:
+    padding = "x" * (ERROR_LIMIT - len("look failed: RuntimeError:  sk-abc"))
+    provider, conversation = await failing(converse, RuntimeError(f"{padding} sk-abcdefghijklmnopqrstuvwxyz"))
+    await conversation.reply("Look.")
+    assert "sk-" not in str(told(provider)["error"])
+
+
+async def test_a_cancelled_tool_is_no_failed_one(converse: Converse, caplog: pytest.LogCaptureFixture) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(_arguments: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    provider = ScriptedProvider(calls("wait"), "never said")
+    conversation = await converse(provider, tools=[Tool("wait", "Waits.", wait)])
+    listening = asyncio.create_task(conversation.reply("Wait."))
+    async with asyncio.timeout(30):
+        await begun.wait()
+        listening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await listening
+        await ended.wait()
+    assert len(provider.requests) == 1
+    assert "tool wait failed" not in caplog.text
+
+
+async def told_of(converse: Converse, result: object) -> dict[str, object]:
+    """What the model is told of a tool's result; the conversation can go on behind it."""
+    provider = ScriptedProvider(calls("look"), "Seen.", "Still here.")
+    conversation = await converse(provider, tools=[Tool("look", "Looks.", lambda _arguments: result)])
+    assert await conversation.reply("Look.") == "Seen."
+    assert await conversation.reply("And now?") == "Still here."
+    return told(provider)
+
+
+async def test_a_result_that_no_json_can_hold_is_told_as_what_it_can(converse: Converse) -> None:
+    odd = {"raw": b"\x00\xff", "set": {1}, 3: float("nan"), "text": "nul \0 half \ud83d", "pair": (1.5, None)}
+    said = await told_of(converse, odd)
+    assert "look_raw.bin" in str(said.pop("raw"))
+    assert said == {
+        "set": [1],
+        "3": None,
+        "text": "nul \ufffd half \ufffd",
+        "pair": [1.5, None],
+    }
+
+
+async def test_a_secret_in_a_result_stays_in_the_house(converse: Converse) -> None:
+    secrets.remember("correct horse")
+    assert await told_of(converse, ["it is correct horse", {"key": "sk-abcdefghijklmnop"}]) == {
+        "result": ["it is [redacted]", {"key": "[redacted]"}]
+    }
+
+
+async def test_a_text_that_no_model_could_read_is_cut_and_says_so(converse: Converse) -> None:
+    result = await told_of(converse, "x" * (RESULT_LIMIT + 5))
+    assert result == {"result": "x" * RESULT_LIMIT + f"… (cut: it has {RESULT_LIMIT + 5} characters)"}
+
+
+async def test_a_result_of_plain_json_is_told_as_it_is(converse: Converse) -> None:
+    plain = {"a": [1, 2.5, None, True, {"b": "c"}]}
+    assert await told_of(converse, plain) == plain
+
+
+# The journal
+
+
+async def journal(conversation: Conversation) -> list[sa.Row[Any]]:
+    async with conversation.database.read() as connection:
+        return list((await connection.execute(sa.select(tool_calls).order_by(tool_calls.c.begun_at))).all())
+
+
+async def test_a_call_is_in_the_journal_with_what_the_model_was_told(converse: Converse) -> None:
+    secrets.remember("hunter2-hunter2")
+    provider = ScriptedProvider(calls("look", at="sea"), "Seen.")
+    conversation = await converse(provider, tools=[Tool("look", "Looks.", lambda _arguments: "hunter2-hunter2")])
+    async for event in conversation.stream("Look.", run_id="run-1"):
+        if event.type == "tool_end":
+            break
+    [row] = await journal(conversation)
+    assert (row.session, row.run, row.id, row.tool, row.state) == (SESSION, "run-1", "c1", "look", "ended")
+    assert (row.arguments, row.result) == ({"at": "sea"}, "[redacted]")
+    assert row.hash == hashlib.sha256(b'{"at":"sea"}').hexdigest()
+
+
+async def test_the_error_of_a_tool_is_in_the_journal_as_it_was_told(converse: Converse) -> None:
+    provider, conversation = await failing(converse, TimeoutError("no answer in 3 s"))
+    await conversation.reply("Look.")
+    [row] = await journal(conversation)
+    assert (row.state, row.result) == ("ended", told(provider))
+
+
+async def test_a_call_has_begun_while_its_tool_is_at_work(converse: Converse) -> None:
+    seen = []
+
+    async def look(_arguments: object) -> None:
+        seen.extend([row.state for row in await journal(conversation)])
+
+    provider = ScriptedProvider(calls("look"), "Seen.")
+    conversation = await converse(provider, tools=[Tool("look", "Looks.", look)])
+    await conversation.reply("Look.")
+    assert seen == ["begun"]
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set as soon as the journal has the end of a call."""
+    ended, end = asyncio.Event(), Journal.end
+
+    async def noticed(self: Journal, *call: Any) -> None:
+        await end(self, *call)
+        ended.set()
+
+    monkeypatch.setattr(Journal, "end", noticed)
+    return ended
+
+
+async def test_what_was_cancelled_has_begun_and_not_ended(converse: Converse, ended: asyncio.Event) -> None:
+    begun = asyncio.Event()
+
+    async def wait(_arguments: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    provider = ScriptedProvider([ToolCall("c1", "wait", {}), ToolCall("c2", "look", {}), Done()])
+    tools = [Tool("wait", "Waits.", wait), Tool("look", "Looks.", lambda _arguments: "seen")]
+    conversation = await converse(provider, tools=tools)
+    listening = asyncio.create_task(conversation.reply("Wait."))
+    async with asyncio.timeout(30):
+        await begun.wait()
+        await ended.wait()
+    listening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await listening
+    assert {row.id: row.state for row in await journal(conversation)} == {"c1": "begun", "c2": "ended"}
+    provider.answers = ["Never mind."]
+    assert await conversation.reply("Stop.") == "Never mind."
+    answered = [part for message in provider.requests[-1].messages for part in message.parts]
+    assert {part.id for part in answered if isinstance(part, ToolResult)} == {"c1", "c2"}
+
+
+async def test_what_is_no_call_of_a_tool_is_not_in_the_journal(converse: Converse) -> None:
+    hand_over: Answer = [
+        ToolCall("c1", "nothing", {}),
+        ToolCall("c2", "transfer_to_agent", {"agent_name": "billing"}),
+        Done(),
+    ]
+    provider = ScriptedProvider(hand_over, "It is in the post.")
+    root = LlmAgent(
+        name="root",
+        model=adapter(provider),
+        sub_agents=[LlmAgent(name="billing", model=adapter(provider))],
+    )
+    conversation = await converse(root=root)
+    assert await conversation.reply("Where is my bill?") == "It is in the post."
+    assert await journal(conversation) == []
+
+
+async def test_what_an_agent_does_as_a_tool_is_one_call(converse: Converse) -> None:
+    used: list[object] = []
+    helper = LlmAgent(
+        name="helper",
+        model=adapter(ScriptedProvider([ToolCall("c1", "look", {}), Done()], "It is there.")),
+        tools=[adapt(Tool("look", "Looks.", used.append))],
+    )
+    provider = ScriptedProvider(calls("helper", request="Where is it?"), "There.")
+    conversation = await converse(provider, tools=[AgentTool(helper)])
+    assert await conversation.reply("Where is it?") == "There."
+    assert [(row.tool, row.result) for row in await journal(conversation)] == [("helper", "It is there.")]
+    assert used == [{}]
+
+
+async def test_a_tool_that_wants_somebody_to_sign_in_is_told_that_nobody_can(converse: Converse) -> None:
+    def calendar(tool_context: ToolContext) -> str:
+        """Reads it."""
+        url = "https://idp.example"
+        code = OAuthFlowAuthorizationCode(authorizationUrl=url, tokenUrl=url, scopes={})
+        scheme = OAuth2(flows=OAuthFlows(authorizationCode=code))
+        secret = AuthCredential(
+            auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(client_id="c", client_secret="s3cret-s3cret")
+        )
+        tool_context.request_credential(AuthConfig(auth_scheme=scheme, raw_auth_credential=secret))
+        return "wait for it"
+
+    provider = ScriptedProvider(calls("calendar"), "I cannot read it.")
+    conversation = await converse(provider, tools=[calendar])
+    events = await conversation.events("What is on?", run_id="run-1")
+    assert (events[-1].type, events[-1].text) == ("done", "I cannot read it.")
+    assert "somebody would have to sign in" in str(provider.requests[-1].messages[-1])
+    assert not any("s3cret" in str(row) for row in [*await conversation.rows(), *await journal(conversation)])
+
+
+async def test_a_call_that_cannot_be_written_is_not_made(converse: Converse, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_call: object) -> None:
+        raise StoreError("the database cannot be used (SQLITE_FULL)")
+
+    monkeypatch.setattr(Journal, "begin", fail)
+    used: list[object] = []
+    provider = ScriptedProvider(calls("look"))
+    conversation = await converse(provider, tools=[Tool("look", "Looks.", used.append)])
+    events = await conversation.events("Look.")
+    assert (events[-1].type, type(events[-1].error)) == ("error", StoreError)
+    assert used == []
+
+
+# What a call has done besides
+
+
+def note(text: str, tool_context: ToolContext) -> str:
+    """Notes it."""
+    tool_context.state["notes"] = [*tool_context.state.get("notes", []), text]
+    return "noted"
+
+
+Beside = Callable[..., Coroutine[Any, Any, tuple[Conversation, ScriptedProvider]]]
+
+
+@pytest.fixture
+def stuck_beside(converse: Converse, ended: asyncio.Event) -> Beside:
+    """A run that broke off in a step in which the call of one tool had not ended, and that of another had."""
+
+    async def begin(tool: Callable[..., Any], **arguments: str) -> tuple[Conversation, ScriptedProvider]:
+        begun = asyncio.Event()
+
+        async def wait(_arguments: object) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        step: Answer = [ToolCall("c0", "wait", {}), ToolCall("c1", tool.__name__, arguments), Done()]
+        provider = ScriptedProvider(step, "Done.")
+        conversation = await converse(provider, tools=[Tool("wait", "Waits.", wait), tool])
+        running = asyncio.create_task(conversation.events("Go.", run_id="run-1"))
+        async with asyncio.timeout(30):
+            await begun.wait()
+            await ended.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return conversation, provider
+
+    return begin
+
+
+async def taken_up(conversation: Conversation) -> str:
+    async with conversation.database.write() as connection:
+        await reopen(connection, SESSION, "run-1")
+    return (await conversation.events("Go.", run_id="run-1"))[-1].text
+
+
+async def test_what_a_call_has_changed_of_the_state_is_changed_once(stuck_beside: Beside) -> None:
+    conversation, _ = await stuck_beside(note, text="milk")
+    assert (await conversation.session()).state == {}
+    assert await taken_up(conversation) == "Done."
+    assert (await conversation.session()).state == {"notes": ["milk"]}
+
+
+async def test_media_in_a_result_are_told_again(stuck_beside: Beside) -> None:
+    def draw() -> types.Part:
+        """Draws."""
+        return types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
+
+    conversation, provider = await stuck_beside(draw)
+    assert await taken_up(conversation) == "Done."
+    results = [part for part in provider.requests[1].messages[-1].parts if isinstance(part, ToolResult)]
+    assert [media.data for media in results[1].media] == [b"\x89PNG"]
+
+
+async def test_a_long_text_is_told_as_it_was_cut(stuck_beside: Beside) -> None:
+    def read() -> str:
+        """Reads."""
+        return "x" * (RESULT_LIMIT + 5)
+
+    conversation, provider = await stuck_beside(read)
+    await taken_up(conversation)
+    results = [part for part in provider.requests[1].messages[-1].parts if isinstance(part, ToolResult)]
+    assert str(results[1].result["result"]).endswith(f"… (cut: it has {RESULT_LIMIT + 5} characters)")
+    assert str(results[1].result["result"]).count("cut") == 1
+
+
+async def test_a_marked_function_runs_again_where_another_is_said_to_be_interrupted(converse: Converse) -> None:
+    looked: list[int] = []
+
+    @idempotent
+    async def look() -> str:
+        """Looks."""
+        looked.append(len(looked))
+        if len(looked) == 1:
+            begun.set()
+            await asyncio.Event().wait()
+        return "seen"
+
+    begun = asyncio.Event()
+    provider = ScriptedProvider(calls("look"), "Done.")
+    conversation = await converse(provider, tools=[look])
+    running = asyncio.create_task(conversation.events("Go.", run_id="run-1"))
+    async with asyncio.timeout(30):
+        await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await taken_up(conversation) == "Done."
+    assert (looked, told(provider)) == ([0, 1], {"result": "seen"})

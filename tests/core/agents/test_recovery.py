@@ -1,0 +1,343 @@
+"""A run that broke off goes on where it was, whatever kind of agent is at its root."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.tools.base_tool import BaseTool
+from google.adk.workflow import Workflow
+from google.genai import types
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.models.provider import Done, Failed, Text, ToolCall, ToolResult
+from core.sessions.history import INTERRUPTED
+from core.sessions.resume import reopen
+from core.sessions.service import SessionService, StoredSession
+from core.tools.call_log import Call, Journal
+from core.tools.tool import Tool, adapt
+from tests.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated"),
+    pytest.mark.filterwarnings("ignore:ParallelAgent is deprecated"),
+    pytest.mark.filterwarnings("ignore:LoopAgent is deprecated"),
+]
+
+#: Seconds: longer than it takes to store an event.
+LATE = 0.02
+
+
+class Used:
+    """A tool that counts its calls and ends none that comes after the first `free`."""
+
+    def __init__(self, name: str, free: int = 100) -> None:
+        self.calls = 0
+        self.free = free
+        self.stuck = asyncio.Event()
+        self.tool = adapt(Tool(name, "Does it.", self._use))
+
+    async def _use(self, _arguments: dict[str, Any]) -> str:
+        self.calls += 1
+        if self.calls > self.free:
+            self.stuck.set()
+            await asyncio.Event().wait()
+        return f"used {self.calls}"
+
+
+def calls(name: str, id_: str, *before: Text) -> list[Any]:
+    return [*before, ToolCall(id_, name, {}), Done()]
+
+
+def agent(name: str, provider: ScriptedProvider, *tools: Used) -> LlmAgent:
+    return LlmAgent(name=name, model=adapter(provider), tools=[used.tool for used in tools])
+
+
+@pytest.fixture(
+    ids=["agents first", "store first"],
+    params=[(SessionService, "append_event"), (BaseAgent, "_handle_before_agent_callback")],
+)
+def either_first(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored is slower than the agents, or quicker: on what they find, nothing may depend on it."""
+    owner, name = request.param
+    do = getattr(owner, name)
+
+    async def do_late(*args: Any, **more: Any) -> Any:
+        await asyncio.sleep(LATE)
+        return await do(*args, **more)
+
+    monkeypatch.setattr(owner, name, do_late)
+
+
+in_either_order = pytest.mark.usefixtures("either_first")
+
+
+async def broken_off(talk: Conversation, *stuck: Used) -> None:
+    """A run that ends while tools are at work."""
+    running = asyncio.create_task(talk.events("go", run_id="run-1"))
+    async with asyncio.timeout(30):
+        for used in stuck:
+            await used.stuck.wait()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def taken_up(talk: Conversation) -> str:
+    async with talk.database.write() as connection:
+        await reopen(connection, SESSION, "run-1")
+    async with asyncio.timeout(30):
+        return (await talk.events("go", run_id="run-1"))[-1].text
+
+
+@in_either_order
+async def test_a_sequence_goes_on_at_the_agent_that_was_at_work(converse: Converse) -> None:
+    look, pay = Used("look"), Used("pay", free=0)
+    one = ScriptedProvider(calls("look", "c1"), "Looked.")
+    two = ScriptedProvider(calls("pay", "c2", Text("Now to pay.")), "Paid?")
+    root = SequentialAgent(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay)])
+    talk = await converse(root=root)
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "Looked.\n\nNow to pay.\n\nPaid?"
+    assert (look.calls, pay.calls) == (1, 1)
+    assert (len(one.requests), len(two.requests)) == (2, 2)
+    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+
+
+async def test_what_was_said_and_what_is_made_now_is_told_before_it_goes_on(converse: Converse) -> None:
+    look, pay = Used("look"), Used("pay", free=0)
+    provider = ScriptedProvider(calls("look", "c1", Text("First I look.")), calls("pay", "c2"), "Paid?")
+    talk = await converse(root=agent("root", provider, look, pay))
+    await broken_off(talk, pay)
+    async with talk.database.write() as connection:
+        await reopen(connection, SESSION, "run-1")
+    events = await talk.events("go", run_id="run-1")
+    assert [(event.type, event.call_id) for event in events] == [
+        ("history", ""),
+        ("text_delta", ""),
+        ("tool_past", "c1"),
+        ("tool_start", "c2"),
+        ("error", "c2"),
+        ("tool_end", "c2"),
+        ("text_delta", ""),
+        ("done", ""),
+    ]
+    assert events[-1].text == "First I look.\n\nPaid?"
+
+
+@in_either_order
+async def test_of_agents_side_by_side_each_goes_on_for_itself(converse: Converse) -> None:
+    look, pay = Used("look", free=1), Used("pay", free=0)
+    one = ScriptedProvider(calls("look", "c1"), calls("look", "c3"), "Looked.")
+    two = ScriptedProvider(calls("pay", "c2"), "Paid?")
+    ended = asyncio.Event()
+    two.answers[0] = [ended, *two.answers[0]]
+    three = agent("three", greeter := ScriptedProvider("Hello."))
+    three.after_agent_callback = lambda callback_context: ended.set()
+    root = ParallelAgent(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay), three])
+    talk = await converse(root=root)
+    await broken_off(talk, look, pay)
+    text = await taken_up(talk)
+    assert sorted(text.split("\n\n")) == ["Hello.", "Looked.", "Paid?"]
+    assert (look.calls, pay.calls, len(greeter.requests)) == (2, 1, 1)
+    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED, "c3": INTERRUPTED}
+
+
+@in_either_order
+async def test_a_loop_goes_on_in_the_round_in_which_it_was(converse: Converse) -> None:
+    look, pay = Used("look"), Used("pay", free=1)
+    one = ScriptedProvider(calls("look", "c1"), "One.", calls("look", "c3"), "Three.")
+    two = ScriptedProvider(calls("pay", "c2"), "Two.", calls("pay", "c4"), "Four.")
+    root = LoopAgent(name="root", max_iterations=2, sub_agents=[agent("one", one, look), agent("two", two, pay)])
+    talk = await converse(root=root)
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "One.\n\nTwo.\n\nThree.\n\nFour."
+    assert (look.calls, pay.calls) == (2, 2)
+    assert await answers(talk) == {"c1": "used 1", "c2": "used 1", "c3": "used 2", "c4": INTERRUPTED}
+
+
+@in_either_order
+async def test_a_workflow_goes_on_at_its_node(converse: Converse) -> None:
+    look, pay = Used("look"), Used("pay", free=0)
+    one = ScriptedProvider(calls("look", "c1"), "Looked.")
+    two = ScriptedProvider(calls("pay", "c2"), "Paid?")
+    steps: list[str] = []
+
+    def between(node_input: Any) -> str:
+        steps.append(str(node_input))
+        return "go on"
+
+    root = Workflow(name="root", edges=[("START", agent("one", one, look), between, agent("two", two, pay))])
+    talk = await converse(root=root)
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "Looked.\n\nPaid?"
+    assert (look.calls, pay.calls, len(steps)) == (1, 1, 1)
+    assert (len(one.requests), len(two.requests)) == (2, 2)
+    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+    seen = [part for message in two.requests[1].messages for part in message.parts]
+    assert seen == [Text("go on"), ToolCall("c2", "pay", {}), ToolResult("c2", "pay", {"error": INTERRUPTED})]
+
+
+class Foreman(BaseAgent):
+    """An agent that has its agents work one after another, and keeps no note of it."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for worker in self.sub_agents:
+            async for event in worker.run_async(ctx):
+                yield event
+
+
+@in_either_order
+async def test_an_agent_that_keeps_no_note_of_its_way_begins_anew_and_its_tools_do_not(converse: Converse) -> None:
+    look, pay = Used("look"), Used("pay", free=0)
+    one = ScriptedProvider(calls("look", "c1"), "Looked.", "Looked, as I said.")
+    two = ScriptedProvider(calls("pay", "c2"), "Paid?")
+    talk = await converse(root=Foreman(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay)]))
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "Looked, as I said.\n\nPaid?"
+    assert (look.calls, pay.calls) == (1, 1)
+    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+
+
+@in_either_order
+async def test_an_agent_that_was_handed_over_to_goes_on(converse: Converse) -> None:
+    pay = Used("pay", free=0)
+    first = ScriptedProvider(calls("transfer_to_agent", "c1"))
+    first.answers = [[ToolCall("c1", "transfer_to_agent", {"agent_name": "till"}), Done()]]
+    second = ScriptedProvider(calls("pay", "c2"), "Paid?")
+    root = LlmAgent(name="root", model=adapter(first), sub_agents=[agent("till", second, pay)])
+    talk = await converse(root=root)
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "Paid?"
+    assert pay.calls == 1
+    assert (await answers(talk))["c2"] == INTERRUPTED
+
+
+async def test_a_run_that_was_told_of_an_agent_it_had_made_up_goes_on_behind_that(converse: Converse) -> None:
+    pay = Used("pay", free=0)
+    ghost: Answer = [Text("One moment."), Failed(ValueError("Transfer target agent 'ghost' not found."))]
+    provider = ScriptedProvider(ghost, calls("pay", "c1", Text("Then I do it.")), "Paid?")
+    root = LlmAgent(
+        name="root", model=adapter(provider), tools=[pay.tool], sub_agents=[agent("till", ScriptedProvider())]
+    )
+    talk = await converse(root=root)
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "Then I do it.\n\nPaid?"
+    assert (pay.calls, len(provider.requests)) == (1, 3)
+    assert await answers(talk) == {"c1": INTERRUPTED}
+    assert [row.role for row in await talk.rows()].count("user") == 2
+
+
+async def answers(talk: Conversation) -> dict[str, Any]:
+    """What each call was answered with; once."""
+    told: dict[str, Any] = {}
+    for event in await talk.history():
+        for answer in event.get_function_responses():
+            assert answer.id not in told
+            told[answer.id or ""] = next(iter((answer.response or {}).values()))
+    return told
+
+
+# Calls that were made at once
+
+
+class State(Enum):
+    """How far a call had come when the process died."""
+
+    NOT_BEGUN = "not begun"
+    BEGUN = "begun"
+    ENDED = "ended"
+    ANSWERED = "ended, and its answer is stored"
+
+
+@dataclass
+class Made:
+    """A call as it stands in the history, and how often its tool runs after that."""
+
+    id: str
+    state: State
+    is_idempotent: bool
+    runs: int = 0
+
+    @property
+    def runs_now(self) -> bool:
+        return self.state is State.NOT_BEGUN or (self.state is State.BEGUN and self.is_idempotent)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        if self.runs_now:
+            return {"result": f"new {self.id}"}
+        return {"error": INTERRUPTED} if self.state is State.BEGUN else {"result": f"old {self.id}"}
+
+    @property
+    def tool(self) -> BaseTool:
+        return adapt(Tool(self.id, "Does it.", self._run, idempotent=self.is_idempotent))
+
+    def _run(self, _arguments: object) -> str:
+        self.runs += 1
+        return f"new {self.id}"
+
+
+steps = st.lists(st.tuples(st.sampled_from(State), st.booleans()), min_size=1, max_size=5)
+
+
+@pytest.fixture
+async def idle(converse: Converse) -> Conversation:
+    """A conversation in which nobody has said anything yet."""
+    return await converse(root=LlmAgent(name="root", model=adapter(ScriptedProvider())))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+@given(step=steps, is_answered_in_full=st.booleans())
+async def test_no_call_is_made_twice_however_far_each_of_a_step_had_come(
+    idle: Conversation, step: list[tuple[State, bool]], is_answered_in_full: bool
+) -> None:
+    if is_answered_in_full:
+        step = [(State.ANSWERED, is_idempotent) for _, is_idempotent in step]
+    made = [Made(f"c{i}", state, is_idempotent) for i, (state, is_idempotent) in enumerate(step)]
+    provider, root = ScriptedProvider("Done."), idle.runtime.app.root_agent
+    assert isinstance(root, LlmAgent)
+    root.model, root.tools = adapter(provider), [call.tool for call in made]
+    await idle.sessions.reset(SESSION)
+    await store(idle, made)
+    assert await taken_up(idle) == "Done."
+    assert [call.runs for call in made] == [int(call.runs_now) for call in made]
+    results = [part for message in provider.requests[0].messages for part in message.parts]
+    told = {part.id: dict(part.result) for part in results if isinstance(part, ToolResult)}
+    assert told == {call.id: call.told for call in made}
+    assert (await answers(idle)).keys() == told.keys()
+
+
+async def store(talk: Conversation, made: Sequence[Made]) -> None:
+    """What there is of a run that broke off in a step of these calls."""
+    session = await talk.session()
+    assert isinstance(session, StoredSession)
+    calls = [types.Part(function_call=types.FunctionCall(id=call.id, name=call.id, args={})) for call in made]
+    answered = [
+        types.Part(function_response=types.FunctionResponse(id=call.id, name=call.id, response=call.told))
+        for call in made
+        if call.state is State.ANSWERED
+    ]
+    for content, who in (
+        (types.UserContent("go"), "user"),
+        (types.ModelContent(calls), "root"),
+        (types.Content(role="user", parts=answered), "root"),
+    ):
+        if content.parts:
+            await talk.sessions.append_event(session, Event(invocation_id="run-1", author=who, content=content))
+    journal = Journal(talk.database)
+    for call in made:
+        row = Call(session=SESSION, generation=session.generation, run="run-1", id=call.id, tool=call.id, arguments={})
+        if call.state is not State.NOT_BEGUN:
+            assert await journal.begin(row) is None
+        if call.state in (State.ENDED, State.ANSWERED):
+            await journal.end(row, f"old {call.id}", EventActions())

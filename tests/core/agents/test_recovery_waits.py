@@ -1,0 +1,211 @@
+"""A run that broke off around a call that waits: for a person's word, or for an answer that comes later."""
+
+import asyncio
+from contextlib import aclosing, suppress
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.agents import LlmAgent
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.runners import Runner
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from core.models.provider import Done, ToolCall
+from core.sessions.history import INTERRUPTED
+from core.sessions.resume import NOT_BEGUN, reopen
+from core.store.schema import messages
+from core.tools.call_log import Call, Journal
+from tests.conversation import SESSION, USER, Answer, Conversation, Converse, ScriptedProvider, adapter
+
+PAY: Answer = [ToolCall("c1", "pay", {}), Done()]
+
+
+class Till:
+    """Pays, and is stuck as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.paid = 0
+        self.begun = asyncio.Event()
+        self.sticks = False
+
+    async def pay(self) -> str:
+        """Pays."""
+        self.paid += 1
+        self.begun.set()
+        if self.sticks:
+            await asyncio.Event().wait()
+        return "paid"
+
+    async def pay_if_told(self, tool_context: ToolContext) -> dict[str, Any]:
+        """Pays."""
+        self.paid += 1
+        if tool_context.tool_confirmation is None:
+            tool_context.request_confirmation(hint="Really?")
+            tool_context.actions.skip_summarization = True
+            return {"status": "asked"}
+        return {"status": "paid" if tool_context.tool_confirmation.confirmed else "not paid"}
+
+
+def till_of(provider: ScriptedProvider, tool: FunctionTool) -> LlmAgent:
+    tool.name = "pay"
+    return LlmAgent(name="root", model=adapter(provider), tools=[tool])
+
+
+async def decided(talk: Conversation, *, confirmed: bool = True) -> None:
+    """The person who was asked decides."""
+    [question] = await questions(talk)
+    answer = types.FunctionResponse(id=question.id, name=question.name, response={"confirmed": confirmed})
+    content = types.Content(role="user", parts=[types.Part(function_response=answer)])
+    runner = Runner(app=talk.runtime.app, session_service=talk.sessions)
+    async with aclosing(runner.run_async(user_id=USER, session_id=SESSION, new_message=content)) as events:
+        async for _ in events:
+            pass
+
+
+async def questions(talk: Conversation) -> list[types.FunctionCall]:
+    calls = [call for event in await talk.history() for call in event.get_function_calls()]
+    return [call for call in calls if call.name == "adk_request_confirmation"]
+
+
+async def taken_up(talk: Conversation) -> str:
+    async with talk.database.write() as connection:
+        await reopen(connection, SESSION, "run-1")
+    async with asyncio.timeout(30):
+        return (await talk.events("go", run_id="run-1"))[-1].text
+
+
+async def told(talk: Conversation) -> list[Any]:
+    answers = [answer for event in await talk.history() for answer in event.get_function_responses()]
+    return [next(iter((answer.response or {}).values())) for answer in answers if answer.name == "pay"]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
+async def test_a_call_that_a_person_has_allowed_is_made(converse: Converse, dynamic: bool) -> None:
+    till = Till()
+    tool = FunctionTool(till.pay_if_told) if dynamic else FunctionTool(till.pay, require_confirmation=True)
+    provider = ScriptedProvider(PAY, "Paid.")
+    talk = await converse(root=till_of(provider, tool))
+    await talk.events("go", run_id="run-1")
+    assert till.paid == int(dynamic)
+    await decided(talk)
+    assert till.paid == 1 + int(dynamic)
+    assert (await told(talk))[-1] == "paid"
+
+
+async def test_a_tool_that_cannot_say_whether_to_ask_has_failed(converse: Converse) -> None:
+    def whether() -> bool:
+        raise ValueError("who knows")
+
+    till = Till()
+    talk = await converse(
+        root=till_of(ScriptedProvider(PAY, "Hm."), FunctionTool(till.pay, require_confirmation=whether))
+    )
+    assert (await talk.events("go", run_id="run-1"))[-1].text == "Hm."
+    assert (till.paid, await told(talk)) == (0, ["pay failed: ValueError: who knows"])
+
+
+async def test_an_allowed_call_that_was_interrupted_is_not_made_again(converse: Converse) -> None:
+    till = Till()
+    till.sticks = True
+    provider = ScriptedProvider(PAY, "Paid?")
+    talk = await converse(root=till_of(provider, FunctionTool(till.pay, require_confirmation=True)))
+    await talk.events("go", run_id="run-1")
+    running = asyncio.create_task(decided(talk))
+    async with asyncio.timeout(30):
+        await till.begun.wait()
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert await taken_up(talk) == "Paid?"
+    assert till.paid == 1
+    assert (await told(talk))[-1] == INTERRUPTED
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
+async def test_half_a_question_is_asked_whole(converse: Converse, dynamic: bool) -> None:
+    till = Till()
+    tool = FunctionTool(till.pay_if_told) if dynamic else FunctionTool(till.pay, require_confirmation=True)
+    provider = ScriptedProvider(PAY, "Paid.")
+    talk = await converse(root=till_of(provider, tool))
+    await talk.events("go", run_id="run-1")
+    newest = sa.select(sa.func.max(messages.c.id)).scalar_subquery()
+    async with talk.database.write() as connection:
+        await connection.execute(sa.delete(messages).where(messages.c.id == newest))
+    await taken_up(talk)
+    assert len(await questions(talk)) == 1
+    assert till.paid == int(dynamic)
+    await decided(talk)
+    assert (await told(talk))[-1] == "paid"
+
+
+@pytest.mark.parametrize(
+    ("states", "answered"),
+    [
+        ({}, []),
+        ({"c1": "begun"}, [INTERRUPTED]),
+        ({"c1": "pending"}, []),
+        ({"c1": "ended"}, ["ticket"]),
+        ({"c2": "ended"}, [NOT_BEGUN, "looked"]),
+        ({"c1": "pending", "c2": "begun"}, [INTERRUPTED]),
+    ],
+    ids=["nothing begun", "begun", "answered later", "answered at once", "the other ended", "the other begun"],
+)
+async def test_a_long_running_call_is_made_once(
+    converse: Converse, states: dict[str, str], answered: list[str]
+) -> None:
+    def pay() -> None:
+        """Pays."""
+        raise AssertionError
+
+    provider = ScriptedProvider("Done.")
+    talk = await converse(root=till_of(provider, LongRunningFunctionTool(pay)))
+    session = await talk.session()
+    calls = [types.Part(function_call=types.FunctionCall(id=id_, name="pay", args={})) for id_ in ("c1", "c2")]
+    for content, author, long in (
+        (types.UserContent("go"), "user", None),
+        (types.ModelContent(calls if "c2" in states else calls[:1]), "root", {"c1"}),
+    ):
+        event = Event(invocation_id="run-1", author=author, content=content, long_running_tool_ids=long)
+        await talk.sessions.append_event(session, event)
+    journal = Journal(talk.database)
+    for id_, state in states.items():
+        call = Call(session=SESSION, generation=1, run="run-1", id=id_, tool="pay", arguments={})
+        await journal.begin(call)
+        if state != "begun":
+            result = None if state == "pending" else "ticket" if id_ == "c1" else "looked"
+            await journal.end(call, result, EventActions())
+    assert await taken_up(talk) == "Done."
+    assert await told(talk) == answered
+    step = ["assistant"] if states else []  # of which nothing was begun is not kept
+    assert [row.role for row in await talk.rows()] == ["user", *step, *["tool"] * bool(answered), "assistant"]
+
+
+async def test_what_a_stored_half_of_a_step_has_changed_is_not_changed_again(converse: Converse) -> None:
+    provider = ScriptedProvider("Done.")
+    talk = await converse(root=till_of(provider, FunctionTool(Till().pay)))
+    session = await talk.session()
+    calls = [types.Part(function_call=types.FunctionCall(id=id_, name="pay", args={})) for id_ in ("c1", "c2")]
+    answer = types.FunctionResponse(id="c1", name="pay", response={"result": "paid"})
+    changed = EventActions(state_delta={"user:paid": 1})
+    for event in (
+        Event(author="user", content=types.UserContent("go")),
+        Event(author="root", content=types.ModelContent(calls)),
+        Event(author="root", content=types.UserContent([types.Part(function_response=answer)]), actions=changed),
+    ):
+        event.invocation_id = "run-1"
+        await talk.sessions.append_event(session, event)
+    journal = Journal(talk.database)
+    first, second = (Call(SESSION, 1, "run-1", id_, "pay", {}) for id_ in ("c1", "c2"))
+    await journal.begin(first)
+    await journal.end(first, "paid", changed)
+    await journal.begin(second)
+    later = Event(author="root", invocation_id="elsewhere", actions=EventActions(state_delta={"user:paid": 2}))
+    await talk.sessions.append_event(session, later)
+    assert await taken_up(talk) == "Done."
+    assert await told(talk) == ["paid", INTERRUPTED]
+    assert (await talk.session()).state == {"user:paid": 2}

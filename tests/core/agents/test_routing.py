@@ -1,0 +1,43 @@
+"""Which agent answers where."""
+
+import pytest
+
+from core.agents.routing import Agent, Agents
+
+MODELS = ("one",)
+DESK, LAW = Agent("desk", MODELS), Agent("law", MODELS, chosen_at=frozenset({"dm"}))
+OPEN = Agent("open", MODELS, "For all.", chosen_at=None)
+ALL = Agents("desk", {one.name: one for one in (DESK, LAW, OPEN)}, {"C1": "law", "T1": "open", "dm": "open"})
+
+
+@pytest.mark.parametrize(
+    ("spots", "name"),
+    [(("C1", "T1"), "law"), (("C2", "T1"), "open"), (("C2", "T2"), "desk"), (("D1", "dm", "T2"), "open"), ((), "desk")],
+)
+def test_the_narrowest_rule_on_a_place_says_who_answers_there_and_else_the_default_does(
+    spots: tuple[str, ...], name: str
+) -> None:
+    assert ALL.at(spots) == ALL.answering(None, spots) == name
+
+
+@pytest.mark.parametrize(
+    ("chosen", "spots", "name"),
+    [
+        ("open", ("C1", "T1"), "open"),
+        ("law", ("D1", "dm"), "law"),
+        ("law", ("C2", "T1"), "open"),
+        ("desk", ("C1", "T1"), "law"),
+        ("gone", ("C1", "T1"), "law"),
+    ],
+)
+def test_what_was_chosen_answers_as_long_as_it_may_be_chosen_there(
+    chosen: str, spots: tuple[str, ...], name: str
+) -> None:
+    assert ALL.answering(chosen, spots) == name
+
+
+def test_who_answers_a_place_is_offered_there_first_and_of_the_others_those_that_are_for_it() -> None:
+    assert ALL.offered(("C9", "T9")) == ["desk", "open"]
+    assert ALL.offered(("D1", "dm")) == ["open", "law"]
+    assert ALL.described("open") == "For all."
+    assert ALL.described("../open") == ""

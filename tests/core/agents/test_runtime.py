@@ -1,0 +1,423 @@
+"""What a run of the agent tells, and how it ends."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.parallel_agent import ParallelAgent
+from google.adk.apps import App
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from core.agents.config import AgentConfig
+from core.agents.factory import make_app
+from core.agents.warmup import warm_up
+from core.conversations.identity import Speaker
+from core.errors import (
+    ContentBlockedError,
+    ProviderError,
+    ProviderLimitError,
+    ProviderStalledError,
+    ProviderUnavailableError,
+    StepLimitError,
+)
+from core.models.adapter import ModelAdapter
+from core.models.coalescing import Merging
+from core.models.finish_reasons import CUT_OFF, WITHHELD
+from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult, Usage
+from core.store.schema import state
+from core.tools.tool import Tool, adapt
+from tests.conversation import USER, Conversation, Converse, ScriptedProvider, adapter, kinds, shown, team
+
+
+def calls(name: str, id_: str = "c1", **arguments: object) -> ToolCall:
+    return ToolCall(id_, name, arguments)
+
+
+def says(answer: object) -> Tool:
+    return Tool("look", "Looks.", lambda _arguments: answer)
+
+
+@pytest.mark.filterwarnings("ignore:ParallelAgent is deprecated")
+async def test_agents_side_by_side_have_a_text_each(converse: Converse) -> None:
+    of_ada, of_bob = asyncio.Event(), asyncio.Event()
+    ada = ScriptedProvider([Text("Ada "), of_ada, Text("speaks."), Done()])
+    bob = ScriptedProvider([of_bob, Text("Bob speaks."), Done()])
+    agents: list[BaseAgent] = [
+        LlmAgent(name="ada", model=adapter(ada)),
+        LlmAgent(name="bob", model=adapter(bob)),
+    ]
+    conversation = await converse(app=App(name="both", root_agent=ParallelAgent(name="both", sub_agents=agents)))
+    events = []
+    async with aclosing(conversation.stream("Hi")) as told:
+        async for event in told:
+            events.append(event)
+            if "Ada" in event.text:
+                of_bob.set()
+            if "Bob" in event.text:
+                of_ada.set()
+    assert [(event.type, event.text) for event in events] == [
+        ("text_delta", "Ada "),
+        ("text_delta", "\n\nBob speaks."),
+        ("step_reset", "Ada speaks.\n\nBob speaks."),
+        ("done", "Ada speaks.\n\nBob speaks."),
+    ]
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_thoughts_are_never_shown(converse: Converse, streaming: bool) -> None:
+    provider = ScriptedProvider([Thought("He wants "), Thought("a number."), Text("4"), Text("2"), Done()])
+    events = await (await converse(provider)).events("6 * 7?", streaming=streaming)
+    assert shown(events) == events[-1].text == "42"
+    assert not any("number" in event.text for event in events)
+
+
+async def test_a_long_run_is_stored_step_by_step_and_each_text_once(converse: Converse) -> None:
+    def step(name: str, deltas: int, *more: ProviderEvent) -> list[ProviderEvent]:
+        return [*(Text(f"{name}{number} ") for number in range(deltas)), *more, Done(usage=Usage(10, 2, 1, 4))]
+
+    provider = ScriptedProvider(step("a", 70, calls("look", "c1")), step("b", 70, calls("look", "c2")), step("c", 60))
+    conversation = await converse(provider, tools=[says({"seen": True})])
+    events = await conversation.events("Go.")
+    assert kinds(events).count("text_delta") == 200
+    rows = await conversation.rows()
+    assert [row.role for row in rows] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    texts = [row.content for row in rows if row.role == "assistant"]
+    assert [len(text.split()) for text in texts] == [70, 70, 60]
+    assert [[call["id"] for call in row.tool_calls] for row in rows if row.role == "tool"] == [["c1"], ["c2"]]
+    assert shown(events) == events[-1].text == "\n\n".join(texts)
+    assert events[-1].usage == Usage(input=30, output=6, thinking=3, cached=12)
+
+
+# Tools
+
+
+async def test_a_failed_tool_is_an_error_of_its_call_and_the_run_goes_on(converse: Converse) -> None:
+    def look(_arguments: object) -> None:
+        raise LookupError("nothing there")
+
+    provider = ScriptedProvider([calls("look"), Done()], "I found nothing.")
+    conversation = await converse(provider, tools=[Tool("look", "Looks.", look)])
+    events = await conversation.events("Look.")
+    assert kinds(events) == ["tool_start", "error", "tool_end", "text_delta", "done"]
+    assert (events[1].tool, events[1].call_id) == ("look", "c1")
+    assert "nothing there" in str(events[1].error)
+    assert events[-1].text == "I found nothing."
+    [result] = provider.requests[1].messages[-1].parts
+    assert isinstance(result, ToolResult)
+    assert result.result == {"error": "look failed: LookupError: nothing there"}
+
+
+async def test_a_tool_that_does_not_exist_is_an_error_of_its_call(converse: Converse) -> None:
+    provider = ScriptedProvider([calls("fly"), Done()], "I cannot fly.")
+    events = await (await converse(provider, tools=[says("sky")])).events("Fly!")
+    assert [(event.tool, event.call_id) for event in events if event.type == "error"] == [("fly", "c1")]
+    assert events[-1].text == "I cannot fly."
+
+
+async def test_the_speaker_is_told_to_tools_and_never_stored(converse: Converse) -> None:
+    asked: list[str] = []
+
+    def whoami(tool_context: ToolContext) -> str:
+        """Tells who speaks."""
+        asked.append(f"{tool_context.state['temp:speaker']}")
+        return "you know"
+
+    provider = ScriptedProvider([calls("whoami"), Done()], "ok", [calls("whoami", "c2"), Done()], "ok")
+    conversation = await converse(provider, tools=[whoami])
+    await conversation.events("Who am I?", speaker=Speaker("U1", "Ada Lovelace"))
+    await conversation.events("And I?", speaker=Speaker("U2", "Grace Hopper"))
+    assert asked == ["Ada Lovelace", "Grace Hopper"]
+    async with conversation.database.read() as connection:
+        assert (await connection.execute(state.select())).all() == []
+    assert "Ada" not in repr(await conversation.rows())
+    assert (await conversation.session()).state == {}
+
+
+async def test_a_tool_that_is_a_plain_function_does_not_hold_up_the_loop(converse: Converse) -> None:
+    threads: list[threading.Thread] = []
+
+    def look() -> str:
+        """Looks."""
+        threads.append(threading.current_thread())
+        return "sky"
+
+    conversation = await converse(ScriptedProvider([calls("look"), Done()], "Sky."), tools=[look])
+    assert await conversation.reply("Look.") == "Sky."
+    assert threads != [threading.main_thread()]
+
+
+# Endings
+
+
+async def test_a_run_that_fails_ends_in_one_error(converse: Converse) -> None:
+    error = ProviderLimitError("busy")
+    events = await (await converse(ScriptedProvider([Text("Hel"), Failed(error)]))).events("Hi")
+    assert kinds(events) == ["text_delta", "error"]
+    assert (events[-1].error, events[-1].call_id) == (error, "")
+
+
+async def test_a_session_that_is_not_there_is_an_error_of_the_run(converse: Converse) -> None:
+    runtime = (await converse(ScriptedProvider())).runtime
+    async with aclosing(runtime.stream(user_id=USER, session_id="nowhere", text="Hi")) as told:
+        [event] = [event async for event in told]
+    assert event.type == "error"
+    assert "nowhere" in str(event.error)
+
+
+async def test_a_model_that_calls_tools_without_end_is_ended(converse: Converse) -> None:
+    endless: list[list[ProviderEvent]] = [[calls("look", f"c{number}"), Done()] for number in range(5)]
+    provider = ScriptedProvider(*endless)
+    conversation = await converse(provider, tools=[says("sky")])
+    conversation.runtime.max_llm_calls = 3
+    events = await conversation.events("Look.")
+    assert isinstance(events[-1].error, StepLimitError)
+    assert len(provider.requests) == 3
+
+
+@pytest.mark.parametrize("finish", ["MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "OTHER"])
+@pytest.mark.parametrize("before", [[], [[Text("Let me look."), calls("look"), Done()]]], ids=["at once", "at last"])
+async def test_an_answer_that_broke_off_before_its_first_word_is_an_error(
+    converse: Converse, before: Sequence[Sequence[ProviderEvent]], finish: str
+) -> None:
+    provider = ScriptedProvider(*before, [Thought("Hm."), Done(types.FinishReason(finish))])
+    events = await (await converse(provider, tools=[says("sky")])).events("Hi")
+    assert kinds(events).count("error") == 1
+    assert isinstance(events[-1].error, ProviderError)
+    assert finish in str(events[-1].error)
+
+
+async def test_a_blank_answer_that_broke_off_is_an_error(converse: Converse) -> None:
+    provider = ScriptedProvider([Text(" \n"), Done(types.FinishReason.MAX_TOKENS)])
+    [*_, event] = await (await converse(provider)).events("Hi")
+    assert "MAX_TOKENS" in str(event.error)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize(
+    ("finish", "sentence"), [(types.FinishReason.MAX_TOKENS, CUT_OFF), (types.FinishReason.SAFETY, WITHHELD)]
+)
+async def test_an_answer_that_broke_off_in_the_middle_is_the_reply_and_says_so(
+    converse: Converse, finish: types.FinishReason, sentence: str, streaming: bool
+) -> None:
+    conversation = await converse(ScriptedProvider([Text("Once "), Text("upon"), Done(finish)]))
+    events = await conversation.events("A story!", streaming=streaming)
+    assert shown(events) == events[-1].text == f"Once upon\n\n{sentence}"
+    assert "step_reset" not in kinds(events)
+    assert [row.content for row in await conversation.rows()] == ["A story!", "Once upon"]
+
+
+async def test_a_step_that_broke_off_behind_its_calls_is_not_the_end(converse: Converse) -> None:
+    provider = ScriptedProvider([Text("Wait"), calls("look"), Done(types.FinishReason.MAX_TOKENS)], "Sky.")
+    assert await (await converse(provider, tools=[says("sky")])).reply("Look.") == "Wait\n\nSky."
+
+
+async def test_a_blocked_answer_is_an_error_of_its_own_kind(converse: Converse) -> None:
+    [event] = await (await converse(ScriptedProvider([Done(types.FinishReason.SAFETY)]))).events("Hi")
+    assert isinstance(event.error, ContentBlockedError)
+
+
+async def test_an_answer_without_a_word_is_an_empty_reply(converse: Converse) -> None:
+    [event] = await (await converse(ScriptedProvider([Done()]))).events("Hi")
+    assert (event.type, event.text) == ("done", "")
+
+
+async def test_closing_early_cancels_the_model(converse: Converse) -> None:
+    provider = ScriptedProvider([Text("Once upon"), asyncio.Event(), Text(" a time"), Done()])
+    conversation = await converse(provider)
+    async with aclosing(conversation.stream("A story!")) as events:
+        assert (await anext(events)).text == "Once upon"
+        assert not provider.closed.is_set()
+    await asyncio.wait_for(provider.closed.wait(), 20)
+    assert [row.role for row in await conversation.rows()] == ["user"]
+
+
+async def test_cancelling_who_listens_cancels_the_model(converse: Converse) -> None:
+    provider = ScriptedProvider([asyncio.Event(), Done()])
+    conversation = await converse(provider)
+    listening = asyncio.create_task(conversation.reply("A story!"))
+    async with asyncio.timeout(20):
+        await provider.asked.wait()
+        listening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await listening
+        await provider.closed.wait()
+
+
+# Calls of the model that are tried again
+
+
+async def persistent(converse: Converse, provider: ScriptedProvider, *tools: Tool) -> Conversation:
+    model = ModelAdapter(model="scripted", provider=Merging(provider), waits=(0, 0))
+    return await converse(app=make_app(AgentConfig(), model=model, tools=[adapt(tool) for tool in tools]))
+
+
+def busy() -> Failed:
+    return Failed(ProviderLimitError("busy", retry_after=0.01))
+
+
+def overloaded() -> Failed:
+    return Failed(ProviderUnavailableError("overloaded"))
+
+
+def silent() -> Failed:
+    return Failed(ProviderStalledError("silent"))
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("broken", [busy, overloaded, silent])
+async def test_a_step_that_broke_off_starts_over_and_its_text_is_there_once(
+    converse: Converse, broken: Callable[[], Failed], streaming: bool
+) -> None:
+    looked: list[object] = []
+    look = Tool("look", "Looks.", looked.append)
+    usage = Usage(10, 2, 1, 4)
+    provider = ScriptedProvider(
+        [Text("Let me look."), calls("look"), Done(usage=usage)],
+        [Thought("Hm."), Text("The sky is gr"), calls("look", "c2"), broken()],
+        [broken()],
+        [Text("The sky "), Text("is blue."), Done(usage=usage)],
+    )
+    conversation = await persistent(converse, provider, look)
+    events = await conversation.events("Look.", streaming=streaming)
+    assert shown(events) == events[-1].text == "Let me look.\n\nThe sky is blue."
+    assert [event.text for event in events if event.type == "step_reset"] == ["Let me look."] * streaming
+    assert len(looked) == kinds(events).count("tool_start") == kinds(events).count("tool_end") == 1
+    assert events[-1].usage == Usage(20, 4, 2, 8)
+    rows = await conversation.rows()
+    assert [(row.role, row.content) for row in rows if row.role != "tool"] == [
+        ("user", "Look."),
+        ("assistant", "Let me look."),
+        ("assistant", "The sky is blue."),
+    ]
+    assert not any("gr" in str(row) or "takes_back" in str(row) for row in rows)
+    assert provider.requests[1].messages == provider.requests[2].messages == provider.requests[3].messages
+
+
+async def test_a_new_attempt_may_have_nothing_to_say(converse: Converse) -> None:
+    conversation = await persistent(converse, ScriptedProvider([Text("Hel"), overloaded()], [Done()]))
+    events = await conversation.events("Hi")
+    assert kinds(events) == ["text_delta", "step_reset", "done"]
+    assert shown(events) == events[-1].text == ""
+
+
+async def test_a_step_that_never_comes_right_ends_in_the_last_error_below_what_was_said(converse: Converse) -> None:
+    last = silent()
+    provider = ScriptedProvider([Text("Hel"), busy()], [overloaded()], [last], "never asked for")
+    conversation = await persistent(converse, provider)
+    events = await conversation.events("Hi")
+    assert kinds(events) == ["text_delta", "error"]
+    assert events[-1].error is last.error
+    assert not any("Hel" in str(row) for row in await conversation.rows())
+
+
+async def test_closing_in_a_wait_ends_it(converse: Converse) -> None:
+    provider = ScriptedProvider([Text("Hel"), Failed(ProviderLimitError("busy", retry_after=30))], "never asked for")
+    conversation = await persistent(converse, provider)
+    async with asyncio.timeout(20):
+        async with aclosing(conversation.stream("Hi")) as events:
+            assert (await anext(events)).text == "Hel"
+            await provider.closed.wait()
+    assert len(provider.requests) == 1
+
+
+# Agents that a model made up
+
+
+def hands_over_to(name: str, *before: ProviderEvent, id_: str = "c1") -> list[ProviderEvent]:
+    return [*before, calls("transfer_to_agent", id_, agent_name=name), Done()]
+
+
+async def test_an_invented_agent_is_corrected_within_the_turn(converse: Converse) -> None:
+    provider = ScriptedProvider(hands_over_to("ghost"), hands_over_to("billing", id_="c2"), "It is in the post.")
+    conversation = await converse(app=team(provider, "billing", "research"))
+    events = await conversation.events("Where is my bill?")
+    assert events[-1].text == "It is in the post."
+    [result] = provider.requests[1].messages[-1].parts
+    assert isinstance(result, ToolResult)
+    assert result.result == {"error": "Agent 'ghost' does not exist. Valid agents: billing, research."}
+    assert [row.role for row in await conversation.rows()].count("user") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "failed to find agent: ghost",
+        "Transfer target agent 'ghost' not found.",
+        "Agent ghost not found in the agent tree.",
+    ],
+)
+async def test_an_invented_agent_is_known_by_each_of_adks_words(converse: Converse, words: str) -> None:
+    provider = ScriptedProvider([Failed(ValueError(words))], "Here I am.")
+    assert await (await converse(app=team(provider, "billing"))).reply("Hi") == "Here I am."
+    assert 'Agent "ghost" does not exist. Valid agents: billing.' in provider.requests[1].messages[-1].text
+
+
+async def test_what_was_said_before_an_invented_agent_is_taken_back(converse: Converse) -> None:
+    provider = ScriptedProvider(hands_over_to("ghost", Text("One moment.")), "Here I am.")
+    events = await (await converse(app=team(provider, "billing", guarded=False))).events("Hi")
+    assert "error" not in kinds(events)
+    assert shown(events) == events[-1].text == "Here I am."
+
+
+async def test_the_error_of_the_retry_is_caused_by_the_first(converse: Converse) -> None:
+    busy = ProviderLimitError("busy")
+    provider = ScriptedProvider(hands_over_to("ghost"), [Failed(busy)])
+    events = await (await converse(app=team(provider, "billing", guarded=False))).events("Hi")
+    assert kinds(events).count("error") == 1
+    assert events[-1].error is busy
+    assert "'ghost' not found" in str(busy.__cause__)
+
+
+async def test_the_speaker_stays_who_he_was_in_the_retry(converse: Converse) -> None:
+    asked: list[str] = []
+
+    def instruction(context: object) -> str:
+        asked.append(str(getattr(context, "state")["temp:speaker"]))  # noqa: B009 - the type is ADK's own affair
+        return "Help."
+
+    provider = ScriptedProvider(hands_over_to("ghost"), "Here I am.")
+    app = team(provider, "billing", guarded=False)
+    assert isinstance(app.root_agent, LlmAgent)
+    app.root_agent.instruction = instruction
+    await (await converse(app=app)).events("Hi", speaker=Speaker("U1", "Ada"))
+    assert asked == ["Ada", "Ada"]
+
+
+async def test_the_agents_of_agents_are_named_too(converse: Converse) -> None:
+    provider = ScriptedProvider(hands_over_to("ghost"), "Here I am.")
+    app = team(provider, "billing", "research", guarded=False)
+    assert isinstance(app.root_agent, LlmAgent)
+    refunds = LlmAgent(name="refunds", model=adapter(provider))
+    refunds.parent_agent = app.root_agent.sub_agents[0]
+    app.root_agent.sub_agents[0].sub_agents.append(refunds)
+    await (await converse(app=app)).events("Hi")
+    assert "Valid agents: billing, refunds, research." in provider.requests[1].messages[-1].text
+
+
+async def test_warming_up_leaves_nothing_behind() -> None:
+    before = asyncio.all_tasks()
+    await warm_up()
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_run_looks_for_no_module_that_was_not_found_before(
+    converse: Converse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await warm_up()
+    conversation = await converse()
+    await conversation.events("Hi")
+    sought = list[str]()
+
+    class Finder:
+        def find_spec(self, name: str, *_: object) -> None:
+            sought.append(name)
+
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    await conversation.events("Hi again")
+    assert not sought

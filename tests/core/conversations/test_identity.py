@@ -1,0 +1,122 @@
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.adk.plugins import BasePlugin
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.tool_context import ToolContext
+
+from core.agents.factory import ours
+from core.conversations.identity import ADMINS, EVERYONE, Person, Speaker, permits, together
+from core.models.provider import Done, ToolCall
+from core.tools.tool import Tool, adapt, allowed
+from tests.conversation import Converse, ScriptedProvider, adapter
+
+ADA = Speaker("U1", "Ada", frozenset({"S1", "S2"}), is_admin=True, platform="slack", workspace="T1")
+GRACE = Speaker("U2", "Grace", frozenset({"S2"}), is_admin=False, platform="slack", workspace="T1")
+
+
+def calls(name: str, id_: str = "c1") -> list[Any]:
+    return [ToolCall(id_, name, {}), Done()]
+
+
+@pytest.mark.parametrize(
+    ("rule", "may"),
+    [
+        ((EVERYONE,), "AG"),
+        ((ADMINS,), "A"),
+        (("U2",), "G"),
+        (("S2",), "AG"),
+        (("S1", "U2"), "AG"),
+        ((), ""),
+        (("",), ""),
+    ],
+)
+def test_a_rule_names_people_roles_and_those_who_run_the_bot(rule: tuple[str, ...], may: str) -> None:
+    assert "".join(person.name[0] for person in (ADA, GRACE) if permits(rule, person)) == may
+    assert permits(rule, Person("", "nobody")) == (EVERYONE in rule)
+
+
+def test_several_who_speak_at_once_have_the_rights_that_each_of_them_has() -> None:
+    both = together([ADA, GRACE])
+    assert both == Speaker("", "Ada, Grace", frozenset({"S2"}), is_admin=False, platform="slack", workspace="T1")
+    assert not permits(("U1", "U2", ADMINS), both)
+    assert together([ADA, ADA]) == ADA
+
+
+async def test_a_tool_is_called_only_for_whom_it_may_be(converse: Converse) -> None:
+    seen = list[Any]()
+
+    @allowed("S1")
+    def restart(tool_context: ToolContext) -> str:
+        """Restarts it."""
+        seen.append(dict(tool_context.state["temp:speaker"]))
+        return "done"
+
+    erase = Tool("erase", "Erases it.", lambda _: seen.append("erased"), allowed=[ADMINS], confirm=True)
+    script = [calls("restart"), "1", calls("restart", "c2"), "2", calls("erase", "c3"), "3"]
+    provider = ScriptedProvider(*script)
+    conversation = await converse(provider, tools=[restart, erase])
+    await conversation.events("Restart!", speaker=ADA)
+    await conversation.events("Restart!", speaker=together([ADA, GRACE]))
+    events = await conversation.events("Erase!", speaker=GRACE)
+    assert seen == [
+        {"id": "U1", "name": "Ada", "platform": "slack", "workspace": "T1", "roles": ["S1", "S2"], "is_admin": True}
+    ]
+    assert not events[-1].asks
+    results = [str(request.messages[-1].parts[0]) for request in provider.requests[1::2]]
+    assert ["may not be used for who is asking" in result for result in results] == [False, True, True]
+
+
+async def test_in_an_instruction_the_speaker_goes_by_his_name(converse: Converse) -> None:
+    provider = ScriptedProvider("Hello.")
+    agent = LlmAgent(name="lango_agent", model=adapter(provider), instruction="You speak with {temp:speaker}.")
+    conversation = await converse(root=agent)
+    await conversation.events("Hi", speaker=ADA)
+    assert "You speak with Ada." in str(provider.requests[0])
+
+
+@pytest.mark.parametrize("takes_plugins", [True, False], ids=["with the app's plugins", "with none of them"])
+async def test_an_agent_that_is_a_tool_is_told_the_speaker_and_its_tools_have_his_rights(
+    converse: Converse, takes_plugins: bool
+) -> None:
+    seen, done, heard = list[Any](), list[str](), list[str]()
+
+    def restart(tool_context: ToolContext) -> str:
+        """Restarts it."""
+        seen.append(tool_context.state["temp:speaker"])
+        return "restarted"
+
+    def climb(tool_context: ToolContext) -> str:
+        """Makes him another one."""
+        tool_context.state["temp:speaker"] = {"id": "U0", "name": "Root", "roles": ["S1"], "is_admin": True}
+        return "done"
+
+    class Listening(BasePlugin):
+        async def before_agent_callback(self, *, agent: Any, callback_context: Any) -> None:
+            heard.append(agent.name)
+
+    erase = adapt(Tool("erase", "Erases it.", lambda _: done.append("erased"), allowed=[ADMINS]))
+    steps = [calls("restart"), calls("climb"), calls("erase"), "Done."]
+    innermost = ScriptedProvider(*steps, *steps)
+    hand = LlmAgent(
+        name="hand",
+        model=adapter(innermost),
+        instruction="You work for {temp:speaker}.",
+        tools=[restart, climb, erase],
+    )
+    outer = ScriptedProvider(calls("hand"), "Asked.", calls("hand"), "Asked.")
+    foreman = LlmAgent(name="foreman", model=adapter(outer), tools=[AgentTool(hand, include_plugins=takes_plugins)])
+    script = [calls("foreman"), "So it is.", calls("foreman"), "So it is."]
+    root = LlmAgent(name="lango_agent", model=adapter(ScriptedProvider(*script)), tools=[AgentTool(foreman)])
+    app = App(name="lango_agent", root_agent=root, plugins=[*ours(), Listening("listening")])
+    conversation = await converse(app=app)
+    for speaker in (GRACE, ADA):
+        assert (await conversation.events("Erase!", speaker=speaker))[-1].text == "So it is."
+    assert [told["name"] for told in seen] == ["Grace", "Ada"]
+    assert done == ["erased"]
+    assert "You work for Grace." in str(innermost.requests[0])
+    assert "may not be used for who is asking" in str(innermost.requests[3].messages[-1])
+    assert ("hand" in heard) is takes_plugins
+    assert "temp:speaker" not in (await conversation.session()).state

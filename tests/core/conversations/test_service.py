@@ -1,0 +1,441 @@
+"""Conversations as those who have them see them."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.events.event import Event
+
+from core.agents.routing import Agent, Agents
+from core.conversations.feedback import Feedback
+from core.conversations.service import Conversations, Latest
+from core.inbox.message import Inbound
+from core.inbox.store import Inbox
+from core.models.tokens import TokenCounter
+from core.privacy.pruning import DAY, Pruning
+from core.sessions.resume import correction_of
+from core.sessions.service import SessionService
+from core.store.schema import feedback as feedback_table
+from core.store.schema import inbox as inbox_table
+from core.store.schema import turns as turns_table
+from core.turns import late_messages as overtaking
+from core.turns.cancel import Halt, Stopped
+from core.turns.store import RESET, STOP, Turns
+from core.turns.turn import Turn
+from core.usage.prices import Prices
+from core.workers.worker import Worker
+from tests.core.conftest import MODELS, Faulty, done, never, worker_on
+from tests.core.sessions.speech import answered, called, replied, said
+from tests.inbounds import inbound
+
+
+def talks(database: Faulty, turns: Turns) -> Conversations:
+    return Conversations(database, turns, Worker(turns, never), budget=1000, pauses=(0.001, 0.001))
+
+
+@pytest.fixture
+def conversations(database: Faulty, turns: Turns) -> Conversations:
+    return talks(database, turns)
+
+
+@pytest.fixture
+def service(database: Faulty, tmp_path: Path) -> SessionService:
+    return SessionService(database, TokenCounter(tmp_path))
+
+
+async def claimed(turns: Turns) -> Turn:
+    (turn,) = await turns.claim(10)
+    return turn
+
+
+async def begun(inbox: Inbox, turns: Turns, text: str = "hello", **more: Any) -> Turn:
+    await inbox.accept(inbound(text, **more))
+    return await claimed(turns)
+
+
+async def store(service: SessionService, turn: Turn, events: Sequence[Event]) -> None:
+    place = turn.inbound.place
+    session = await service.get_session(app_name="app", user_id=place, session_id=turn.session_id)
+    assert session is not None
+    for event in events:
+        run = event.invocation_id or turn.origin
+        await service.append_event(session, event.model_copy(update={"invocation_id": run}))
+
+
+# --- what ends in them ---------------------------------------------------------------------------------------------
+
+
+async def test_what_runs_is_stopped_over_all_workers_and_what_waits_is_not_answered(
+    inbox: Inbox, turns: Turns, conversations: Conversations, database: Faulty
+) -> None:
+    turn = await begun(inbox, turns)
+    waiting, elsewhere = inbound("later"), inbound(session="place:2")
+    for message in (waiting, elsewhere):
+        await inbox.accept(message)
+    other = talks(database, await worker_on(database))
+    assert await other.stop("place:1", author=None) == Halt(turn.id, (waiting,))
+    assert await other.stop("place:1", author=None) == Halt(turn.id)
+    if not database.is_sqlite:  # there, it is one process, whose leases end with it
+        assert await turns.running() == {turn.id: STOP}
+    await turns.end(turn, "cancelled", error=STOP)
+    assert not await conversations.stop("place:1", author=None)
+    assert [next_one.inbound for next_one in await turns.claim(10)] == [elsewhere]
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_stop_and_who_takes_the_turn_up_do_not_hold_up_each_other(
+    inbox: Inbox, turns: Turns, conversations: Conversations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = await begun(inbox, turns, "newer", sent_at=2.0)
+    await inbox.accept(inbound("older", sent_at=1.0))
+    holds, go_on, take_in = asyncio.Event(), asyncio.Event(), overtaking.take_in
+
+    async def slow(*of: Any) -> None:
+        holds.set()
+        await go_on.wait()
+        await take_in(*of)
+
+    monkeypatch.setattr("core.turns.store.take_in", slow)
+    async with asyncio.TaskGroup() as both:
+        taking = both.create_task(turns.claim(10))
+        await holds.wait()
+        stopping = both.create_task(conversations.stop(turn.session_id, author=None))
+        await asyncio.sleep(0.1)  # it waits for what the other one holds
+        go_on.set()
+    assert [[message.text for message in one.messages] for one in taking.result()] == [["older", "newer"]]
+    assert stopping.result() == Halt(turn.id)
+    assert await turns.running() == {turn.id: STOP}
+
+
+async def test_of_one_person_it_is_stopped_what_he_has_asked_for(
+    inbox: Inbox, turns: Turns, conversations: Conversations
+) -> None:
+    turn = await begun(inbox, turns)
+    theirs = inbound("theirs", author="grace")
+    await inbox.accept(theirs)
+    assert await conversations.stop("place:1", author="linus") == Halt()
+    assert await conversations.stop("place:1", author="grace") == Halt(None, (theirs,))
+    assert await conversations.stop("place:1", author="ada", until=turn.inbound.sent_at - 1) == Halt()
+    assert await conversations.stop("place:1", author="ada", until=turn.inbound.sent_at) == Halt(turn.id)
+
+
+async def test_a_turn_that_answers_something_said_after_the_stop_as_well_goes_on(
+    inbox: Inbox, turns: Turns, conversations: Conversations
+) -> None:
+    before, after = inbound("before"), inbound("after")
+    for message in (before, after):
+        await inbox.accept(message)
+    turn = await claimed(turns)
+    assert turn.messages == (before, after)
+    assert await conversations.stop("place:1", author="ada", until=before.sent_at) == Halt()
+    assert await conversations.stop("place:1", author="ada", until=after.sent_at) == Halt(turn.id)
+
+
+async def test_what_was_to_be_answered_once_more_and_was_stopped_may_be_asked_for_again(
+    inbox: Inbox, turns: Turns, conversations: Conversations
+) -> None:
+    turn = await begun(inbox, turns)
+    await turns.end(turn, "failed")
+    await inbox.again(turn.id, author="ada", kind="retry")
+    halt = await conversations.stop("place:1", author="ada")
+    assert halt is not None
+    assert len(halt.dropped) == 1
+    assert await turns.claim(10) == []
+    await inbox.again(turn.id, author="ada", kind="retry")
+    assert (await claimed(turns)).origin == turn.id
+
+
+async def test_a_turn_is_stopped_by_who_asked_and_while_it_runs(
+    inbox: Inbox, turns: Turns, conversations: Conversations, database: Faulty
+) -> None:
+    turn = await begun(inbox, turns)
+    assert await conversations.stop_turn(turn.id, "grace") is Stopped.NOT_THEIRS
+    assert await conversations.stop_turn("nothing", "ada") is Stopped.OVER
+    database.failures = 2
+    pressed = await asyncio.gather(*(conversations.stop_turn(turn.id, "ada") for _ in range(5)))
+    assert set(pressed) == {Stopped.DONE}
+    assert await turns.running() == {turn.id: STOP}
+    await turns.answered(turn, "text", {})  # it had not heard of it yet
+    assert await conversations.stop_turn(turn.id, "ada") is Stopped.OVER
+    assert await conversations.stop("place:1", author=None) == Halt()
+
+
+async def test_a_turn_that_nobody_runs_is_stopped_by_whoever_takes_it_up(
+    inbox: Inbox, turns: Turns, conversations: Conversations
+) -> None:
+    turn = await begun(inbox, turns)
+    await turns.hand_back(turn)
+    assert await conversations.stop_turn(turn.id, "ada") is Stopped.DONE
+    assert (await claimed(turns)).cancel == STOP
+
+
+async def test_what_a_reset_ends_is_not_stopped_besides(
+    inbox: Inbox, turns: Turns, conversations: Conversations
+) -> None:
+    turn = await begun(inbox, turns)
+    await inbox.reset(inbound("reset"))
+    assert await conversations.stop_turn(turn.id, "ada") is Stopped.OVER
+    assert await turns.running() == {turn.id: RESET}
+
+
+# --- what they are -------------------------------------------------------------------------------------------------
+
+
+async def test_the_status_tells_of_what_was_said_since_it_was_last_started_over(
+    inbox: Inbox, turns: Turns, conversations: Conversations, service: SessionService
+) -> None:
+    assert (await conversations.status("place:1")).model == MODELS[0]
+    turn = await begun(inbox, turns)
+    await store(service, turn, [said("hello", timestamp=5.0), called("c"), answered("c"), replied("hi")])
+    await turns.answered(turn, "hi", {"input": 100, "output": 20, "thinking": 3, "cached": 90})
+    await turns.end(turn, "done")
+    second = await begun(inbox, turns)
+    await inbox.accept(inbound())
+    status = await conversations.status("place:1")
+    assert (status.since, status.messages, status.used_tokens, status.budget) == (5.0, 2, 123, 1000)
+    assert (status.is_running, status.waiting, status.is_muted) == (True, 1, False)
+    assert status.history_tokens > 0
+    await inbox.reset(inbound("reset"))
+    await turns.end(second, "cancelled")
+    fresh = await conversations.status("place:1")
+    assert (fresh.since, fresh.messages, fresh.used_tokens, fresh.history_tokens) == (None, 0, 0, 0)
+    assert (fresh.is_running, fresh.waiting) == (False, 0)
+
+
+async def test_a_model_is_chosen_for_a_session_and_stays_when_it_is_started_over(
+    inbox: Inbox, turns: Turns, conversations: Conversations, database: Faulty
+) -> None:
+    assert await conversations.choose_model("place:1", "openai/other", place="place")
+    assert not await conversations.choose_model("place:1", "openai/none", place="place")
+    assert await conversations.model("place:1") == "openai/other"
+    turn = await begun(inbox, turns)
+    assert turn.model == "openai/other"
+    await inbox.reset(inbound("reset"))
+    assert (await conversations.status("place:1")).model == "openai/other"
+    turns.agents.come(Agents("app", {"app": Agent("app", MODELS[:1])}))
+    assert await conversations.model("place:1") == MODELS[0]
+    turns.agents.come(Agents("app", {"app": Agent("app", MODELS)}))
+    assert await conversations.choose_model("place:1", None, place="place")
+    assert await conversations.model("place:1") == MODELS[0]
+
+
+async def test_many_first_choices_at_the_same_moment_begin_the_session_once(
+    conversations: Conversations, inbox: Inbox
+) -> None:
+    choices = (conversations.choose_model("place:1", "openai/other", place="place") for _ in range(5))
+    await asyncio.gather(*choices, inbox.accept(inbound()))
+    assert await conversations.model("place:1") == "openai/other"
+
+
+async def test_somebodys_recent_sessions_are_told_by_their_first_words(
+    inbox: Inbox, turns: Turns, conversations: Conversations
+) -> None:
+    for session, text, author in (
+        ("place:1", "the first\n  thread", "ada"),
+        ("place:2", "a " * 60, "grace"),
+        ("place:2", "me too", "ada"),
+        ("place:3", "gone", "ada"),
+        ("place:4", "not hers", "grace"),
+        ("other:5", "elsewhere", "ada"),
+    ):
+        await inbox.accept(inbound(text, session=session, author=author))
+    await inbox.reset(inbound("reset", session="place:3"))
+    recent = await conversations.recent("place", "ada", 10)
+    assert [one.session_id for one in recent] == ["place:2", "place:1"]
+    assert recent[1].words == "the first thread"
+    assert recent[0].words == f"{'a ' * 39}a…"
+    assert recent[0].at > recent[1].at
+    assert [one.session_id for one in await conversations.recent("place", "ada", 1)] == ["place:2"]
+
+
+# --- what is for the bot -------------------------------------------------------------------------------------------
+
+
+class Room:
+    """A session in which people speak; what is for the bot, it is asked."""
+
+    def __init__(self, inbox: Inbox, conversations: Conversations) -> None:
+        self._inbox = inbox
+        self.conversations = conversations
+
+    async def hears(self, author: str, *, called: bool = False, follow: Any = "asker", **more: Any) -> bool:
+        return await self.hears_again(inbound(author=author, **more), called=called, follow=follow)
+
+    async def hears_again(self, message: Inbound, *, called: bool = False, follow: Any = "asker") -> bool:
+        is_for_it = called or await self.conversations.answers(message, follow=follow)
+        if is_for_it:
+            await self._inbox.accept(message)
+        return is_for_it
+
+
+@pytest.fixture
+def room(inbox: Inbox, conversations: Conversations) -> Room:
+    return Room(inbox, conversations)
+
+
+async def test_who_spoke_with_it_last_goes_on_until_somebody_else_speaks(room: Room, database: Faulty) -> None:
+    assert not await room.hears("ada")
+    assert await room.hears("ada", called=True)
+    assert await room.hears("ada")
+    assert not await room.hears("grace", text="a secret")
+    assert not await room.hears("grace")
+    assert not await room.hears("ada")
+    assert await room.hears("grace", called=True)
+    assert not await room.hears("ada")
+    assert not await room.hears("grace")
+    assert await room.hears("ada", called=True)
+    assert await room.hears("ada")
+    async with database.read() as connection:
+        kept = (await connection.execute(sa.select(inbox_table))).all()
+    assert [row.inbound for row in kept if row.outcome == "overheard"] == [None, None]
+    assert "secret" not in str(kept)
+
+
+async def test_what_is_told_twice_or_late_changes_nothing(room: Room, database: Faulty) -> None:
+    first, follow_up, aside, late = inbound(), inbound(), inbound(author="grace"), inbound()
+    assert await room.hears_again(first, called=True)
+    assert await room.hears_again(follow_up)
+    for _ in range(2):
+        assert not await room.hears_again(aside)
+    assert await room.hears_again(follow_up)
+    assert not await room.hears_again(late)
+    between = replace(inbound(), sent_at=aside.sent_at - 0.5)
+    assert await room.hears_again(between)
+    async with database.read() as connection:
+        assert len((await connection.execute(sa.select(inbox_table))).all()) == 4
+
+
+async def test_what_was_overheard_is_no_place_where_one_speaks_with_it(room: Room) -> None:
+    await room.hears("grace", called=True, session="place:2")
+    await room.hears("ada", called=True)
+    await room.hears("grace")
+    assert [one.session_id for one in await room.conversations.recent("place", "grace", 9)] == ["place:2"]
+
+
+async def test_a_mention_is_answered_always_and_the_rest_as_it_is_set(room: Room) -> None:
+    assert not await room.hears("ada", follow="all")
+    assert await room.hears("ada", follow="mention", called=True)
+    assert not await room.hears("ada", follow="mention")
+    assert await room.hears("grace", follow="all")
+
+
+async def test_where_it_is_muted_it_answers_when_it_is_called(room: Room, conversations: Conversations) -> None:
+    assert not await conversations.mute("place:1", True)
+    await room.hears("ada", called=True)
+    assert await conversations.mute("place:1", True)
+    for follow in ("asker", "all"):
+        assert not await room.hears("ada", follow=follow)
+    assert await room.hears("ada", called=True)
+    assert (await conversations.status("place:1")).is_muted
+    await conversations.mute("place:1", False)
+    assert await room.hears("ada")
+
+
+# --- what is shown of them -----------------------------------------------------------------------------------------
+
+
+async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
+    inbox: Inbox, turns: Turns, conversations: Conversations
+) -> None:
+    turn = await begun(inbox, turns)
+    await turns.shown(turn, ["m1"])
+    expected = Latest(
+        turn_id=turn.id,
+        origin=turn.id,
+        session_id="place:1",
+        state="running",
+        text=None,
+        chunks=("m1",),
+        inbound=turn.inbound,
+        is_revised=False,
+    )
+    assert await conversations.latest(turn.id) == expected
+    await done(turns, turn)
+    await inbox.revise(turn.inbound.event_key, "edited")
+    expected = replace(expected, state="done", text="the answer", is_revised=True)
+    assert await conversations.latest(turn.id) == expected
+    await inbox.again(turn.id, author="ada", kind="revise")
+    again = await claimed(turns)
+    latest = await conversations.latest(turn.id)
+    assert latest is not None
+    assert (latest.turn_id, latest.state, latest.inbound.text) == (again.id, "running", "edited")
+    assert not latest.is_revised
+    await done(turns, again)
+    await inbox.withdraw(turn.inbound.event_key)
+    latest = await conversations.latest(again.id)
+    assert latest is not None
+    assert (latest.inbound.text, latest.inbound.address) == ("", turn.inbound.address)
+    await inbox.reset(inbound("reset"))
+    assert await conversations.latest(again.id) is None
+    assert await conversations.latest("nothing") is None
+
+
+async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of_it(
+    inbox: Inbox, turns: Turns, conversations: Conversations, service: SessionService, database: Faulty
+) -> None:
+    assert await conversations.exported("place:1", "md", Prices()) == ""
+    opinions = Feedback(database)
+    turn = await begun(inbox, turns)
+    steps = [called("c", name="look", timestamp=61.0), answered("c", name="look"), replied("**No.**", timestamp=62.0)]
+    wrong = said("[System: no such agent]", invocation_id=correction_of(turn.id))
+    await store(service, turn, [said("Ada: Is it?", timestamp=60.0), wrong, *steps])
+    await done(turns, turn)
+    await opinions.give(turn.id, "ada", "bad")
+    await inbox.again(turn.id, author="ada", kind="regenerate")
+    again = await claimed(turns)
+    await store(service, again, [called("c", name="look", timestamp=63.0), replied("Yes.", timestamp=64.0)])
+    await done(turns, again)
+    for author in ("ada", "grace"):
+        await opinions.give(again.id, author, "good")
+    assert await conversations.exported("place:1", "md", Prices()) == (
+        "# Conversation `place:1`\n\n"
+        "## Question, 1970-01-01 00:01:00 UTC\n\nAda: Is it?\n\n"
+        "## bot, 1970-01-01 00:01:03 UTC\n\n*Used `look`:* `{}`\n\n"
+        "## bot, 1970-01-01 00:01:04 UTC\n\nYes.\n\n"
+        "*Feedback: 2 good*\n"
+    )
+    await inbox.reset(inbound("reset"))
+    assert await conversations.exported("place:1", "md", Prices()) == ""
+
+
+async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_it_is_about(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    opinions = Feedback(database)
+
+    async def kept() -> set[tuple[str, str]]:
+        async with database.read() as connection:
+            rows = await connection.execute(sa.select(feedback_table.c.author, feedback_table.c.verdict))
+            return {(row.author, row.verdict) for row in rows}
+
+    assert not await opinions.give("nothing", "ada", "good")
+    turn = await begun(inbox, turns)
+    await done(turns, turn)
+    for author, verdict in (("ada", "good"), ("grace", "good"), ("ada", "bad")):
+        assert await opinions.give(turn.id, author, verdict)  # type: ignore[arg-type]  # it is one of the two
+    assert await kept() == {("ada", "bad"), ("grace", "good")}
+    await inbox.reset(inbound("reset"))
+    assert await kept() == set()
+    assert not await opinions.give(turn.id, "ada", "good")
+    turn = await begun(inbox, turns)
+    await done(turns, turn)
+    await opinions.give(turn.id, "ada", "good")
+    async with database.write() as connection:
+        await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))
+    await Pruning(database, days=30).step()
+    assert await kept() == set()
+
+
+async def test_it_is_known_how_many_bots_have_spoken_since_a_person_did(
+    conversations: Conversations, inbox: Inbox
+) -> None:
+    assert await conversations.bots_in_a_row("place:1", 9) == 0
+    for author, in_a_row in (("bot:B1", 1), ("U1", 0), ("bot:B1", 1), ("bot:B2", 2), ("bot:B1", 3)):
+        await inbox.accept(inbound(author=author))
+        assert await conversations.bots_in_a_row("place:1", 9) == in_a_row
+    assert await conversations.bots_in_a_row("place:1", 2) == 2

@@ -1,0 +1,296 @@
+import asyncio
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+import core.inbox.store
+from core.errors import StoreError
+from core.inbox.message import Attachment, Inbound
+from core.inbox.store import Accepted, Inbox
+from core.sessions.adoption import adopt
+from core.sessions.lifecycle import ensure_session
+from core.store.database import Database
+from core.store.schema import inbox as table
+from core.store.schema import sessions
+from core.store.schema import turns as turns_table
+from core.turns.rerun import Refused
+from core.turns.store import RESET, Turns
+from core.turns.turn import Turn
+from tests.core.conftest import Faulty, done
+from tests.inbounds import inbound
+
+
+async def rows(database: Database, columns: Any = table) -> list[Any]:
+    async with database.read() as connection:
+        return list((await connection.execute(sa.select(columns))).all())
+
+
+async def test_a_message_is_accepted_once_however_many_deliveries_come_at_the_same_moment(
+    inbox: Inbox, database: Database
+) -> None:
+    message = inbound()
+    accepted = await asyncio.gather(*(inbox.accept(message) for _ in range(20)))
+    assert sorted(map(str, accepted)) == ["Accepted.KNOWN"] * 19 + ["Accepted.NEXT"]
+    assert len(await rows(database)) == 1
+
+
+async def test_two_first_messages_of_a_session_at_the_same_moment_are_both_accepted(
+    inbox: Inbox, database: Database
+) -> None:
+    accepted = await asyncio.gather(*(inbox.accept(inbound()) for _ in range(10)))
+    counted = Counter(accepted)
+    assert counted[Accepted.NEXT] >= 1  # PostgreSQL: who comes at the very same moment does not see the other one
+    assert counted[Accepted.NEXT] + counted[Accepted.WAITS] == 10
+    assert len(await rows(database)) == 10
+
+
+async def test_a_message_whose_transaction_met_another_ones_is_kept_all_the_same(
+    inbox: Inbox, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure, met = ensure_session, 0
+
+    async def colliding(*args: Any, **more: Any) -> int:
+        nonlocal met
+        met += 1
+        if met == 1:
+            raise IntegrityError("another session of that id", None, Exception())
+        return await ensure(*args, **more)
+
+    monkeypatch.setattr(core.inbox.store, "ensure_session", colliding)
+    assert await inbox.accept(inbound()) is Accepted.NEXT
+    assert len(await rows(database)) == 1
+
+
+@pytest.mark.parametrize("becomes", ["adopted", "deleted"])
+async def test_a_message_is_kept_whose_session_is_adopted_or_deleted_just_then(
+    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch, becomes: str
+) -> None:
+    run, message, statements = database.run, inbound(), 0
+
+    async def meanwhile(*of: Any, **values: Any) -> Any:
+        nonlocal statements
+        statements += 1
+        if statements == 2:  # the agent of before has it begin
+            async with database.write() as connection:
+                it = {"app": "the one before", "user_id": message.place, "session_id": message.session_id}
+                await ensure_session(connection, **it)
+        found = await run(*of, **values)
+        if statements == 3 and becomes == "adopted":
+            await adopt(database, turns.agents)
+        elif statements == 3:
+            async with database.write() as connection:
+                await connection.execute(sa.delete(sessions).where(sessions.c.id == message.session_id))
+        return found
+
+    monkeypatch.setattr(database, "run", meanwhile)
+    assert await inbox.accept(message) is Accepted.NEXT
+    assert await inbox.accept(message) is Accepted.KNOWN
+    assert [turn.inbound for turn in await turns.claim(10)] == [message]
+
+
+async def test_a_message_that_cannot_be_kept_is_not_accepted(inbox: Inbox, database: Database) -> None:
+    async with database.write() as connection:
+        await connection.execute(sa.text("DROP TABLE inbox"))
+    with pytest.raises(StoreError):
+        await inbox.accept(inbound())
+
+
+async def test_what_comes_while_a_turn_runs_waits(inbox: Inbox, turns: Turns) -> None:
+    assert await inbox.accept(inbound()) is Accepted.NEXT
+    (turn,) = await turns.claim(10)
+    assert await inbox.accept(inbound()) is Accepted.WAITS
+    await done(turns, turn)
+    (turn,) = await turns.claim(10)
+    await turns.answered(turn, "text", {})
+    assert await inbox.accept(inbound()) is Accepted.WAITS
+    assert await inbox.accept(inbound(session="place:2")) is Accepted.NEXT
+
+
+async def test_a_session_is_known_once_something_was_accepted_in_it(inbox: Inbox) -> None:
+    assert not await inbox.is_session("place:1")
+    await inbox.accept(inbound())
+    assert await inbox.is_session("place:1")
+
+
+async def test_a_command_is_noted_once_without_its_words_and_begins_no_conversation(
+    inbox: Inbox, turns: Turns, database: Database
+) -> None:
+    command = inbound("status")
+    noted = await asyncio.gather(*(inbox.note(command, "status") for _ in range(10)))
+    assert sorted(noted) == [False] * 9 + [True]
+    ((row),) = await rows(database)
+    assert (row.event_key, row.inbound, row.outcome) == (command.event_key, None, "command")
+    assert not await inbox.is_session(command.session_id)
+    assert await inbox.accept(inbound()) is Accepted.NEXT
+    assert len((await turns.claim(1))[0].messages) == 1
+
+
+async def test_a_reset_drops_what_waits_and_returns_it(inbox: Inbox, turns: Turns, database: Database) -> None:
+    waiting, elsewhere = [inbound(), inbound()], inbound(session="place:2")
+    for message in (*waiting, elsewhere):
+        await inbox.accept(message)
+    assert await inbox.reset(inbound("reset")) == waiting
+    assert [turn.inbound for turn in await turns.claim(10)] == [elsewhere]
+    assert await inbox.accept(waiting[0]) is Accepted.KNOWN
+
+
+async def test_a_reset_that_comes_twice_resets_once(inbox: Inbox) -> None:
+    reset = inbound("reset")
+    assert await inbox.reset(reset) == []
+    await inbox.accept(inbound("anew"))
+    assert await inbox.reset(reset) is None
+
+
+async def test_a_reset_forgets_what_was_said(inbox: Inbox, turns: Turns, database: Database) -> None:
+    await inbox.accept(inbound("a secret"))
+    (ended,) = await turns.claim(10)
+    await turns.answered(ended, "the secret answer", {})
+    await turns.end(ended, "done")
+    await inbox.accept(inbound("a secret"))
+    (running,) = await turns.claim(10)
+    await turns.answered(running, "the secret answer", {})
+    await inbox.accept(inbound("a secret"))
+    await inbox.reset(inbound("reset"))
+    await turns.answered(running, "the secret answer", {})  # it had not heard of the reset yet
+    await turns.end(running, "failed", error="the reply cannot be shown")
+    kept = str(await rows(database)) + str(await rows(database, turns_table))
+    assert "a secret" not in kept
+    assert "secret answer" not in kept
+
+
+async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: Inbox, turns: Turns) -> None:
+    await inbox.accept(inbound())
+    (first,) = await turns.claim(10)
+    await inbox.reset(inbound("reset"))
+    await inbox.accept(inbound("anew"))
+    assert await turns.claim(10, running=[first.id]) == []  # the old turn has yet to say that it ended
+    await turns.end(first, "cancelled")
+    (second,) = await turns.claim(10)
+    assert (second.inbound.text, second.generation) == ("anew", first.generation + 1)
+
+
+async def test_a_reset_that_is_found_late_drops_what_was_said_before_it_and_nothing_that_was_said_after_it(
+    inbox: Inbox, turns: Turns
+) -> None:
+    first, before, reset, after = inbound("first"), inbound("before"), inbound("reset"), inbound("after")
+    await inbox.accept(first)
+    (running,) = await turns.claim(10)
+    await inbox.accept(after)
+    await inbox.accept(before)
+    assert await inbox.reset(reset, until=reset.sent_at) == [before]
+    assert await turns.running() == {running.id: RESET}
+    await turns.end(running, "cancelled")
+    (turn,) = await turns.claim(10)
+    assert (turn.messages, turn.generation) == ((after,), running.generation + 1)
+
+
+async def test_a_reset_that_is_found_when_what_was_said_after_it_has_a_turn_ends_nothing(
+    inbox: Inbox, turns: Turns
+) -> None:
+    reset, after, next_one = inbound("reset"), inbound("after"), inbound("next")
+    await inbox.accept(after)
+    (running,) = await turns.claim(10)
+    await inbox.accept(next_one)
+    for became in (Refused.NEWER, None):
+        assert await inbox.reset(reset, until=reset.sent_at) is became
+    assert RESET not in (await turns.running()).values()
+    await done(turns, running)
+    (turn,) = await turns.claim(10)
+    assert (turn.messages, turn.generation) == ((next_one,), running.generation)
+
+
+async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: Inbox, turns: Turns) -> None:
+    file = Attachment("a.png", "image/png", 3, {"url": "https://a/b", "id": 1})
+    message = replace(inbound("hé 😀"), address={"channel": "C1", "deep": [1, None]}, attachments=(file,))
+    await inbox.accept(message)
+    (turn,) = await turns.claim(1)
+    assert turn.inbound == message
+
+
+async def failed_turn(inbox: Inbox, turns: Turns, **more: Any) -> Turn:
+    await inbox.accept(inbound(**more))
+    (turn,) = await turns.claim(1)
+    await turns.shown(turn, ["m1", "m2"])
+    await turns.end(turn, "failed", error="why")
+    return turn
+
+
+async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns, text="what is it?")
+    accepted, message = await retried(inbox, failed)
+    assert (accepted, message.text) == (Accepted.NEXT, "what is it?")
+    (again,) = await turns.claim(1)
+    assert (again.kind, again.origin, again.chunks) == ("retry", failed.id, ("m1", "m2"))
+    assert (again.inbound.text, again.inbound.address) == (failed.inbound.text, failed.inbound.address)
+    await turns.end(again, "failed")
+    await retried(inbox, again)
+    (third,) = await turns.claim(1)
+    assert third.origin == failed.id
+
+
+async def retried(inbox: Inbox, turn: Turn) -> tuple[Accepted, Inbound]:
+    tried = await inbox.again(turn.id, author="ada", kind="retry")
+    assert isinstance(tried, tuple)
+    return tried
+
+
+async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns)
+    tried = await asyncio.gather(*(retried(inbox, failed) for _ in range(8)))
+    assert sorted(accepted.name for accepted, _ in tried) == ["KNOWN"] * 7 + ["NEXT"]
+    (again,) = await turns.claim(10)
+    assert (await retried(inbox, failed))[0] is Accepted.KNOWN
+    await done(turns, again)
+    assert await inbox.again(failed.id, author="ada", kind="retry") is Refused.OVER
+
+
+async def test_a_press_waits_for_the_database_and_a_message_does_not(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    failed = await failed_turn(inbox, turns)
+    database.failures = 2
+    assert (await retried(inbox, failed))[0] is Accepted.NEXT
+    for take in (inbox.accept, inbox.reset):
+        database.failures = 1
+        with pytest.raises(StoreError):
+            await take(inbound())
+
+
+async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns)
+    second = inbound("second", sent_at=time.time() - 1)
+    await inbox.accept(second)
+    assert (await retried(inbox, failed))[0] is Accepted.WAITS
+    (next_one,) = await turns.claim(10)
+    assert next_one.inbound == second
+    await done(turns, next_one)
+    (last,) = await turns.claim(10)
+    assert last.kind == "retry"
+
+
+async def test_only_the_author_may_have_it_tried_again(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns)
+    assert await inbox.again(failed.id, author="grace", kind="retry") is Refused.NOT_THEIRS
+    assert await turns.claim(10) == []
+
+
+async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns)
+    await inbox.accept(inbound(session="place:2"))
+    (answered,) = await turns.claim(1)
+    await done(turns, answered)
+    await inbox.reset(inbound("reset"))
+    for turn_id in (failed.id, answered.id, "nothing"):
+        assert await inbox.again(turn_id, author="ada", kind="retry") is Refused.OVER
+
+
+async def test_a_reset_drops_a_retry_that_waits(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns)
+    await retried(inbox, failed)
+    assert len(cast(list[Inbound], await inbox.reset(inbound("reset")))) == 1
+    assert await turns.claim(10) == []

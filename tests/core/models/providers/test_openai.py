@@ -1,0 +1,325 @@
+"""What is particular to OpenAI's wire, and to the servers that nearly speak it."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.agents.run_config import RunConfig, StreamingMode
+from google.adk.runners import InMemoryRunner
+from google.genai import types
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import (
+    ContentBlockedError,
+    ProviderError,
+    ProviderLimitError,
+    ProviderRequestError,
+    ProviderUnavailableError,
+    TooLongError,
+    UnknownModelError,
+)
+from core.models.adapter import ModelAdapter
+from core.models.provider import (
+    Done,
+    Media,
+    Message,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from core.models.providers.openai import OpenAIProvider, _Calls
+from core.models.tool_calls import MALFORMED_CALL
+from sandbox.models import Asked, Call, End, Fail, Finish, Pause, Raw, Say, ScriptedOpenAI, Stall, Turn
+from tests.core.models.conftest import Wired
+
+
+def delta(**delta: Any) -> Raw:
+    return Raw({"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+
+def piece(arguments: Any = None, **more: Any) -> Raw:
+    function = {"arguments": arguments} | ({"name": more.pop("name")} if "name" in more else {})
+    return delta(tool_calls=[{"function": function, **more}])
+
+
+async def calls(wire: Wired, *steps: Any) -> list[ToolCall]:
+    wire.server.then([*steps, Finish("tool_calls")])
+    return [event for event in await wire.ask() if isinstance(event, ToolCall)]
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 7, 100])
+async def test_arguments_may_be_split_anywhere(openai_wire: Wired, pieces: int) -> None:
+    arguments = {"city": "Zürich \N{CHEESE WEDGE}", "deep": {"list": [1, None, "}{"]}}
+    assert await calls(openai_wire, Call("weather", arguments, "c1", pieces=pieces)) == [
+        ToolCall("c1", "weather", arguments)
+    ]
+
+
+async def test_the_pieces_of_several_calls_may_be_interleaved(openai_wire: Wired) -> None:
+    assert await calls(
+        openai_wire,
+        piece('{"n"', index=0, id="a", name="f"),
+        piece('{"n": ', index=1, id="b", name="g"),
+        piece(": 1}", index=0),
+        piece("2}", index=1),
+    ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "g", {"n": 2})]
+
+
+async def test_a_server_may_send_no_index(openai_wire: Wired) -> None:
+    assert await calls(
+        openai_wire,
+        piece('{"n":', id="a", name="f"),
+        piece(" 1}"),
+        piece('{"n": 2}', id="b", name="f"),
+    ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "f", {"n": 2})]
+
+
+async def test_a_server_may_send_neither_index_nor_id(openai_wire: Wired) -> None:
+    assert await calls(openai_wire, piece('{"n": 1}', name="f"), piece('{"n":', name="f"), piece(" 2}")) == [
+        ToolCall("", "f", {"n": 1}),
+        ToolCall("", "f", {"n": 2}),
+    ]
+
+
+async def test_a_server_may_send_the_same_index_for_all(openai_wire: Wired) -> None:
+    assert await calls(
+        openai_wire, piece('{"n": 1}', index=0, id="a", name="f"), piece('{"n": 2}', index=0, id="b", name="g")
+    ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "g", {"n": 2})]
+
+
+async def test_a_server_may_repeat_id_and_name_with_each_piece(openai_wire: Wired) -> None:
+    same: dict[str, Any] = {"index": 0, "id": "a", "name": "f"}
+    assert await calls(openai_wire, piece('{"n"', **same), piece(": 1}", **same)) == [ToolCall("a", "f", {"n": 1})]
+
+
+async def test_a_server_may_send_arguments_as_an_object_or_not_at_all(openai_wire: Wired) -> None:
+    assert await calls(
+        openai_wire, piece({"n": 1}, index=0, id="a", name="f"), piece(None, index=1, id="b", name="g")
+    ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "g", {})]
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text()), st.data())
+def test_whatever_way_arguments_are_cut_they_come_out_whole(arguments: dict[str, Any], data: Any) -> None:
+    text = json.dumps(arguments)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    whole = _Calls()
+    for number, part in enumerate(pieces):
+        name = "f" if number == 0 else None
+        function = type("Function", (), {"name": name, "arguments": part})
+        whole.add(type("Piece", (), {"index": 0, "id": "a", "function": function}))
+    assert whole.whole(cut_short=False) == [ToolCall("a", "f", arguments)]
+
+
+@pytest.mark.parametrize("raw", ['{"city": "Par', "Paris", '["Paris"]', "{'city': 'Paris'}"])
+async def test_malformed_arguments_become_a_call_that_no_tool_answers(openai_wire: Wired, raw: str) -> None:
+    assert await calls(openai_wire, Call("weather", id="c1", raw=raw)) == [
+        ToolCall("c1", "malformed_call_to_weather", {"arguments": raw})
+    ]
+
+
+async def test_a_model_that_called_a_tool_the_wrong_way_gets_to_correct_itself() -> None:
+    """The whole way through ADK: the tool does not run on what was not meant, and then it runs."""
+    ran: list[str] = []
+
+    def weather(city: str = "everywhere") -> str:
+        ran.append(city)
+        return "sunny"
+
+    def script(asked: Asked) -> Turn:
+        if not asked.results:
+            return Call("weather", id="c1", raw='{"city": "Par')
+        result = asked.results[0]
+        if result.name == MALFORMED_CALL + "weather":
+            assert "weather" in result.content["error"]
+            return Call("weather", {"city": "Paris"}, id="c2")
+        return f"It is {result.content['result']}."
+
+    async with ScriptedOpenAI(script) as server:
+        provider = OpenAIProvider("key", server.base_url)
+        agent = LlmAgent(name="bot", model=ModelAdapter(model="m", provider=provider), tools=[weather])
+        runner = InMemoryRunner(agent, app_name="test")
+        await runner.session_service.create_session(app_name="test", user_id="u", session_id="s")
+        events = [
+            event
+            async for event in runner.run_async(
+                user_id="u",
+                session_id="s",
+                new_message=types.UserContent("Weather in Paris?"),
+                run_config=RunConfig(streaming_mode=StreamingMode.SSE),
+            )
+        ]
+        await provider.aclose()
+    assert ran == ["Paris"]
+    assert events[-1].content is not None
+    assert events[-1].content.parts is not None
+    assert events[-1].content.parts[0].text == "It is sunny."
+
+
+async def test_a_call_that_the_token_limit_cut_off_is_no_call(openai_wire: Wired) -> None:
+    openai_wire.server.then([Say("Let me see."), Call("f", id="c1", raw='{"n": '), Finish("length")])
+    text, done = await openai_wire.ask()
+    assert text == Text("Let me see.")
+    assert isinstance(done, Done)
+    assert done.finish is types.FinishReason.MAX_TOKENS
+
+
+async def test_reasoning_under_its_other_name_is_thought(openai_wire: Wired) -> None:
+    openai_wire.server.then([delta(reasoning="Hm."), Say("Yes.")])
+    assert (await openai_wire.ask())[:2] == [Thought("Hm."), Text("Yes.")]
+
+
+async def test_a_refusal_is_what_the_model_says(openai_wire: Wired) -> None:
+    openai_wire.server.then([delta(refusal="I'd rather not.")])
+    assert (await openai_wire.ask())[0] == Text("I'd rather not.")
+
+
+async def test_a_server_may_tell_no_usage(openai_wire: Wired) -> None:
+    end = Raw({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    openai_wire.server.then([Say("ok"), end, End()])
+    assert (await openai_wire.ask())[-1] == Done(types.FinishReason.STOP, Usage())
+
+
+async def test_a_server_that_goes_silent_after_the_end_is_not_waited_for(
+    openai_wire: Wired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.models.providers.openai._USAGE_SECONDS", 0.1)
+    end = Raw({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    openai_wire.server.then([Say("ok"), end, Stall()])
+    async with asyncio.timeout(30):
+        assert (await openai_wire.ask())[-1] == Done(types.FinishReason.STOP, Usage())
+
+
+@pytest.mark.parametrize(
+    ("fail", "kind"),
+    [
+        (Fail(400, code="model_not_found"), UnknownModelError),
+        (Fail(400, code="content_filter"), ContentBlockedError),
+        (Fail(400, code="context_length_exceeded"), TooLongError),
+        (Fail(429, code="insufficient_quota"), ProviderLimitError),
+    ],
+)
+async def test_openais_own_codes_are_understood(openai_wire: Wired, fail: Fail, kind: type[ProviderError]) -> None:
+    openai_wire.server.then(fail)
+    error = await openai_wire.failure()
+    assert type(error) is kind
+    assert isinstance(error, ProviderError)
+    assert not error.retryable
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retryable"),
+    [
+        ({"code": "rate_limit_exceeded"}, ProviderLimitError, True),
+        ({"type": "tokens"}, ProviderLimitError, True),
+        ({"code": 429}, ProviderLimitError, True),
+        ({"code": "insufficient_quota", "type": "insufficient_quota"}, ProviderLimitError, False),
+        ({"code": 400}, ProviderRequestError, False),
+        ({"code": "context_length_exceeded"}, TooLongError, False),
+        ({"type": "invalid_request_error"}, ProviderRequestError, False),
+        ({"type": "server_error"}, ProviderUnavailableError, True),
+        ({"code": 502}, ProviderUnavailableError, True),
+        ({}, ProviderUnavailableError, True),
+    ],
+    ids=str,
+)
+async def test_an_error_within_a_stream_is_understood_by_its_code_or_type(
+    openai_wire: Wired, error: dict[str, Any], kind: type[ProviderError], retryable: bool
+) -> None:
+    body = json.dumps({"error": {"message": "scripted failure", **error}})
+    openai_wire.server.then([Say("Hel"), Fail(500, body=body)])
+    failure = await openai_wire.failure()
+    assert type(failure) is kind
+    assert isinstance(failure, ProviderError)
+    assert failure.retryable is retryable
+    assert "scripted failure" not in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after-ms": "1500"}, 1.5),
+        ({"retry-after-ms": "soon", "Retry-After": "2"}, 2.0),
+        ({"Retry-After": "-3"}, 0.0),
+        ({"Retry-After": "nan"}, None),
+        ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"Retry-After": "soon"}, None),
+    ],
+)
+async def test_the_time_to_wait_is_read_in_every_form(
+    openai_wire: Wired, headers: dict[str, str], seconds: float | None
+) -> None:
+    openai_wire.server.then(Fail(429, headers=headers))
+    error = await openai_wire.failure()
+    assert isinstance(error, ProviderLimitError)
+    assert error.retry_after == seconds
+
+
+async def test_thoughts_are_not_given_back(openai_wire: Wired) -> None:
+    openai_wire.server.then("ok")
+    await openai_wire.ask(
+        Message("user", (Text("a"),)),
+        Message("assistant", (Thought("secret musing"), Text("b"))),
+        Message("assistant", (Thought("only a musing"),)),
+        Message("user", (Text("c"),)),
+    )
+    assert openai_wire.server.asked[0].messages == (("user", "a"), ("assistant", "b"), ("user", "c"))
+    assert "musing" not in json.dumps(openai_wire.server.requests[0])
+
+
+async def test_each_kind_of_media_has_its_shape(openai_wire: Wired) -> None:
+    openai_wire.server.then("ok")
+    await openai_wire.ask(
+        Message(
+            "user",
+            (
+                Text("Look:"),
+                Media("image/png", b"png"),
+                Media("image/png", uri="https://example.com/cat.png"),
+                Media("audio/wav", b"wav"),
+                Media("application/pdf", b"pdf"),
+                Media("text/csv", b"a,b\n1,2"),
+                Media("video/mp4", uri="gs://bucket/film.mp4"),
+            ),
+        )
+    )
+    parts = openai_wire.server.requests[0]["messages"][0]["content"]
+    assert [part["type"] for part in parts] == [
+        "text",
+        "image_url",
+        "image_url",
+        "input_audio",
+        "file",
+        "text",
+        "text",
+    ]
+    assert parts[1]["image_url"]["url"] == "data:image/png;base64,cG5n"
+    assert parts[4]["file"]["file_data"] == "data:application/pdf;base64,cGRm"
+    assert parts[5]["text"] == "a,b\n1,2"
+
+
+async def test_what_a_tool_shows_comes_behind_its_results(openai_wire: Wired) -> None:
+    openai_wire.server.then("ok")
+    await openai_wire.ask(
+        Message("user", (Text("draw"),)),
+        Message("assistant", (ToolCall("a", "draw", {}), ToolCall("b", "draw", {}))),
+        Message(
+            "tool",
+            (
+                ToolResult("a", "draw", {"ok": True}, (Media("image/png", b"png"),)),
+                ToolResult("b", "draw", {"ok": False}),
+            ),
+        ),
+    )
+    roles = [message["role"] for message in openai_wire.server.requests[0]["messages"]]
+    assert roles == ["user", "assistant", "tool", "tool", "user"]
+
+
+async def test_a_pause_within_the_answer_is_no_end(openai_wire: Wired) -> None:
+    openai_wire.server.then([Say("a"), Pause(0.05), Say("b")])
+    assert (await openai_wire.ask())[:2] == [Text("a"), Text("b")]

@@ -1,0 +1,215 @@
+"""Whatever may happen on each vendor's wire, and what the model's caller gets to see of it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+import pytest
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+
+from core.errors import (
+    ContentBlockedError,
+    ProviderAuthError,
+    ProviderError,
+    ProviderLimitError,
+    ProviderRequestError,
+    ProviderSilentError,
+    ProviderStalledError,
+    ProviderUnavailableError,
+    UnknownModelError,
+)
+from core.models.adapter import NO_CONTENT, ModelAdapter
+from core.models.coalescing import Merging
+from core.models.retries import takes_back
+from sandbox.models import Call, Cut, End, Fail, Finish, Garble, Raw, Say, Stall, Step, Think
+from tests.core.models.conftest import Wired
+
+#: JSON, but nothing that the vendor says.
+NONSENSE = {
+    "anthropic": Raw({"type": "message_start"}),
+    "gemini": Raw({"candidates": [{"content": {"parts": "oops"}}]}),
+    "openai": Raw({"choices": [{"index": 0, "delta": "oops"}]}),
+}
+MAY_PASS: dict[str, Step | None] = {
+    "500": Fail(500),
+    "502 of a proxy": Fail(502, body="<html>bad gateway</html>"),
+    "503": Fail(503),
+    "overloaded": Fail(529, code="overloaded_error"),
+    "429": Fail(429),
+    "429 with a time to wait": Fail(429, retry_after=0.01),
+    "a cut": Cut(),
+    "an end too soon": End(),
+    "a stall": Stall(),
+    "no JSON": Garble(),
+    "nonsense": None,  # each vendor's own
+}
+WILL_NOT_PASS: list[tuple[Fail, type[ProviderError]]] = [
+    (Fail(400), ProviderRequestError),
+    (Fail(401), ProviderAuthError),
+    (Fail(403), ProviderAuthError),
+    (Fail(404), UnknownModelError),
+    (Fail(429, retry_after=31), ProviderLimitError),
+    (Fail(503, retry_after=3600), ProviderUnavailableError),
+]
+BEGUN: list[Step] = [Think("Hm."), Say("Good mor", pieces=2), Call("add", {"a": 1}, "c1")]
+BLOCKED = {"anthropic": "refusal", "gemini": "SAFETY", "openai": "content_filter"}
+CUT_OFF = {"anthropic": "max_tokens", "gemini": "MAX_TOKENS", "openai": "length"}
+
+both_modes = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streaming"])
+
+
+def asking(
+    wire: Wired, *contents: types.Content, stream: bool = True, idle_seconds: float = 30
+) -> AsyncGenerator[LlmResponse, None]:
+    """Ask as the bot does, but without long waits."""
+    adapter = ModelAdapter(
+        model="the-model", provider=Merging(wire.provider), idle_seconds=idle_seconds, waits=(0.01, 0.01)
+    )
+    return adapter.generate_content_async(LlmRequest(contents=list(contents or [types.UserContent("Hi")])), stream)
+
+
+async def answers(
+    wire: Wired, *contents: types.Content, stream: bool = True, idle_seconds: float = 30
+) -> list[LlmResponse]:
+    async with aclosing(asking(wire, *contents, stream=stream, idle_seconds=idle_seconds)) as responses:
+        return [response async for response in responses]
+
+
+async def answer(wire: Wired, *contents: types.Content) -> types.Content:
+    content = (await answers(wire, *contents))[-1].content
+    assert content is not None
+    return content
+
+
+def text(responses: Sequence[LlmResponse]) -> str:
+    parts = [part for response in responses if response.content for part in response.content.parts or ()]
+    return "".join(part.text or "" for part in parts if not part.thought)
+
+
+def failing(what: str, vendor: str) -> Step:
+    return MAY_PASS[what] or NONSENSE[vendor]
+
+
+@pytest.mark.parametrize(
+    ("before", "stream"),
+    [([], True), (BEGUN, True), (BEGUN, False)],
+    ids=["before the first word", "in the middle", "in the middle of a whole one"],
+)
+async def test_what_may_pass_is_tried_again_and_what_was_said_is_there_once(
+    wire: Wired, vendor: str, before: list[Step], stream: bool, subtests: pytest.Subtests
+) -> None:
+    for what in MAY_PASS:
+        with subtests.test(what):
+            wire.server.then([*before, failing(what, vendor)], [Say("Good day", pieces=3)])
+            responses = await answers(wire, stream=stream, idle_seconds=1 if what == "a stall" else 30)
+            *partials, final = responses
+            assert [response.partial for response in responses] == [True] * len(partials) + [False]
+            assert text([final]) == "Good day"
+            taken = [number for number, response in enumerate(partials) if takes_back(response)]
+            assert len(taken) == (stream and bool(before))
+            if stream:
+                assert text(partials[taken[0] :] if taken else partials) == "Good day"
+            first, second = wire.server.requests
+            assert first == second
+        wire.server.requests.clear()
+
+
+async def test_what_does_not_pass_is_tried_three_times(wire: Wired, vendor: str, subtests: pytest.Subtests) -> None:
+    kinds = {"429": ProviderLimitError, "a stall": ProviderSilentError, "an end too soon": ProviderStalledError}
+    for what in MAY_PASS:
+        with subtests.test(what):
+            wire.server.then(*[[Say("Good mor"), failing(what, vendor)]] * 3)
+            with pytest.raises(ProviderError) as raised:
+                await answers(wire, idle_seconds=1 if what == "a stall" else 30)
+            assert type(raised.value) is kinds.get(what.partition(" with")[0], ProviderUnavailableError)
+            assert "scripted failure" not in str(raised.value)
+            assert len(wire.server.requests) == 3
+        wire.server.requests.clear()
+
+
+@both_modes
+async def test_what_will_not_pass_is_not_tried_again(wire: Wired, stream: bool, subtests: pytest.Subtests) -> None:
+    for fail, kind in WILL_NOT_PASS:
+        with subtests.test(str(fail)):
+            wire.server.then(fail)
+            with pytest.raises(kind) as raised:
+                await answers(wire, stream=stream)
+            assert type(raised.value) is kind
+            assert "scripted failure" not in str(raised.value)
+            assert ("'the-model'" in str(raised.value)) is (fail.status in (400, 404))
+            assert len(wire.server.requests) == 1
+        wire.server.requests.clear()
+
+
+@both_modes
+async def test_a_blocked_answer_is_not_tried_again(wire: Wired, vendor: str, stream: bool) -> None:
+    wire.server.then([Finish(BLOCKED[vendor])], "never asked for")
+    with pytest.raises(ContentBlockedError):
+        await answers(wire, stream=stream)
+    assert len(wire.server.requests) == 1
+
+
+@both_modes
+async def test_an_empty_answer_has_a_name_and_is_not_tried_again(
+    wire: Wired, stream: bool, subtests: pytest.Subtests
+) -> None:
+    for step in (Finish(), Say(" \n"), Think("Hm.")):
+        with subtests.test(str(step)):
+            wire.server.then(step)
+            assert (await answers(wire, stream=stream))[-1].error_code == NO_CONTENT
+            assert len(wire.server.requests) == 1
+        wire.server.requests.clear()
+
+
+@both_modes
+async def test_an_answer_that_the_token_limit_cut_off_is_kept_and_known_as_such(
+    wire: Wired, vendor: str, stream: bool
+) -> None:
+    wire.server.then([Say("Once upon", pieces=2), Finish(CUT_OFF[vendor])], "never asked for")
+    final = (await answers(wire, stream=stream))[-1]
+    assert (text([final]), final.error_code) == ("Once upon", None)
+    assert final.finish_reason is types.FinishReason.MAX_TOKENS
+    assert len(wire.server.requests) == 1
+
+
+async def test_an_image_is_sent_with_each_attempt(wire: Wired) -> None:
+    wire.server.then(Fail(500), "A cat.")
+    image = types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
+    await answers(wire, types.UserContent([types.Part(text="What is this?"), image]))
+    assert ["iVBORw==" in str(body) for body in wire.server.requests] == [True, True]
+
+
+async def test_calls_without_ids_are_told_apart_and_their_results_find_them(wire: Wired) -> None:
+    wire.server.then([Call("add", {"a": 1}), Cut()], [Call("add", {"a": 1}), Call("add", {"a": 2})], "3")
+    question = types.UserContent("Hi")
+    content = await answer(wire, question)
+    calls = [part.function_call for part in content.parts or () if part.function_call]
+    assert [call.args for call in calls] == [{"a": 1}, {"a": 2}]
+    assert len({call.id for call in calls if call.id}) == 2
+    given = [types.FunctionResponse(id=call.id, name=call.name, response=call.args) for call in reversed(calls)]
+    results = types.Content(role="user", parts=[types.Part(function_response=response) for response in given])
+    await answers(wire, question, content, results)
+    told = wire.server.asked[-1].results
+    assert [(result.id, result.content) for result in told] == [(call.id, call.args) for call in calls]
+
+
+async def test_who_is_gone_is_not_waited_for(wire: Wired) -> None:
+    wire.server.then(Fail(429, retry_after=30), "never asked for")
+    task = asyncio.create_task(answers(wire))
+    await wire.server.wait_for_requests(1)
+    task.cancel()
+    async with asyncio.timeout(20):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert len(wire.server.requests) == 1
+
+
+async def test_who_leaves_in_a_later_attempt_closes_its_connection(wire: Wired) -> None:
+    wire.server.then([Say("Hel"), Cut()], [Say("Hello"), Stall()], "never asked for")
+    async with aclosing(asking(wire)) as responses:
+        said = [await anext(responses) for _ in range(3)]
+    assert [takes_back(response) for response in said] == [False, True, False]
+    await wire.server.wait_for_disconnects(1)
+    assert len(wire.server.requests) == 2

@@ -1,0 +1,155 @@
+"""The wire's deltas reach ADK in fewer pieces, and nothing of them is lost, late or out of order."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import ProviderUnavailableError
+from core.models import coalescing as merging
+from core.models.coalescing import Merging
+from core.models.provider import NOTHING, Done, Failed, ProviderEvent, Request, Takes, Text, Thought, ToolCall
+from tests.clock import FastLoop
+
+REQUEST = Request("m", ())
+Script = Sequence[ProviderEvent | asyncio.Event | Exception]
+
+
+class Scripted:
+    """Says its script without a pause, but for the events that it waits for."""
+
+    name = "scripted"
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self.is_closed = False
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return NOTHING
+
+    async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
+        try:
+            for step in self._script:
+                if isinstance(step, asyncio.Event):
+                    await step.wait()
+                elif isinstance(step, Exception):
+                    raise step
+                else:
+                    yield step
+        finally:
+            self.is_closed = True
+
+    async def aclose(self) -> None:
+        return
+
+
+class Endless:
+    """Says a word a millisecond."""
+
+    name = "endless"
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return NOTHING
+
+    async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
+        while True:
+            yield Text("word ")
+            await asyncio.sleep(0.001)
+
+    async def aclose(self) -> None:
+        return
+
+
+async def pieces(*script: ProviderEvent | asyncio.Event | Exception) -> list[ProviderEvent]:
+    async with aclosing(Merging(Scripted(script)).stream(REQUEST)) as events:
+        return [event async for event in events]
+
+
+async def test_the_first_piece_comes_at_once_and_what_gathers_behind_it_comes_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merging, "LEAST_WINDOW", 30.0)
+    gate = asyncio.Event()
+    script: Script = [Text("a"), gate, Text("b"), Text("c"), Done()]
+    async with asyncio.timeout(20), aclosing(Merging(Scripted(script)).stream(REQUEST)) as events:
+        assert await anext(events) == Text("a")
+        gate.set()
+        assert [event async for event in events] == [Text("bc"), Done()], "the end waits for no window"
+
+
+async def test_text_thoughts_calls_and_what_is_signed_stay_apart_and_in_order() -> None:
+    call = ToolCall("c", "f", {})
+    script: list[ProviderEvent] = [Thought("x"), Thought("y"), Text("a"), Text("b"), call, Text("c", b"s")]
+    script += [Text("d"), Text("e"), Done()]
+    assert await pieces(*script) == [
+        Thought("xy"),
+        Text("ab"),
+        call,
+        Text("c", b"s"),
+        Text("de"),
+        Done(),
+    ]
+
+
+async def test_what_came_before_a_failure_comes_before_it() -> None:
+    failed = Failed(ProviderUnavailableError("gone"))
+    assert await pieces(Text("a"), Text("b"), failed) == [Text("ab"), failed]
+    with pytest.raises(RuntimeError, match="broken"):
+        await pieces(Text("a"), RuntimeError("broken"))
+
+
+async def test_a_stream_that_ends_without_a_word_ends_here_too() -> None:
+    assert await pieces() == []
+    assert await pieces(Text("a")) == [Text("a")]
+
+
+async def test_closing_it_closes_the_providers_stream() -> None:
+    provider = Scripted([Text("a"), asyncio.Event()])
+    async with aclosing(Merging(provider).stream(REQUEST)) as events:
+        assert await anext(events) == Text("a")
+    assert provider.is_closed
+
+
+def test_the_more_streams_are_live_the_rarer_the_deltas_of_each_and_no_two_come_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merging, "LEAST_WINDOW", 0.01)
+    monkeypatch.setattr(merging, "SPACING", 0.02)
+    came = list[float]()
+
+    async def listen(provider: Merging) -> None:
+        async with aclosing(provider.stream(REQUEST)) as events:
+            await anext(events)  # the first comes at once
+            for _ in range(3):
+                await anext(events)
+                came.append(asyncio.get_running_loop().time())
+
+    async def main() -> float:
+        provider, began = Merging(Endless()), asyncio.get_running_loop().time()
+        await asyncio.gather(*(listen(provider) for _ in range(5)))
+        return began
+
+    with asyncio.Runner(loop_factory=FastLoop) as runner:
+        began = runner.run(main())
+    assert came[0] - began < 0.2
+    assert came[-1] - began >= 0.27, "the last of fifteen has its moment 0.29 s after the beginning"
+    assert len({round(moment, 3) for moment in came}) == 15
+
+
+@given(st.lists(st.sampled_from([Text("a"), Text("b"), Text("s", b"s"), Thought("t"), ToolCall("c", "f", {})])))
+async def test_nothing_is_lost_or_moved(script: list[ProviderEvent]) -> None:
+    def said(events: Sequence[ProviderEvent]) -> list[tuple[object, ...]]:
+        each: list[tuple[object, ...]] = []
+        for event in events:
+            if isinstance(event, Text | Thought):
+                each += [(type(event), letter, event.signature) for letter in event.text]
+            else:
+                each.append((event,))
+        return each
+
+    assert said(await pieces(*script, Done())) == said([*script, Done()])

@@ -1,0 +1,39 @@
+"""What people read behind an answer that the model did not bring to its end."""
+
+import pytest
+from google.genai.types import FinishReason
+
+from core.models.finish_reasons import BLOCKED, CUT_OFF, WITHHELD, ended
+
+
+@pytest.mark.parametrize("finish", [None, FinishReason.STOP, FinishReason.OTHER, FinishReason.MALFORMED_FUNCTION_CALL])
+def test_an_answer_that_ended_otherwise_stays_as_it_is(finish: FinishReason | None) -> None:
+    assert ended("Once upon", finish) == "Once upon"
+
+
+def test_an_answer_that_the_token_limit_cut_off_says_so() -> None:
+    assert ended("Once upon", FinishReason.MAX_TOKENS) == f"Once upon\n\n{CUT_OFF}"
+
+
+@pytest.mark.parametrize("finish", [FinishReason(name) for name in sorted(BLOCKED)])
+def test_so_does_one_whose_rest_was_withheld(finish: FinishReason) -> None:
+    assert ended("Once upon", finish) == f"Once upon\n\n{WITHHELD}"
+
+
+@pytest.mark.parametrize(
+    ("text", "closing"),
+    [
+        ("```python\nprint(1)", "\n```"),
+        ("```\none\n```\n~~~~ text\ntwo\n~~~", "\n~~~~"),
+        ("````\n```\none\n```\n", "\n````"),
+        ("```\none\n```python\ntwo", "\n```"),
+        ("```\none\n  ``` \ntwo", ""),
+        ("```one``` and two", ""),
+        ("    ```\nno fence", ""),
+        ("1. ```bash\n   make\n   ```\n2. done", ""),
+        ("1. First:\n   - run\n     ```bash\n     make", "\n     ```"),
+        ("- ```bash\n  make", "\n  ```"),
+    ],
+)
+def test_the_sentence_is_not_part_of_the_code_before_it(text: str, closing: str) -> None:
+    assert ended(text, FinishReason.MAX_TOKENS) == f"{text}{closing}\n\n{CUT_OFF}"

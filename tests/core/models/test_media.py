@@ -1,0 +1,73 @@
+"""What a file is taken for, and how its text is told."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.models import media
+
+SOUNDS = {
+    b"RIFF\0\0\0\0WAVE": "audio/wav",
+    b"ID3\4": "audio/mpeg",
+    b"OggS\0": "audio/ogg",
+    b"\0\0\0\x20ftypM4A ": "audio/mp4",
+    b"\0\0\0\x20ftypisom": "video/mp4",
+    b"RIFF\0\0\0\0WEBPVP8 ": "image/webp",
+    b"\xff\xd8\xff\xe0": "image/jpeg",
+    b"GIF89a": "image/gif",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "kind"),
+    [
+        ("a.png", None, "image/png"),
+        ("a.png", "application/octet-stream", "image/png"),
+        ("a", "image/JPG", "image/jpeg"),
+        ("a.csv", "text/csv; charset=utf-8", "text/csv"),
+        ("a.ts", "video/mp2t", "text/plain"),
+        ("a.unheard-of", None, None),
+    ],
+)
+def test_a_file_is_what_the_platform_says_or_its_name_does(name: str, told: str | None, kind: str | None) -> None:
+    assert media.kind_of(name, told) == kind
+
+
+def test_what_is_in_a_file_goes_before_what_is_said_of_it() -> None:
+    for data, kind in SOUNDS.items():
+        assert media.kind_in(data, None) == kind
+        assert media.kind_in(data, "text/plain") == kind
+    assert media.kind_in(b"\x1a\x45\xdf\xa3", "audio/webm") == "audio/webm"
+    assert media.kind_in(b"no picture", "image/png") is None
+    assert media.kind_in(b"no picture", None) == "text/plain"
+    assert media.kind_in(b"\0\1", None) is None
+    assert all(map(media.is_text, ("text/x-python", "application/json", "image/svg+xml", "application/ld+json")))
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("\ufeff가,나\r\n".encode(), "가,나\n"),
+        ("가,나".encode("utf-16"), "가,나"),
+        ("가,나".encode("euc_kr"), "가,나"),
+        ("café".encode("cp1252"), "café"),
+        (b"a\0b", None),
+    ],
+)
+def test_texts_are_read_as_people_write_them(data: bytes, text: str | None) -> None:
+    assert media.decoded(data) == text
+
+
+@given(st.text(alphabet="`~a\n #") | st.text(), st.text(max_size=20))
+def test_nothing_in_a_file_ends_its_fence(text: str, name: str) -> None:
+    first, *inner, last = media.fence(text, name).split("\n")
+    assert first.startswith(last)
+    assert set(last) == {"`"}
+    assert not any(line.strip().startswith(last) for line in inner)
+
+
+@given(st.text(), st.integers(0, 50))
+def test_a_shortened_text_is_a_beginning_that_fits(text: str, tokens: int) -> None:
+    shown = media.shortened(text, tokens)
+    assert text.encode("utf-8", "replace").startswith(shown.encode("utf-8", "replace"))
+    assert media.tokens_of(shown) <= tokens or shown == text

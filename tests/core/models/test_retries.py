@@ -1,0 +1,190 @@
+"""When a failed call of the model is sent again, after what wait, and what becomes of what was said."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+import pytest
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+
+from core.errors import (
+    ContentBlockedError,
+    ProviderAuthError,
+    ProviderError,
+    ProviderLimitError,
+    ProviderRequestError,
+    ProviderStalledError,
+    ProviderUnavailableError,
+    UnknownModelError,
+)
+from core.models.retries import LONGEST_WAIT, WAITS, Telling, attempts, takes_back
+
+Script = Sequence[str | Exception | asyncio.Event]
+BUSY = ProviderLimitError("busy")
+
+
+class Calls:
+    """A model call that goes by the next script each time: it says, waits or fails."""
+
+    def __init__(self, *scripts: Script) -> None:
+        self.scripts = list(scripts)
+        self.begun = self.closed = 0
+        self.waits, self.ends = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self) -> AsyncGenerator[LlmResponse, None]:
+        self.begun += 1
+        try:
+            for step in self.scripts.pop(0):
+                match step:
+                    case Exception():
+                        raise step
+                    case asyncio.Event():
+                        self.waits.set()
+                        await step.wait()
+                    case _:
+                        yield LlmResponse(content=types.ModelContent(step), partial=True)
+        finally:
+            self.closed += 1
+            self.ends.set()
+
+
+async def heard(calls: Calls, waits: Sequence[float] = (0, 0)) -> list[str | None]:
+    """What the responses say; one that takes back what was said is a None."""
+    async with aclosing(attempts(calls, waits, Telling())) as responses:
+        return [said(response) async for response in responses]
+
+
+def said(response: LlmResponse) -> str | None:
+    assert response.partial
+    assert response.content is not None
+    return None if takes_back(response) else "".join(part.text or "" for part in response.content.parts or ())
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that are waited, without waiting them."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return waits
+
+
+@pytest.mark.parametrize("error", [BUSY, ProviderUnavailableError("down"), ProviderStalledError("silent")])
+async def test_what_may_pass_is_tried_three_times(error: ProviderError) -> None:
+    calls = Calls([error], [error], ["Fine."])
+    assert await heard(calls) == ["Fine."]
+    last = ProviderUnavailableError("still down")
+    calls = Calls([error], [error], [last], ["never asked for"])
+    with pytest.raises(ProviderUnavailableError) as raised:
+        await heard(calls)
+    assert raised.value is last
+    assert (calls.begun, calls.closed) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ProviderAuthError("no"),
+        UnknownModelError("who?"),
+        ProviderRequestError("what?"),
+        ContentBlockedError("oh"),
+        ProviderError("hm"),
+        ValueError("not of ours"),
+    ],
+)
+async def test_what_will_not_pass_is_raised_at_once(error: Exception) -> None:
+    calls = Calls(["Hel", error], ["never asked for"])
+    with pytest.raises(type(error)) as raised:
+        await heard(calls)
+    assert raised.value is error
+    assert calls.begun == 1
+
+
+async def test_without_waits_a_call_is_tried_once() -> None:
+    calls = Calls([BUSY], ["never asked for"])
+    with pytest.raises(ProviderLimitError):
+        await heard(calls, ())
+    assert calls.begun == 1
+
+
+async def test_the_waits_grow_and_are_never_quite_the_same(slept: list[float]) -> None:
+    for _ in range(20):
+        await heard(Calls([BUSY], [BUSY], ["Fine."]), WAITS)
+    first, second = slept[::2], slept[1::2]
+    assert all(0.25 <= wait <= 0.75 for wait in first)
+    assert all(1 <= wait <= 3 for wait in second)
+    assert len(set(slept)) > 20
+
+
+@pytest.mark.parametrize("asked", [0.0, 7.0, LONGEST_WAIT])
+async def test_who_asks_to_wait_is_not_asked_again_before(slept: list[float], asked: float) -> None:
+    await heard(Calls([ProviderLimitError("busy", retry_after=asked)], ["Fine."]), WAITS)
+    [wait] = slept
+    assert asked + 0.25 <= wait <= asked + 0.75
+
+
+async def test_who_asks_to_wait_for_long_is_not_waited_for(slept: list[float]) -> None:
+    error = ProviderLimitError("busy", retry_after=LONGEST_WAIT + 1)
+    with pytest.raises(ProviderLimitError):
+        await heard(Calls([error], ["never asked for"]), WAITS)
+    assert slept == []
+
+
+async def test_what_a_broken_attempt_said_is_taken_back_before_anything_else_is_said() -> None:
+    assert await heard(Calls(["Hel", "lo", BUSY], [BUSY], ["Good ", "day"])) == ["Hel", "lo", None, "Good ", "day"]
+    assert await heard(Calls(["Hel", BUSY], ["Hell", BUSY], ["Hello"])) == ["Hel", None, "Hell", None, "Hello"]
+    assert await heard(Calls([BUSY], ["Hello"])) == ["Hello"]
+
+
+async def test_what_was_said_stands_when_nothing_better_comes() -> None:
+    responses = attempts(Calls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0), Telling())
+    assert said(await anext(responses)) == "Hel"
+    with pytest.raises(ProviderLimitError):
+        await anext(responses)
+
+
+async def test_each_new_attempt_is_logged_in_our_own_words(caplog: pytest.LogCaptureFixture) -> None:
+    error = ProviderUnavailableError("openai could not answer (HTTP 500)")
+    error.__cause__ = RuntimeError("boom sk-secret")
+    with caplog.at_level(logging.WARNING):
+        await heard(Calls([error], [error], ["Fine."]))
+    assert [record.getMessage() for record in caplog.records] == [
+        "a model call failed: ProviderUnavailableError: openai could not answer (HTTP 500) (from RuntimeError); "
+        f"attempt {number} follows in 0.0 s"
+        for number in (2, 3)
+    ]
+    assert "boom" not in caplog.text
+
+
+async def test_who_is_cancelled_in_a_wait_does_not_try_again() -> None:
+    calls = Calls([BUSY], ["never asked for"])
+    task = asyncio.create_task(heard(calls, (60,)))
+    async with asyncio.timeout(30):
+        await calls.ends.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert calls.begun == 1
+
+
+async def test_who_is_cancelled_in_an_attempt_ends_it_and_does_not_try_again() -> None:
+    calls = Calls([BUSY], [asyncio.Event()], ["never asked for"])
+    task = asyncio.create_task(heard(calls))
+    async with asyncio.timeout(30):
+        await calls.waits.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert (calls.begun, calls.closed) == (2, 2)
+
+
+async def test_who_leaves_early_ends_the_attempt() -> None:
+    calls = Calls(["Hel", BUSY], ["Hello"], ["never asked for"])
+    async with aclosing(attempts(calls, (0, 0), Telling())) as responses:
+        assert [said(await anext(responses)) for _ in range(2)] == ["Hel", None]
+    assert (calls.begun, calls.closed) == (2, 2)

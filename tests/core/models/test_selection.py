@@ -1,0 +1,115 @@
+"""The model that was chosen for a conversation is the one that answers."""
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+from google.adk.agents import LlmAgent, SequentialAgent
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.apps import App
+from google.adk.tools.agent_tool import AgentTool
+
+from core.agents.config import DEFAULT_NAME, AgentConfig
+from core.agents.factory import make_app
+from core.agents.runtime import AgentRuntime
+from core.errors import SettingsError
+from core.models.adapter import ModelAdapter
+from core.models.catalog import Endpoints
+from core.models.model_handle import Offered
+from core.models.provider import Done, Text, Thought
+from core.models.selection import Choice, ChoicePlugin
+from tests.conversation import Converse, ScriptedProvider, adapter
+
+KEYS = Endpoints(openai_api_key="secret-openai", anthropic_api_key="secret-claude")
+
+
+def offering(default: ScriptedProvider, **others: ScriptedProvider) -> ModelAdapter:
+    """The default model `a/default`, and others by what is behind the `b/`."""
+    offered = {f"b/{name}": Offered(provider, name) for name, provider in others.items()}
+    return ModelAdapter(
+        model="a/default",
+        provider=default,
+        offered={"a/default": Offered(default, "default"), **offered},
+        idle_seconds=5,
+    )
+
+
+async def test_a_run_asks_the_model_that_was_chosen_by_the_name_that_it_has_with_its_provider(
+    converse: Converse,
+) -> None:
+    default, other = ScriptedProvider("From the default.", "Again."), ScriptedProvider("From the other.")
+    talk = await converse(app=make_app(AgentConfig(), model=offering(default, other=other)))
+    told = [(await talk.events("hi", model=model))[-1].text for model in (None, "b/other", "a/default")]
+    assert told == ["From the default.", "From the other.", "Again."]
+    assert [request.model for request in default.requests] == ["default", "default"]
+    assert [request.model for request in other.requests] == ["other"]
+    assert [message.text for message in other.requests[0].messages[1:]] == ["hi", "From the default.", "hi"]
+
+
+async def test_the_one_model_that_all_agents_of_an_app_ask_is_known_before_they_do(converse: Converse) -> None:
+    model = offering(ScriptedProvider(), other=ScriptedProvider())
+    fixed = model.model_copy(update={"is_fixed": True})
+    talk = await converse(app=make_app(AgentConfig(), model=model))
+    asked = [talk.runtime.asks(chosen) for chosen in (None, "b/other", "c/gone")]
+    assert asked == ["a/default", "b/other", "a/default"]
+    root = LlmAgent(name="root", model=model, tools=[AgentTool(LlmAgent(name="expert", model=fixed))])
+    team = AgentRuntime(App(name="team", root_agent=root), talk.sessions)
+    assert [team.asks(chosen) for chosen in (None, "b/other")] == ["a/default", ""]
+
+
+async def test_the_thoughts_of_one_provider_are_not_sent_to_another(converse: Converse) -> None:
+    default = ScriptedProvider([Thought("hm", b"signed"), Text("One."), Done()], "Three.")
+    other = ScriptedProvider("Two.")
+    other.name = "another"
+    talk = await converse(app=make_app(AgentConfig(), model=offering(default, other=other)))
+    for model in (None, "b/other", None):
+        await talk.events("hi", model=model)
+    (sent,), back = other.requests, default.requests[-1]
+    assert not any(isinstance(part, Thought) for message in sent.messages for part in message.parts)
+    assert any(isinstance(part, Thought) for message in back.messages for part in message.parts)
+
+
+async def test_a_model_that_is_not_offered_any_more_is_the_default_and_the_log_says_so(
+    converse: Converse, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = ScriptedProvider("From the default.")
+    talk = await converse(app=make_app(AgentConfig(), model=offering(provider)))
+    with caplog.at_level(logging.WARNING, "core.models.selection"):
+        assert (await talk.events("hi", model="b/gone"))[-1].text == "From the default."
+    assert caplog.messages[-1] == "b/gone is not among MODELS any more: a/default answers"
+
+
+async def test_every_agent_asks_it_but_one_that_has_a_model_of_its_own(converse: Converse) -> None:
+    default, other, own = ScriptedProvider(), ScriptedProvider("One.", "Three."), ScriptedProvider("Two.")
+    models = (offering(default, other=other), adapter(own), offering(default, other=other))
+    agents: Sequence[BaseAgent] = [LlmAgent(name=f"agent{i}", model=model) for i, model in enumerate(models)]
+    with pytest.warns(DeprecationWarning, match="SequentialAgent"):
+        root = SequentialAgent(name="root", sub_agents=list(agents))
+    talk = await converse(app=App(name=DEFAULT_NAME, root_agent=root, plugins=[ChoicePlugin()]))
+    assert (await talk.events("hi", model="b/other"))[-1].text == "One.\n\nTwo.\n\nThree."
+
+
+async def test_what_may_be_chosen_is_named_in_full_with_the_default_first() -> None:
+    choice = Choice("openai/one", ["anthropic/two", "openai/one", "openai/openai/three"], KEYS)
+    assert [(name, offered.provider.name, offered.model) for name, offered in choice.offered.items()] == [
+        ("openai/one", "openai", "one"),
+        ("anthropic/two", "anthropic", "two"),
+        ("openai/openai/three", "openai", "openai/three"),
+    ]
+    await choice.aclose()
+
+
+@pytest.mark.parametrize(
+    ("model", "fault"),
+    [
+        ("nobody/model", "MODELS=nobody/model: there is no such provider"),
+        ("gemini-2.5-flash", "MODELS=gemini-2.5-flash: GOOGLE_API_KEY is not set"),
+    ],
+)
+def test_what_cannot_be_had_is_a_fault_of_the_setting_that_names_it(model: str, fault: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        Choice("openai/one", [model], KEYS)
+    assert [line.startswith(fault) for line in raised.value.faults] == [True]
+    with pytest.raises(SettingsError) as raised:
+        Choice(model, [], KEYS)
+    assert "MODELS" not in str(raised.value)

@@ -1,0 +1,58 @@
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, ToolResult
+from core.models.thought_signatures import mark, own
+
+PROVIDERS = ["gemini", "openai", "anthropic", "local"]
+
+providers = st.sampled_from(PROVIDERS)
+signatures = st.binary().filter(lambda signature: not signature.startswith(b"parley:"))
+
+
+def said(*parts: Part) -> list[Message]:
+    return [Message("assistant", parts)]
+
+
+@given(providers, signatures)
+def test_a_signature_comes_back_to_its_provider_as_it_was(provider: str, signature: bytes) -> None:
+    made: list[Text | Thought | ToolCall] = [
+        Text("a", signature),
+        Thought("", signature),
+        ToolCall("c", "f", {}, signature),
+    ]
+    kept = said(*(replace(part, signature=mark(signature, provider)) for part in made))
+    assert own(kept, provider) == said(*made)
+
+
+@pytest.mark.parametrize(("writer", "reader"), list(permutations(PROVIDERS, 2)))
+def test_a_signature_goes_to_no_other_provider(writer: str, reader: str) -> None:
+    signature = mark(b"secret", writer)
+    history = said(
+        Thought("Hm.", signature), Text("a", signature), Text("", signature), ToolCall("c", "f", {}, signature)
+    )
+    assert own(history, reader) == said(Text("a"), ToolCall("c", "f", {}))
+
+
+def test_geminis_signatures_stay_as_google_made_them() -> None:
+    assert mark(b"1", "gemini") == b"1"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_thought_without_a_signature_is_left_out(provider: str) -> None:
+    history = [Message("user", (Text("a"),)), *said(Thought("Hm.")), *said(Thought("Hm."), Text("b"))]
+    assert own(history, provider) == [Message("user", (Text("a"),)), *said(Text("b"))]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_has_no_signature_is_left_alone(provider: str) -> None:
+    history = [
+        Message("user", (Text("a"), Media("image/png", b"png"))),
+        *said(Text("b"), ToolCall("c", "f", {})),
+        Message("tool", (ToolResult("c", "f", {}),)),
+    ]
+    assert own(history, provider) == history

@@ -1,0 +1,162 @@
+"""What operators see of workers, turns, sessions and channels, and what they are told to do about it."""
+
+import time
+from typing import Any
+
+import sqlalchemy as sa
+
+from bot.monitoring.diagnostics import DEAF, Finding, findings
+from core.inbox.store import Inbox
+from core.observability.overview import overview, sessions_seen, turns_seen
+from core.observability.turn_report import Ledger
+from core.store.schema import approvals, channels, messages
+from core.store.schema import turns as turns_table
+from core.turns.states import Ended
+from core.turns.store import Turns
+from core.usage.prices import Prices
+from tests.core.conftest import Faulty, done
+from tests.inbounds import inbound
+
+
+async def change(database: Faulty, statement: Any) -> None:
+    async with database.write() as connection:
+        await connection.execute(statement)
+
+
+async def found(database: Faulty, *, holder: str | None = "7") -> list[Finding]:
+    seen = await overview(database)
+    return list(findings(seen, holder=holder, time_limit=600, platforms=["slack"]))
+
+
+async def test_turns_are_listed_newest_first_by_what_is_asked_for(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+    for number, author in enumerate(("ada", "grace", "ada")):
+        await inbox.accept(inbound(session=f"place:{number}", author=author))
+        (turn,) = await turns.claim(1)
+        if number < 2:
+            await done(turns, turn)
+    everything = await turns_seen(database, limit=10)
+    assert [turn.session for turn in everything] == ["place:2", "place:1", "place:0"]
+    assert [turn.askers for turn in everything] == [("ada",), ("grace",), ("ada",)]
+    assert len(await turns_seen(database, limit=2)) == 2
+    assert [turn.session for turn in await turns_seen(database, limit=9, state="running")] == ["place:2"]
+    assert [turn.session for turn in await turns_seen(database, limit=9, person="grace")] == ["place:1"]
+    assert [turn.session for turn in await turns_seen(database, limit=9, session="place:1")] == ["place:1"]
+    assert await turns_seen(database, limit=9, session="place_") == ()
+    assert await turns_seen(database, limit=9, since=time.time() + 60) == ()
+    listed = await sessions_seen(database, limit=2)
+    assert [(one.id, one.people, one.messages, bool(one.running)) for one in listed] == [
+        ("place:2", 1, 1, True),
+        ("place:1", 1, 1, False),
+    ]
+    assert [one.id for one in await sessions_seen(database, limit=9, person="grace")] == ["place:1"]
+
+
+async def test_what_is_not_as_it_should_be_is_found_and_told_with_what_to_do(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    assert await found(database) == []
+    await inbox.accept(inbound(session="place:1"))
+    (turn,) = await turns.claim(1)
+    assert await found(database) == []
+    row = turns_table.c.id == turn.id
+    for age, kind in ((120, "slow"), (700, "stuck")):
+        await change(database, sa.update(turns_table).where(row).values(created_at=time.time() - age))
+        (finding,) = await found(database)
+        assert (finding.kind, finding.about) == (kind, turn.id)
+        assert f"parley cancel {turn.id}" in finding.todo
+    await change(database, sa.update(turns_table).where(row).values(owner="nobody"))
+    assert [finding.kind for finding in await found(database)] == ["stuck"]
+    await change(database, sa.update(turns_table).where(row).values(created_at=time.time(), owner=turns.worker))
+
+    await change(database, sa.insert(channels).values(name="slack", heard_at=time.time() - DEAF - 60))
+    await change(database, sa.insert(channels).values(name="console", heard_at=1.0))
+    assert [(finding.kind, finding.about) for finding in await found(database)] == [("deaf", "slack")]
+    await change(database, sa.delete(channels))
+
+    await turns.end(turn, "failed", error="ProviderAuthError: openai says 401")
+    (finding,) = await found(database)
+    assert (finding.kind, finding.about) == ("failing", turn.id)
+    assert "parley check" in finding.todo
+
+    await inbox.accept(inbound(session="place:2", sent_at=1.0))
+    async with database.write() as connection:
+        await connection.execute(sa.text("UPDATE inbox SET accepted_at = accepted_at - 60 WHERE turn IS NULL"))
+    assert [finding.kind for finding in await found(database)] == ["waiting", "failing"]
+
+    await turns._lease.give_up()
+    assert next(finding.kind for finding in await found(database, holder=None)) == "dead"
+
+
+async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+    first, second = inbound(author="ada"), inbound(author="grace")
+    await inbox.accept(first)
+    await inbox.accept(second)
+    (turn,) = await turns.claim(1)
+    history = {"messages": 1, "tokens": 5, "budget": 100, "bound": "tokens", "until": 2}
+    for role in ("user", "assistant", "user"):
+        said = {
+            "session": turn.session_id,
+            "generation": 1,
+            "role": role,
+            "content": "x",
+            "tokens": 1,
+            "tool_calls": [],
+        }
+        await change(database, sa.insert(messages).values(**said, created_at=1.0))
+    ledger = Ledger(database, Prices())
+    running = await ledger.account(turn.id)
+    assert running is not None
+    assert (running.state, running.receipt, running.seconds) == ("running", None, None)
+
+    await turns.answered(turn, "the answer", {"input": 3, "output": 4}, {"history": history})
+    asked = {
+        "id": "a1", "turn": turn.id, "session": turn.session_id, "generation": 1, "run": "r", "call": "c",
+        "asks_for": "f", "tool": "pay", "arguments": {}, "hash": "", "hint": "", "askers": [], "approvers": [],
+        "may_always": False, "asked_at": 1.0, "expires_at": 2.0, "chunks": [], "decision": "approved",
+        "decider": "Ada", "decided_at": 3.0,
+    }  # fmt: skip
+    await change(database, sa.insert(approvals).values(**asked))
+    await turns.shown(turn, ["m1", "m2"])
+    await turns.end(turn, "done")
+    account = await ledger.account(turn.id)
+    assert account is not None
+    assert (account.askers, account.asked) == (frozenset({"ada", "grace"}), 2)
+    assert account.usage == {"input": 3, "output": 4}
+    assert account.receipt is not None
+    assert account.receipt.history is not None
+    assert account.left_out == 1  # of the two that were there then
+    assert [(one.tool, one.verdict, one.decider) for one in account.rulings] == [("pay", "approved", "Ada")]
+    assert (account.again, account.is_reset, account.app) == ((), False, "app")
+
+    assert await ledger.matching(turn.id[:6], 5) == [turn.id]
+    assert await ledger.matching("%", 5) == []
+    of = {"session_id": turn.session_id, "place": ""}
+    assert await ledger.newest(**of, author="grace") == turn.id
+    assert await ledger.newest(**of, author="eve") is None
+    assert await ledger.newest(**of, author=None) == turn.id
+    assert await ledger.of_message(turn.session_id, "m2", "none") == turn.id
+    assert await ledger.of_message("elsewhere", "m2", "none") is None
+    assert await ledger.of_message("elsewhere", "m9", first.event_key) == turn.id
+
+
+async def test_a_turn_that_ends_without_an_answer_keeps_its_receipt_and_one_that_is_reset_none(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    ledger = Ledger(database, Prices())
+    states: tuple[Ended, ...] = ("failed", "cancelled")
+    for state in states:
+        await inbox.accept(inbound())
+        (turn,) = await turns.claim(1)
+        await turns.end(turn, state, error="x", receipt={"seconds": 2.5})
+        account = await ledger.account(turn.id)
+        assert account is not None
+        assert account.receipt is not None
+        assert account.receipt.seconds == 2.5
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    await turns.answered(turn, "the answer", {}, {"seconds": 1.0})
+    await inbox.reset(inbound(text="reset"))
+    await turns.end(turn, "cancelled", receipt={"seconds": 1.0})
+    async with database.read() as connection:
+        kept = (await connection.execute(sa.select(turns_table.c.receipt))).scalars().all()
+    assert set(kept) == {None}

@@ -1,0 +1,132 @@
+"""What a turn was made of, as its run tells it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from core.agents.events import StreamEvent
+from core.errors import ProviderRequestError
+from core.models.provider import Done, Failed, ToolCall
+from core.observability.run_record import MOST_TOOLS, Clerk, FileUse, Receipt
+from core.sessions.history import TURNS
+from core.tools.tool import Tool
+from tests.conversation import Converse, ScriptedProvider
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
+RUN = "t1"
+
+
+async def waits(arguments: dict[str, Any]) -> str:
+    await asyncio.sleep(arguments["n"] / 100)
+    if arguments["n"] == 3:
+        raise ValueError("three is too many")
+    return "slept"
+
+
+def calls(*numbers: int) -> list[Any]:
+    return [*(ToolCall(f"c{n}", "wait", {"n": n}) for n in numbers), Done()]
+
+
+def kept(clerk: Clerk) -> Receipt:
+    receipt = Receipt.from_json(clerk.receipt)
+    assert receipt is not None
+    return receipt
+
+
+async def test_calls_that_are_made_side_by_side_have_each_its_own_time_and_end(converse: Converse) -> None:
+    provider = ScriptedProvider(calls(1, 3, 200), "Done.")
+    conversation = await converse(provider, tools=[Tool("wait", "Waits.", waits, SCHEMA)])
+    clerk = Clerk()
+    for event in await conversation.events("go", run_id=RUN):
+        clerk.take(event)
+    receipt = kept(clerk)
+    assert [(use.arguments, use.ended) for use in receipt.tools] == [
+        ('{"n": 1}', "done"),
+        ('{"n": 3}', "failed"),
+        ('{"n": 200}', "done"),
+    ]
+    short, _, long = (use.seconds for use in receipt.tools)
+    assert short is not None
+    assert long is not None
+    assert short < 1.9 < long
+    assert "three is too many" in receipt.tools[1].error
+    assert receipt.first_word is not None
+    assert 2.0 <= receipt.first_word <= receipt.seconds
+
+
+async def test_what_an_earlier_attempt_has_called_is_told_as_such(converse: Converse) -> None:
+    refused = [Failed(ProviderRequestError("no"))]
+    provider = ScriptedProvider(calls(1, 3), refused, calls(2), "Done.")
+    conversation = await converse(provider, tools=[Tool("wait", "Waits.", waits, SCHEMA)])
+    first, second = Clerk(), Clerk()
+    for event in await conversation.events("go", run_id=RUN):
+        first.take(event)
+    assert [(use.id, use.ended) for use in kept(first).tools] == [("c1", "done"), ("c3", "failed")]
+    for event in await conversation.events("go", run_id=RUN):
+        second.take(event)
+    uses = kept(second).tools
+    assert [(use.id, use.ended, use.is_earlier) for use in uses] == [
+        ("c1", "done", True),
+        ("c3", "failed", True),
+        ("c2", "done", False),
+    ]
+    assert "three is too many" in uses[1].error
+
+
+async def test_how_much_of_the_conversation_was_read_is_told_and_by_what_it_was_cut(converse: Converse) -> None:
+    conversation = await converse(ScriptedProvider(*["Yes."] * 4), budget=100)
+    await conversation.reply("first")
+    clerk = Clerk()
+    for event in await conversation.events("second", run_id=RUN):
+        clerk.take(event)
+    history = kept(clerk).history
+    assert history is not None
+    assert (history.messages, history.bound, history.budget) == (2, "", 100)
+    await conversation.keep("user", "long", tokens=90)
+    await conversation.keep("assistant", "answer", tokens=9)
+    cut = Clerk()
+    for event in await conversation.events("third", run_id="t3"):
+        cut.take(event)
+    history = kept(cut).history
+    assert history is not None
+    assert (history.messages, history.tokens, history.bound) == (2, 99, "tokens")
+
+
+async def test_no_more_turns_than_are_read_cut_it_too(converse: Converse) -> None:
+    conversation = await converse(ScriptedProvider("Yes."))
+    for _ in range(TURNS + 2):
+        await conversation.keep("user", "question")
+        await conversation.keep("assistant", "answer")
+    clerk = Clerk()
+    for event in await conversation.events("go", run_id=RUN):
+        clerk.take(event)
+    history = kept(clerk).history
+    assert history is not None
+    assert history.bound == "turns"
+    assert history.messages <= 2 * TURNS
+
+
+def test_what_had_not_ended_is_open_and_what_is_too_much_is_counted() -> None:
+    clerk = Clerk()
+    for n in range(MOST_TOOLS + 3):
+        clerk.take(StreamEvent("tool_start", tool="look", call_id=str(n), data={"n": n}))
+    clerk.take(StreamEvent("tool_end", tool="look", call_id=str(MOST_TOOLS + 1), data={}))
+    receipt = kept(clerk)
+    assert (len(receipt.tools), receipt.tools_hidden) == (MOST_TOOLS, 3)
+    assert {use.ended for use in receipt.tools} == {"open"}
+    assert receipt.first_word is None
+
+
+def test_a_receipt_comes_back_as_it_was_kept_and_a_damaged_one_is_none() -> None:
+    clerk = Clerk()
+    clerk.files([FileUse("a\nb" * 100, "no")])
+    assert kept(clerk).to_json() | {"seconds": 0} == clerk.receipt | {"seconds": 0}
+    assert len(kept(clerk).files[0].name) <= 120
+    damaged: tuple[object, ...] = (None, [], {"tools": 3}, "x")
+    assert [Receipt.from_json(one) for one in damaged] == [None] * 4
+
+
+@pytest.mark.parametrize("more", [{"later": 1}, {}])
+def test_a_receipt_of_a_newer_version_can_be_read(more: dict[str, int]) -> None:
+    assert Receipt.from_json({**Receipt().to_json(), **more}) == Receipt()

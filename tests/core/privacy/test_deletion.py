@@ -1,0 +1,504 @@
+import asyncio
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.events.event import Event
+from google.genai import types
+
+from core.conversations.feedback import Feedback
+from core.conversations.prompt_text import Spoken
+from core.conversations.quoting import frame, lines
+from core.inbox.store import Accepted, Inbox
+from core.inbox.watermarks import Places
+from core.models.tokens import TokenCounter
+from core.privacy import deletion as forgetting
+from core.privacy import deletion_queries as deletion
+from core.privacy.cleanup import Retention
+from core.privacy.deletion import Forgetting, Survey, Wish, wipe
+from core.privacy.pruning import DAY
+from core.sessions.artifacts import Artifacts
+from core.sessions.codec import columns, to_row
+from core.sessions.history import sendable
+from core.sessions.service import SessionService, StoredSession
+from core.sessions.summary_events import summary
+from core.store.schema import approvals, memories, messages, metadata, sessions, state, tool_calls
+from core.store.schema import inbox as inbox_table
+from core.store.schema import turns as turns_table
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.usage.meter import ModelCall
+from core.usage.prices import Prices
+from core.usage.spending import FIRST, Spending
+from tests.core.conftest import Faulty
+from tests.core.sessions.speech import answered, called, replied
+from tests.inbounds import inbound
+
+#: What Zofia says, is called and is; what others say.
+WORDS = ("vermilion umbrella", "Zofia", "U0ZOFIA")
+OTHERS = ("harmless teapot", "Grace", "U0GRACE")
+
+PRICES = Prices()
+CALL = ModelCall("gemini-2.5-flash", input=3, output=1)
+COST = PRICES.cost(CALL) or 0
+
+SHARED, ALONE = "slack:T1:C1:171", "slack:T1:D9:172"
+
+
+class Office:
+    """Conversations, with something in every table."""
+
+    def __init__(self, database: Faulty, inbox: Inbox, turns: Turns, service: SessionService) -> None:
+        self.database, self.inbox, self.turns, self.service = database, inbox, turns, service
+        self.books = Spending(database, PRICES)
+
+    async def session(self, id_: str) -> StoredSession:
+        place = id_.rpartition(":")[0]
+        found = await self.service.get_session(app_name="app", user_id=place, session_id=id_)
+        assert isinstance(found, StoredSession)
+        return found
+
+    async def say(
+        self,
+        session: str,
+        author: str,
+        name: str,
+        words: str,
+        *,
+        around: str = "",
+        day: str = "",
+        is_counted: bool = True,
+    ) -> str:
+        """A whole turn about it: a tool, a file, an opinion, a request, what it cost (on a day); its id."""
+        address = {"speaker": name, "author": author}
+        said = inbound(words, session=session, author=author, address=address)
+        await self.inbox.accept(said)
+        (turn,) = await self.turns.claim(1)
+        loaded = await self.session(session)
+        parts = [("", around)] if around else []
+        people = {author: name, **({"U0ZOFIA": "Zofia"} if around else {})}
+        spoken = Spoken((*parts, (author, f"{name}: {words}")), people)
+        loaded.keep_to(None, spoken)
+        picture = words.encode() * 100
+        asked = [types.Part(text=spoken.text), types.Part.from_bytes(data=picture, mime_type="image/png")]
+        call, answer = f"c{turn.id}", {"found": f"{words} of {name}"}
+        events = [
+            Event(author="user", content=types.Content(role="user", parts=asked)),
+            called(call, name="look", args={"for": words}),
+            answered(call, name="look", response=answer),
+            replied(f"{name}, you said {words}."),
+        ]
+        of_place = {
+            "app": "app",
+            "user_id": said.place,
+            "session": session,
+            "author": "user",
+            "created_at": time.time(),
+        }
+        recalled = [{**of_place, "key": event.id, "content": f"{name}: {words}"} for event in events]
+        for event in events:
+            await self.service.append_event(loaded, event.model_copy(update={"invocation_id": turn.id}))
+        made = Artifacts(self.database, run=turn.id)
+        saved = types.Part.from_bytes(data=words.encode(), mime_type="text/plain")
+        await made.save_artifact(
+            app_name="app", user_id=said.place, session_id=session, filename=f"{words}.txt", artifact=saved
+        )
+        async with self.database.write() as connection:
+            await connection.execute(sa.insert(memories), recalled)
+            journal = {"session": session, "run": turn.id, "id": call, "tool": "look", "hash": "h", "state": "ended"}
+            told = {"arguments": {"for": words}, "result": answer, "begun_at": time.time()}
+            await connection.execute(sa.insert(tool_calls).values(**journal, **told))
+            own = {
+                "scope": "session",
+                "owner": session,
+                "key": f"last {author[-2:]}",
+                "value": {"by": author, "w": words},
+            }
+            await connection.execute(sa.insert(state).values(own))
+            asks = {"id": f"a{turn.id}", "turn": turn.id, "session": session, "generation": 1, "run": turn.id}
+            what = {
+                "call": "k",
+                "asks_for": call,
+                "tool": "look",
+                "arguments": {"for": words},
+                "hash": "h",
+                "hint": words,
+            }
+            who = {"askers": [author], "approvers": ["asker"], "may_always": False, "chunks": [], "decided_by": author}
+            when = {"asked_at": 1.0, "expires_at": 2.0, "decider": name, "decision": "approved", "decided_at": 1.5}
+            await connection.execute(sa.insert(approvals).values(**asks, **what, **who, **when))
+        turn.meter.place, turn.meter.people = said.place, {f"slack:{author}": name}
+        turn.meter.day = day or turn.meter.day
+        turn.meter.add(CALL)
+        await self.turns.answered(turn, f"{name}, you said {words}.", turn.meter.to_json())
+        await self.turns.end(turn, "done")
+        if is_counted:
+            await self.books.count()
+        await Feedback(self.database).give(turn.id, author, "good")
+        return turn.id
+
+    async def sum_up(self, session: str, text: str) -> None:
+        row = columns(to_row(summary(text, begin=1.0, end=2.0)), 5)
+        values = {**row, "session": session, "generation": 1, "covers": 1, "content": text}
+        async with self.database.write() as connection:
+            await connection.execute(sa.insert(messages).values(values))
+
+    async def spent(self) -> list[tuple[str, str, int, int]]:
+        """What was spent by whom: his id, his name, the calls and the cost."""
+        return [(one.key, one.name, one.calls, one.cost) for one in await self.books.spent("person", since=FIRST)]
+
+    async def holds(self, *words: str) -> list[str]:
+        """The columns, of all tables, that hold any of these, as text, JSON or bytes."""
+        found = list[str]()
+        async with self.database.read() as connection:
+            for table in metadata.sorted_tables:
+                for row in await connection.execute(sa.select(table)):
+                    found += [f"{table.name}.{name}" for name, value in row._mapping.items() if _has(value, words)]
+        return found
+
+
+def _has(value: Any, words: tuple[str, ...]) -> bool:
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else json.dumps(value, default=str)
+    return any(word in text for word in words)
+
+
+@pytest.fixture
+def office(database: Faulty, inbox: Inbox, turns: Turns, tmp_path: Path) -> Office:
+    return Office(database, inbox, turns, SessionService(database, TokenCounter(tmp_path), agent="bot"))
+
+
+async def test_a_conversation_is_deleted_from_every_table_and_from_the_file_and_nothing_brings_it_back(
+    office: Office, database: Faulty
+) -> None:
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
+    await office.sum_up(ALONE, "Zofia has a vermilion umbrella")
+    async with database.write() as connection:
+        of_place = {
+            "scope": "user",
+            "owner": json.dumps(["app", "slack:T1:D9"]),
+            "key": "k",
+            "value": "vermilion umbrella",
+        }
+        await connection.execute(sa.insert(state).values(of_place))
+    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
+    async with database.read() as connection:
+        key = (await connection.execute(sa.select(inbox_table.c.event_key).limit(1))).scalar_one()
+    assert len(await office.holds(*WORDS)) > 15
+    forgetting = Forgetting(database, PRICES)
+    survey = await forgetting.survey(Wish(session=ALONE))
+    assert (survey.whole, survey.parts, survey.messages, survey.files) == ((ALONE,), (), 5, 2)
+    assert len(await office.holds(*WORDS)) > 15  # it was only looked at
+    await forgetting.forget(Wish(session=ALONE))
+    assert await office.holds(*WORDS) == []
+    assert await office.holds("harmless teapot") != []
+    assert await office.spent() == [("", "", 1, COST), ("slack:U0GRACE", "Grace", 1, COST)]
+
+    again = inbound("vermilion umbrella", session=ALONE, event_key=key, author="U0ZOFIA")
+    assert await office.inbox.accept(again) is Accepted.KNOWN
+    assert await office.holds(*WORDS) == []
+    assert await office.turns.claim(10) == []
+    if database.file is not None:
+        await wipe(database)
+        for file in database.file.parent.glob("parley.db*"):
+            assert b"vermilion umbrella" not in file.read_bytes()
+            assert b"Zofia" not in file.read_bytes()
+        assert b"harmless teapot" in database.file.read_bytes()
+
+
+async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_these_can_be_sent_still(
+    office: Office, database: Faulty
+) -> None:
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    around = frame(
+        "What others said here before", [lines("Zofia", "my vermilion umbrella\nis wet"), lines("Lin", "ok")]
+    )
+    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
+    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around, is_counted=False)
+    await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
+    async with database.write() as connection:
+        told = {"person": "slack:U0ZOFIA", "kind": "door", "until": 1.0}
+        await connection.execute(sa.insert(metadata.tables["refusals"]).values(told))
+        reserved = {"turn": "t", "person": "slack:U0ZOFIA", "model": "m", "place": "p", "day": "d", "cost": 1}
+        await connection.execute(sa.insert(metadata.tables["reservations"]).values(reserved))
+    survey = await Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA"))
+    assert (survey.whole, survey.parts) == ((ALONE,), (SHARED,))
+    assert await office.holds(*WORDS) == []
+    if database.file is not None:
+        await wipe(database)
+        assert all(b"vermilion" not in file.read_bytes() for file in database.file.parent.glob("parley.db*"))
+
+    events = (await office.session(SHARED)).events
+    assert sendable(events) == events
+    calls = [call.id for event in events for call in event.get_function_calls()]
+    answers = [answer.id for event in events for answer in event.get_function_responses()]
+    assert len(calls) == 2
+    assert calls == answers
+    texts = [part.text for event in events for part in (event.content and event.content.parts) or () if part.text]
+    assert texts[0] == texts[1] == "[deleted]"
+    assert "> [deleted]\n> Lin: ok" in texts[2]
+    assert texts[2].endswith("\n\nGrace: harmless teapot")
+    assert texts[3] == "Grace, you said harmless teapot."
+    async with database.read() as connection:
+        usage = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
+    assert [used["input"] for used in usage] == [3, 3]  # the sums stay
+    assert await office.spent() == [("", "", 2, 2 * COST), ("slack:U0GRACE", "Grace", 1, COST)]
+    assert await office.holds("Grace", "harmless teapot") != []
+
+
+async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(office: Office, database: Faulty) -> None:
+    long_ago = f"{time.strftime('%Y-%m-%d', time.gmtime(time.time() - 40 * DAY))}"
+    old = await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", day=long_ago)
+    waiting = await office.say(SHARED, "U0LIN", "Lin", "may I?")
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella", day=long_ago, is_counted=False)
+    await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
+    async with database.write() as connection:
+        await _age(connection, days=40)
+        held = sa.update(messages).where(messages.c.invocation_id == waiting, messages.c.role == "assistant")
+        await connection.execute(held.values(held={"k": False}))
+    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
+    retention = Retention(database, PRICES, days=30)
+    await retention.sweep()
+    # what tools keep for a conversation has no age: it goes with the conversation
+    assert set(await office.holds(*WORDS)) == {"state.value"}
+    async with database.read() as connection:
+        runs = set((await connection.execute(sa.select(messages.c.invocation_id))).scalars())
+        there = (await connection.execute(sa.select(sessions.c.id))).scalars().all()
+    assert old not in runs
+    assert waiting in runs
+    assert there == [SHARED]
+    assert await office.holds("harmless teapot") != []
+    assert await office.spent() == [
+        ("", "", 2, 2 * COST),
+        ("slack:U0GRACE", "Grace", 1, COST),
+        ("slack:U0LIN", "Lin", 1, COST),
+    ]
+    await office.sum_up(SHARED, "Grace has a harmless kettle")
+    await retention.sweep()  # which finds nothing to do
+    assert waiting in runs
+    assert await office.holds("harmless kettle") != []
+
+
+@pytest.mark.parametrize("meanwhile", ["somebody speaks", "what was said long ago is delivered", "a turn runs"])
+async def test_a_conversation_that_was_old_and_is_spoken_in_meanwhile_stays_and_is_answered(
+    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    await office.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
+    at = time.time() - 40 * DAY if meanwhile == "what was said long ago is delivered" else time.time()
+    message = inbound("and now?", session=ALONE, author="U0GRACE", sent_at=at)
+    if meanwhile == "a turn runs":  # which has begun long ago
+        await office.inbox.accept(message)
+        (turn,) = await office.turns.claim(1)
+    async with database.write() as connection:
+        await _age(connection, days=40)
+    meant = Forgetting.meant
+
+    async def seen(self: Forgetting, wish: Wish) -> tuple[list[str], list[str]]:
+        found = await meant(self, wish)
+        assert found == ([ALONE], [])
+        if meanwhile != "a turn runs":
+            await office.inbox.accept(message)
+        return found
+
+    monkeypatch.setattr(Forgetting, "meant", seen)
+    await Retention(database, PRICES, days=30).sweep()
+    if meanwhile != "a turn runs":
+        (turn,) = await office.turns.claim(1)
+    assert turn.messages == (message,)
+    assert await office.turns.running() == {turn.id: None}
+    assert await office.holds("harmless teapot") != []
+
+
+async def test_more_conversations_can_be_old_than_a_statement_takes_values(
+    database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.privacy.cleanup.PAUSE", 0.0)
+    old = {"app": "app", "user_id": "p", "created_at": 1.0, "updated_at": 1.0}
+    async with database.write() as connection:
+        await connection.execute(sa.insert(sessions), [{"id": f"p:{number}", **old} for number in range(33_000)])
+    gone = list[str]()
+
+    async def goes(_self: Forgetting, session: str, _before: float) -> bool:
+        gone.append(session)
+        return True
+
+    monkeypatch.setattr(Forgetting, "old", goes)
+    await Retention(database, PRICES, days=30).sweep()
+    assert len(gone) == 33_000
+    survey = await Forgetting(database, PRICES).survey(Wish(before=time.time() - DAY))
+    assert len(survey.whole) == 33_000
+
+
+async def test_what_was_said_since_a_conversation_became_old_is_not_taken_for_said_before_its_end(
+    office: Office, database: Faulty
+) -> None:
+    await office.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
+    async with database.write() as connection:
+        await _age(connection, days=40)
+    missed = time.time() - 60  # while no process ran
+    await Retention(database, PRICES, days=30).sweep()
+    assert await office.holds("harmless teapot") == []
+    over = await Places(database).started_over_at([ALONE])
+    assert missed - 31 * DAY < over[ALONE] < missed - 29 * DAY
+
+
+@pytest.mark.parametrize("begins", [False, True], ids=["waits", "is being answered"])
+async def test_what_is_said_while_a_conversation_is_deleted_is_answered_in_one_that_begins_anew(
+    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch, begins: bool
+) -> None:
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await office.inbox.accept(inbound("my vermilion umbrella?", session=ALONE, author="U0ZOFIA"))
+    (running,) = await office.turns.claim(1)
+    await office.inbox.accept(inbound("vermilion umbrella!", session=ALONE, author="U0ZOFIA"))
+    begun, rest = list[Turn](), Forgetting._rest
+
+    async def meanwhile(self: Forgetting, session: str, *which: Any) -> None:
+        await office.inbox.accept(inbound("meanwhile", session=ALONE, author="U0GRACE"))
+        assert await office.turns.running() == {running.id: "reset"}
+        await office.turns.end(running, "cancelled", error="reset")
+        if begins:
+            begun.extend(await office.turns.claim(1))
+            await office.inbox.accept(inbound("behind it", session=ALONE, author="U0GRACE"))
+        await rest(self, session, *which)
+
+    monkeypatch.setattr(Forgetting, "_rest", meanwhile)
+    await Forgetting(database, PRICES).forget(Wish(session=ALONE))
+    assert await office.holds("vermilion umbrella") == []
+    for turn in begun:
+        assert await office.turns.running() == {turn.id: None}
+        await office.turns.end(turn, "failed")
+    (turn,) = await office.turns.claim(10)
+    said = [message.text for one in (*begun, turn) for message in one.messages]
+    assert said == (["meanwhile", "behind it"] if begins else ["meanwhile"])
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_conversation_that_is_begun_while_what_is_left_of_it_is_deleted_stays_and_is_answered(
+    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    deleting, saying, delete = Forgetting(database, PRICES), list[asyncio.Task[Any]](), deletion.delete
+    await deleting.forget(Wish(session=ALONE))
+
+    async def meanwhile(*of: Any, **more: Any) -> None:
+        saying.append(asyncio.create_task(office.inbox.accept(inbound("harmless teapot", session=ALONE))))
+        await asyncio.wait(saying, timeout=0.2)
+        await delete(*of, **more)
+
+    monkeypatch.setattr(forgetting, "delete", meanwhile)
+    await deleting.forget(Wish(session=ALONE))
+    await asyncio.wait_for(saying[0], 30)
+    (turn,) = await office.turns.claim(1)
+    assert [message.text for message in turn.messages] == ["harmless teapot"]
+
+
+async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Office, database: Faulty) -> None:
+    await office.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
+    (turn,) = await office.turns.claim(1)
+    loaded = await office.session(ALONE)
+    loaded.keep_to(office.turns.fence(turn))
+    gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(session=ALONE)))
+    async with asyncio.timeout(30):
+        while (await office.turns.running()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
+            await asyncio.sleep(0.01)
+    await office.turns.end(turn, "cancelled", error="reset")
+    await asyncio.wait_for(gone, 30)
+    said = Event(author="user", invocation_id=turn.id, content=types.UserContent("vermilion umbrella"))
+    with pytest.raises(Exception, match=re.escape(ALONE) + "|another worker"):
+        await office.service.append_event(loaded, said)
+    assert await office.holds("vermilion umbrella") == []
+
+
+async def test_where_somebody_else_speaks_meanwhile_a_person_is_forgotten_and_that_one_is_answered(
+    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    survey = Forgetting.survey
+
+    async def surveyed(self: Forgetting, wish: Wish) -> Survey:
+        found = await survey(self, wish)
+        assert found.whole == (ALONE,)
+        await office.inbox.accept(inbound("harmless teapot", session=ALONE, author="U0GRACE"))
+        return found
+
+    monkeypatch.setattr(Forgetting, "survey", surveyed)
+    await Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA"))
+    assert await office.holds(*WORDS) == []
+    (turn,) = await office.turns.claim(1)
+    assert [message.text for message in turn.messages] == ["harmless teapot"]
+
+
+@pytest.mark.parametrize(
+    "left", [{"owner": "a dead worker"}, {"owner": None, "state": "queued"}], ids=["dead", "stopped"]
+)
+async def test_what_a_worker_has_left_is_ended_first_by_one_who_takes_it_up_and_ends_its_reply(
+    office: Office, database: Faulty, left: dict[str, Any]
+) -> None:
+    await office.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
+    await office.turns.claim(1)
+    async with database.write() as connection:
+        await connection.execute(sa.update(turns_table).values(left))
+    gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(session=ALONE)))
+    async with asyncio.timeout(30):
+        while not await _is_to_end(database):  # noqa: ASYNC110 - as a worker looks
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(3 * forgetting.LOOK)
+    (turn,) = await office.turns.claim(1)
+    assert turn.cancel == "reset"
+    await office.turns.end(turn, "cancelled", error="reset")
+    await asyncio.wait_for(gone, 30)
+    assert await office.holds("vermilion umbrella") == []
+
+
+async def _is_to_end(database: Faulty) -> bool:
+    async with database.read() as connection:
+        return bool((await connection.execute(sa.select(turns_table.c.cancel))).scalar_one_or_none())
+
+
+async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forgotten(
+    office: Office, database: Faulty
+) -> None:
+    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await office.inbox.accept(inbound("harmless teapot", session=SHARED, author="U0GRACE"))
+    (turn,) = await office.turns.claim(1)
+    await office.inbox.accept(inbound("my vermilion umbrella", session=SHARED, author="U0ZOFIA"))
+    await office.inbox.accept(inbound("tea?", session=SHARED, author="U0GRACE"))
+    gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA")))
+    async with asyncio.timeout(30):
+        while (await office.turns.running()).get(turn.id) != "stop":  # noqa: ASYNC110 - as a worker looks
+            await asyncio.sleep(0.01)
+    await office.turns.end(turn, "cancelled", error="stop")
+    async with asyncio.timeout(30):
+        while not (claimed := await office.turns.claim(1)):  # noqa: ASYNC110 - what is locked is passed over
+            await asyncio.sleep(0.01)
+    (following,) = claimed
+    assert [message.text for message in following.messages] == ["tea?"]
+    loaded = await office.session(SHARED)
+    loaded.keep_to(office.turns.fence(following))
+    async with asyncio.timeout(30):
+        # as a worker looks
+        while not gone.done() and (await office.turns.running()).get(following.id) != "stop":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    if not gone.done():  # it waits for this one as well, that has read his words
+        reply = replied("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})
+        await office.service.append_event(loaded, reply)
+        await office.turns.end(following, "cancelled", error="stop")
+    await asyncio.wait_for(gone, 30)
+    assert await office.holds("vermilion umbrella", "U0ZOFIA") == []
+
+
+async def _age(connection: Any, *, days: float) -> None:
+    for table, name in (
+        (messages, "created_at"),
+        (turns_table, "finished_at"),
+        (tool_calls, "begun_at"),
+        (inbox_table, "sent_at"),
+        (inbox_table, "accepted_at"),
+        (sessions, "updated_at"),
+        (metadata.tables["artifacts"], "created_at"),
+        (memories, "created_at"),
+    ):
+        await connection.execute(sa.update(table).values({name: time.time() - days * DAY}))

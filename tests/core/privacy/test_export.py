@@ -1,0 +1,213 @@
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from google.adk.events.event import Event
+from google.genai import types
+
+from core.conversations.feedback import Feedback
+from core.conversations.prompt_text import Spoken
+from core.inbox.store import Inbox
+from core.models.tokens import TokenCounter
+from core.privacy import export_files as exported
+from core.privacy.export import pieces
+from core.privacy.export_files import safe_name
+from core.privacy.transcript import runs
+from core.sessions.artifacts import Artifacts
+from core.sessions.codec import columns, to_row
+from core.sessions.service import SessionService, StoredSession
+from core.sessions.summary_events import summary
+from core.store.schema import messages, sessions
+from core.turns.store import Turns
+from core.usage.meter import ModelCall
+from core.usage.prices import Prices, exact
+from core.usage.spending import Spending
+from tests.core.conftest import Faulty
+from tests.core.sessions.speech import answered, called, replied
+from tests.core.usage.test_spending import CALL, COST, MODEL, PRICES, claimed
+from tests.inbounds import inbound
+
+SESSION = "place:1"
+PICTURE = b"\x89PNG\r\n\x1a\n" + b"picture" * 300
+
+
+async def whole(database: Faulty, form: str, **more: int) -> str:
+    return "".join([piece async for piece in pieces(database, SESSION, form, PRICES, **more)])  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def conversation(database: Faulty, inbox: Inbox, turns: Turns, service: SessionService) -> str:
+    """One with a tool, a picture, a file that was made, an opinion and a summary; the id of its turn."""
+    await inbox.accept(inbound("look", session=SESSION, author="U1"))
+    (turn,) = await turns.claim(1)
+    session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
+    assert isinstance(session, StoredSession)
+    spoken = Spoken((("U1", "Ada: look"), ("U2", "Grace: please")), {"U1": "Ada", "U2": "Grace"})
+    session.keep_to(None, spoken)
+    parts = [types.Part(text=spoken.text), types.Part.from_bytes(data=PICTURE, mime_type="image/png")]
+    asked = Event(author="user", invocation_id=turn.id, content=types.Content(role="user", parts=parts))
+    steps = [called("c", name="look", args={"at": "`it`"}), answered("c", name="look", response={"seen": 1})]
+    for event in (asked, *steps, replied("**A cat.**")):
+        await service.append_event(session, event.model_copy(update={"invocation_id": turn.id}))
+    made = Artifacts(database, run=turn.id)
+    saved = types.Part.from_bytes(data=b"a,b", mime_type="text/csv")
+    await made.save_artifact(
+        app_name="app", user_id="place", session_id=SESSION, filename="../../etc/cron.d/x.csv", artifact=saved
+    )
+    turn.meter.add(CALL)
+    await turns.answered(turn, "**A cat.**", turn.meter.to_json())
+    await turns.end(turn, "done")
+    await Feedback(database).give(turn.id, "U2", "good")
+    row = columns(to_row(summary("Ada looks.\nAt a cat.", begin=1.0, end=2.0)), 5)
+    async with database.write() as connection:
+        values = {**row, "session": SESSION, "generation": 1, "covers": 1, "content": "Ada looks.\nAt a cat."}
+        await connection.execute(sa.insert(messages).values(values))
+    return turn.id
+
+
+@pytest.fixture
+def service(database: Faulty, tmp_path: Path) -> SessionService:
+    return SessionService(database, TokenCounter(tmp_path), agent="bot")
+
+
+async def test_people_read_who_said_what_with_which_tools_files_and_costs_and_a_summary_as_one(
+    conversation: str, database: Faulty
+) -> None:
+    text = await whole(database, "md")
+    assert text.startswith(f"# Conversation `{SESSION}`\n")
+    assert "\n## Ada, Grace, " in text
+    for line in (
+        "Ada: look\n\nGrace: please",
+        '*Used `look`:* `` {"at": "`it`"} ``',
+        '*`look` gave:* `{"seen": 1}`',
+        "**A cat.**",
+        "*Feedback: 1 good*",
+        "*1,010 tokens, $0.0003*",
+        "*Made the file:* `made-1-x.csv` (text/csv, 3 bytes)",
+        "> Ada looks.\n> At a cat.",
+    ):
+        assert f"\n{line}\n" in text, line
+    assert "## Summary of what was said before, made by a model, " in text
+
+
+async def test_programs_read_the_same_and_get_the_files(conversation: str, database: Faulty, tmp_path: Path) -> None:
+    told = json.loads(await whole(database, "json"))
+    assert (told["format"], told["version"], told["is_whole"], told["session"]["id"]) == (
+        "parley-conversation",
+        1,
+        True,
+        SESSION,
+    )
+    run, summed = told["runs"] if told["runs"][0]["kind"] == "run" else told["runs"][::-1]
+    assert (summed["kind"], summed["text"]) == ("summary", "Ada looks.\nAt a cat.")
+    asked, called_, gave, answer = run["messages"]
+    assert [(part["by"], part["name"], part["text"]) for part in asked["parts"]] == [
+        ("U1", "Ada", "Ada: look"),
+        ("U2", "Grace", "Grace: please"),
+    ]
+    assert called_["calls"] == [{"id": "c", "tool": "look", "arguments": {"at": "`it`"}}]
+    assert gave["results"] == [{"id": "c", "tool": "look", "result": {"seen": 1}}]
+    assert answer["text"] == "**A cat.**"
+    assert (run["turn"]["id"], run["turn"]["usage"]["input"], run["feedback"][0]["author"]) == (
+        conversation,
+        CALL.input,
+        "U2",
+    )
+    assert run["turn"]["dollars"] == exact(COST)
+
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "made-1-x.csv").symlink_to(tmp_path / "elsewhere")
+    found = [file async for run in runs(database, SESSION) for message in run.messages for file in message.files]
+    assert await exported.write(database, SESSION, found, folder) == 1
+    assert (folder / asked["files"][0]["name"]).read_bytes() == PICTURE
+    made = [file async for run in runs(database, SESSION) for file in run.files]
+    with pytest.raises(FileExistsError):  # what is there is not followed, nor written over
+        await exported.write(database, SESSION, made, folder)
+    (folder / "made-1-x.csv").unlink()
+    assert await exported.write(database, SESSION, made, folder) == 1
+    assert (folder / run["files"][0]["name"]).read_bytes() == b"a,b"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_is_counted(
+    database: Faulty, inbox: Inbox, turns: Turns, service: SessionService
+) -> None:
+    async def dollars() -> str:
+        told = json.loads(await whole(database, "json"))
+        return str(told["runs"][0]["turn"].get("dollars"))
+
+    turn = await claimed(inbox, turns, place="place")
+    session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
+    assert session is not None
+    asked = Event(author="user", invocation_id=turn.id, content=types.UserContent("look"))
+    answer = Event(author="bot", invocation_id=turn.id, content=types.ModelContent("A cat."))
+    await service.append_event(session, asked)
+    assert await dollars() == "None"
+    used = types.GenerateContentResponseUsageMetadata(prompt_token_count=CALL.input, candidates_token_count=CALL.output)
+    answer.usage_metadata, answer.model_version, answer.custom_metadata = used, MODEL, turn.meter.mark
+    await service.append_event(session, answer)
+    partly = PRICES.bill([ModelCall(MODEL, input=CALL.input, output=CALL.output)])[0]
+    assert await dollars() == exact(partly)
+    turn.meter.add(CALL)
+    await turns.answered(turn, "A cat.", turn.meter.to_json())
+    assert await dollars() == exact(COST)
+    await turns.end(turn, "done")
+    assert await dollars() == exact(COST)
+    await Spending(database, Prices()).count()
+    assert await dollars() == exact(COST)
+    assert "*1,010 tokens, $0.0003*" in await whole(database, "md")
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("..\\..\\boot.ini", "boot.ini"),
+        ("/", "file"),
+        ("..", "file"),
+        (".bashrc", "bashrc"),
+        ("-rf", "rf"),
+        ("a\0b\n\u202egnp.exe", "a_b_gnp.exe"),
+        ("user:report.csv", "user_report.csv"),
+        ("한글 파일.txt", "한글 파일.txt"),
+        ("x" * 300 + ".txt", "x" * 76 + ".txt"),
+    ],
+)
+def test_the_name_of_a_file_leads_nowhere_else(title: str, name: str) -> None:
+    assert safe_name(title) == name
+
+
+async def test_what_is_too_long_is_broken_off_and_says_so_in_both_forms(conversation: str, database: Faulty) -> None:
+    assert (await whole(database, "md", most=100)).endswith("*What follows is left out here.*\n")
+    assert json.loads(await whole(database, "json", most=100))["is_whole"] is False
+
+
+async def test_a_conversation_of_any_length_is_told_in_pieces_and_holds_up_nobody(database: Faulty) -> None:
+    count = 10_000  # as many pieces as there are of any number
+    row = {"session": SESSION, "generation": 1, "role": "user", "content": "word " * 20, "tool_calls": [], "tokens": 1}
+    rows = [{**row, "created_at": float(n), "invocation_id": f"i{n // 2}"} for n in range(count)]
+    async with database.write() as connection:
+        begun = {"id": SESSION, "app": "app", "user_id": "place", "created_at": 1.0, "updated_at": 1.0}
+        await connection.execute(sa.insert(sessions).values(begun))
+        await connection.execute(sa.insert(messages), rows)
+    longest, size, largest, ended = 0.0, 0, 0, asyncio.Event()
+
+    async def beat() -> None:
+        nonlocal longest
+        while not ended.is_set():
+            began = time.thread_time()  # what this thread has worked meanwhile: others may have the machine
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.thread_time() - began)
+
+    beating = asyncio.create_task(beat())
+    async for piece in pieces(database, SESSION, "json", PRICES):
+        size, largest = size + len(piece), max(largest, len(piece))
+    ended.set()
+    await beating
+    assert size > count * 100
+    assert largest < 2_000
+    assert longest < 0.25

@@ -1,0 +1,150 @@
+import time
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from core.conversations.service import Conversations
+from core.inbox.store import Accepted, Inbox
+from core.privacy import pruning
+from core.privacy.pruning import DAY, HOUR, Pruning
+from core.store.schema import inbox as inbox_table
+from core.store.schema import tool_calls, workers
+from core.store.schema import turns as turns_table
+from core.turns.store import Turns
+from core.workers.worker import Worker
+from tests.core.conftest import Faulty, done, never
+from tests.inbounds import inbound
+
+
+async def age(database: Faulty, *, days: float) -> None:
+    """Let all that is there be so old."""
+    at = time.time() - days * DAY
+    async with database.write() as connection:
+        ended = turns_table.c.finished_at.is_not(None)
+        await connection.execute(sa.update(turns_table).where(ended).values(finished_at=at, cost=0))
+        await connection.execute(sa.update(inbox_table).values(accepted_at=at))
+        await connection.execute(sa.update(tool_calls).values(begun_at=at))
+
+
+async def counts(database: Faulty) -> dict[str, int]:
+    async with database.read() as connection:
+        tables = (turns_table, inbox_table, tool_calls)
+        return {
+            table.name: (await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one()
+            for table in tables
+        }
+
+
+async def answered(inbox: Inbox, turns: Turns, **said: Any) -> None:
+    await inbox.accept(inbound(**said))
+    (turn,) = await turns.claim(1)
+    await done(turns, turn)
+
+
+async def emptied(database: Faulty, *, days: float = 30) -> None:
+    old = Pruning(database, days=days)
+    while await old.step():
+        pass
+
+
+async def spoken_in(database: Faulty, turns: Turns, author: str) -> list[str]:
+    conversations = Conversations(database, turns, Worker(turns, never), budget=1)
+    return [one.session_id for one in await conversations.recent("place", author, 9)]
+
+
+async def test_what_ended_long_ago_goes_and_where_each_one_speaks_stays_known(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    for author in ("ada", "bob"):
+        for number in range(3):
+            await answered(inbox, turns, session=f"place:{author}{number}", author=author)
+    async with database.write() as connection:
+        call = {"session": "s", "run": "r", "id": "c", "tool": "t", "arguments": {}, "hash": "", "state": "ended"}
+        await connection.execute(sa.insert(tool_calls).values(**call, begun_at=time.time()))
+    await age(database, days=31)
+    await emptied(database)
+    assert await counts(database) == {"turns": 0, "inbox": 2, "tool_calls": 0}
+    assert await spoken_in(database, turns, "ada") == ["place:ada2"]
+
+
+async def test_what_is_young_or_has_not_ended_stays(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+    await answered(inbox, turns, session="place:1")
+    await inbox.accept(inbound(session="place:2"))
+    await turns.claim(1)
+    await inbox.accept(inbound(session="place:2"))
+    await age(database, days=29)
+    await emptied(database)
+    assert await counts(database) == {"turns": 2, "inbox": 3, "tool_calls": 0}
+    await age(database, days=31)
+    await emptied(database)
+    assert await counts(database) == {"turns": 1, "inbox": 2, "tool_calls": 0}
+    assert await inbox.accept(inbound(session="place:2")) is Accepted.WAITS
+
+
+async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(turns: Turns, database: Faulty) -> None:
+    now = time.time()
+    async with database.write() as connection:
+        for id_, lease in (("gone", now - 2 * HOUR), ("silent", now - HOUR / 2)):
+            await connection.execute(sa.insert(workers).values(id=id_, lease=lease, live={}))
+    await emptied(database)
+    async with database.read() as connection:
+        left = set((await connection.execute(sa.select(workers.c.id))).scalars())
+    assert left == {"silent", turns.worker}
+
+
+async def test_it_goes_in_small_steps(
+    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "STEP", 2)
+    for number in range(5):
+        await answered(inbox, turns, session=f"place:{number}")
+    await age(database, days=31)
+    steps = [await Pruning(database, days=30).step() for _ in range(5)]
+    assert max(steps) <= 4
+    assert sum(steps) == 9
+    assert steps[-1] == 0
+
+
+async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_more(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound("what is it?"))
+    (first,) = await turns.claim(1)
+    await done(turns, first)
+    await age(database, days=31)
+    await inbox.again(first.id, author="ada", kind="regenerate")
+    await emptied(database)
+    (again,) = await turns.claim(1)
+    assert (again.origin, again.inbound.text) == (first.id, "what is it?")
+    await emptied(database)
+    await done(turns, again)
+    await age(database, days=29)
+    async with database.write() as connection:
+        long_ago = time.time() - 31 * DAY
+        await connection.execute(
+            sa.update(turns_table).where(turns_table.c.id == first.id).values(finished_at=long_ago)
+        )
+        await connection.execute(sa.update(inbox_table).values(accepted_at=long_ago))
+    await emptied(database)
+    assert await counts(database) == {"turns": 2, "inbox": 2, "tool_calls": 0}
+    await inbox.again(again.id, author="ada", kind="regenerate")
+    assert [turn.inbound.text for turn in await turns.claim(1)] == ["what is it?"]
+
+
+async def test_what_was_overheard_does_not_let_it_be_forgotten_where_one_speaks(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await answered(inbox, turns, session="place:1", author="grace")
+    await answered(inbox, turns, session="place:2", author="ada")
+    aside = inbound(session="place:2", author="grace")
+    row = {"event_key": "aside", "session": "place:2", "generation": 1, "place": "place", "author": "grace"}
+    row |= {"sent_at": aside.sent_at, "accepted_at": time.time(), "outcome": "overheard"}
+    async with database.write() as connection:
+        for number in range(3):
+            more = {"event_key": f"aside {number}", "sent_at": aside.sent_at + number}
+            await connection.execute(sa.insert(inbox_table).values(**(row | more)))
+    await age(database, days=31)
+    await emptied(database)
+    assert await counts(database) == {"turns": 0, "inbox": 3, "tool_calls": 0}
+    assert await spoken_in(database, turns, "grace") == ["place:1"]

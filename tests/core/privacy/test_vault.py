@@ -1,0 +1,79 @@
+import asyncio
+
+import pytest
+import sqlalchemy as sa
+
+from core.errors import SettingsError, StoreError
+from core.privacy.vault import Vault
+from core.store.database import Database
+from core.store.schema import vault as table
+
+KEY = "thirty-two characters, or more..."
+
+
+@pytest.fixture
+def vault(database: Database) -> Vault:
+    return Vault(database, KEY)
+
+
+async def sealed(database: Database) -> list[str]:
+    async with database.read() as connection:
+        return [str(one) for one in (await connection.scalars(sa.select(table.c.sealed))).all()]
+
+
+async def test_what_is_kept_is_read_again_and_not_by_who_has_the_database_alone(
+    database: Database, vault: Vault
+) -> None:
+    assert await vault.get("a") is None
+    await vault.put("a", {"token": "xoxb-first"})
+    await vault.put("a", {"token": "xoxb-second"})
+    assert await Vault(database, KEY).get("a") == {"token": "xoxb-second"}
+    (kept,) = await sealed(database)
+    assert "xoxb" not in kept
+    assert await vault.verify() == 1
+    await vault.remove("a")
+    await vault.remove("a")
+    assert await vault.get("a") is None
+    assert await vault.verify() == 0
+
+
+async def test_another_key_is_told_and_so_is_what_was_put_under_another_name(database: Database, vault: Vault) -> None:
+    await vault.put("a", {})
+    for look in (Vault(database, "another key").get, Vault(database, "another key").take):
+        with pytest.raises(SettingsError, match="SECRET_KEY: it is not the one"):
+            await look("a")
+        await vault.put("a", {})
+    with pytest.raises(SettingsError, match="SECRET_KEY"):
+        await Vault(database, "another key").verify()
+    async with database.write() as connection:
+        await connection.execute(sa.update(table).values(name="b"))
+    with pytest.raises(SettingsError, match="under another name"):
+        await vault.get("b")
+
+
+async def test_of_any_number_of_takers_one_gets_it(vault: Vault) -> None:
+    await vault.put("state", {}, seconds=60)
+    assert sorted(map(bool, [one is not None for one in await asyncio.gather(*map(vault.take, ["state"] * 5))])) == [
+        *[False] * 4,
+        True,
+    ]
+
+
+async def test_what_has_expired_is_not_there_and_goes_with_the_next_that_comes(
+    database: Database, vault: Vault
+) -> None:
+    await vault.put("old", {}, seconds=-1)
+    assert await vault.get("old") is None
+    assert await vault.take("old") is None
+    assert await Vault(database, "another key, which has nothing to read").verify() == 0
+    await vault.put("new", {})
+    assert len(await sealed(database)) == 1
+
+
+async def test_a_database_that_is_away_is_told(tmp_path: object) -> None:
+    away = Database("postgresql+asyncpg://nobody@127.0.0.1:1/nothing")
+    try:
+        with pytest.raises(StoreError):
+            await Vault(away, KEY).get("a")
+    finally:
+        await away.aclose()

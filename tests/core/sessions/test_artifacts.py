@@ -1,0 +1,120 @@
+"""The files that tools make, on both databases."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.genai import types
+
+from core.agents.event_mapper import Steps
+from core.agents.events import StreamEvent
+from core.errors import SessionResetError, TurnLostError
+from core.models.tokens import TokenCounter
+from core.sessions.artifacts import Artifacts, Made
+from core.sessions.resume import correction_of, rewind
+from core.sessions.service import SessionService
+from core.store.schema import turns
+from core.turns.fencing import Fence
+from tests.core.conftest import Faulty
+
+PNG = types.Part.from_bytes(data=b"pixels", mime_type="image/png")
+TURN = {"session": "s", "generation": 1, "state": "done", "owner": "w", "chunks": [], "created_at": 1.0}
+OF: Mapping[str, Any] = {"app_name": "app", "user_id": "place", "session_id": "s"}
+
+
+@pytest.fixture
+async def service(database: Faulty, tmp_path: Path) -> SessionService:
+    service = SessionService(database, TokenCounter(tmp_path))
+    for session in ("s", "other"):
+        await service.create_session(app_name="app", user_id="place", session_id=session)
+    return service
+
+
+async def test_each_version_of_a_file_is_kept_for_its_session_or_its_user(
+    database: Faulty, service: SessionService
+) -> None:
+    kept, other = Artifacts(database), {**OF, "session_id": "other"}
+    assert await kept.save_artifact(**OF, filename="a.png", artifact=PNG, custom_metadata={"alt": "A cat"}) == 0
+    assert await kept.save_artifact(**OF, filename="a.png", artifact=types.Part(text="words")) == 1
+    assert await kept.save_artifact(**OF, filename="user:me.png", artifact=PNG) == 0
+    assert await kept.load_artifact(**OF, filename="a.png", version=0) == PNG
+    assert await kept.load_artifact(**OF, filename="a.png") == types.Part(text="words")
+    assert await kept.load_artifact(**OF, filename="a.png", version=7) is None
+    assert await kept.load_artifact(**other, filename="a.png") is None
+    assert await kept.load_artifact(**other, filename="user:me.png") == PNG
+    assert await kept.list_artifact_keys(**OF) == ["a.png", "user:me.png"]
+    assert await kept.list_artifact_keys(**other) == ["user:me.png"]
+    assert await kept.list_versions(**OF, filename="a.png") == [0, 1]
+    first, second = await kept.list_artifact_versions(**OF, filename="a.png")
+    assert (first.custom_metadata, first.mime_type, second.mime_type) == ({"alt": "A cat"}, "image/png", "text/plain")
+    assert await kept.get_artifact_version(**OF, filename="a.png") == second
+    await kept.delete_artifact(**OF, filename="a.png")
+    assert await kept.list_artifact_keys(**OF) == ["user:me.png"]
+
+
+async def test_what_a_run_has_made_is_the_newest_of_each_name_and_goes_when_it_runs_anew(
+    database: Faulty, service: SessionService
+) -> None:
+    for turn in ("t", "u"):
+        async with database.write() as connection:
+            await connection.execute(sa.insert(turns).values({**TURN, "id": turn, "origin": turn}))
+    fence = Fence("t", "w", 1)
+    run, again = (Artifacts(database).of(id_, 1, fence) for id_ in ("r", correction_of("r")))
+    await Artifacts(database).of("another", 1).save_artifact(**OF, filename="b.txt", artifact=types.Part(text="b"))
+    await run.save_artifact(**OF, filename="a.txt", artifact=types.Part(text="draft"))
+    await run.save_artifact(**OF, filename="charts/c.png", artifact=PNG, custom_metadata={"alt": "A cat"})
+    await again.save_artifact(**OF, filename="a.txt", artifact=types.Part(text="final"))
+    assert await run.made("s", "t") == [
+        Made("c.png", b"pixels", "image/png", "A cat"),
+        Made("a.txt", b"final", "text/plain"),
+    ]
+    behind = Artifacts(database).of("r", 1, Fence("u", "w", 1))  # what was asked for is decided, and the run goes on
+    await behind.save_artifact(**OF, filename="d.txt", artifact=types.Part(text="d"))
+    assert [made.name for made in await run.made("s", "u")] == ["d.txt"]
+    assert len(await run.made("s", "t")) == 2
+    async with database.write() as connection:
+        await rewind(connection, "s", "r", keeps_question=True)
+    assert await run.made("s", "t") == []
+    assert await run.list_artifact_keys(**OF) == ["b.txt"]
+
+
+async def test_nothing_is_saved_for_a_conversation_that_was_started_over(
+    database: Faulty, service: SessionService
+) -> None:
+    run = Artifacts(database).of("r", 1)
+    await run.save_artifact(**OF, filename="a.png", artifact=PNG)
+    await run.save_artifact(**OF, filename="user:me.png", artifact=PNG)
+    await service.reset("s")
+    assert await run.list_artifact_keys(**OF) == ["user:me.png"]
+    with pytest.raises(SessionResetError):
+        await run.save_artifact(**OF, filename="a.png", artifact=PNG)
+    await run.of("r", 2).save_artifact(**OF, filename="a.png", artifact=PNG)
+    await service.delete_session(**OF)
+    assert await run.list_artifact_keys(**OF) == ["user:me.png"]
+
+
+async def test_a_turn_that_another_worker_has_neither_saves_nor_deletes_a_file(
+    database: Faulty, service: SessionService
+) -> None:
+    async with database.write() as connection:
+        await connection.execute(sa.insert(turns).values({**TURN, "id": "t", "origin": "t"}))
+    own, lost = (Artifacts(database).of("r", 1, Fence("t", "w", attempt)) for attempt in (1, 0))
+    for name in ("a.png", "user:me.png"):
+        await own.save_artifact(**OF, filename=name, artifact=PNG)
+        with pytest.raises(TurnLostError):
+            await lost.save_artifact(**OF, filename=name, artifact=PNG)
+        with pytest.raises(TurnLostError):
+            await lost.delete_artifact(**OF, filename=name)
+        assert await own.list_versions(**OF, filename=name) == [0]
+
+
+def test_a_run_tells_of_each_file_that_it_makes() -> None:
+    event = Event(author="agent", actions=EventActions(artifact_delta={"a.png": 0, "b.txt": 2}))
+    assert list(Steps().take(event)) == [
+        StreamEvent("file", data={"name": "a.png", "version": 0}),
+        StreamEvent("file", data={"name": "b.txt", "version": 2}),
+    ]

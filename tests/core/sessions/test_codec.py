@@ -1,0 +1,196 @@
+import logging
+from typing import Any
+
+import pytest
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions, EventCompaction
+from google.genai import types
+from hypothesis import given
+from pydantic import BaseModel
+
+from core.sessions import codec as record
+from core.sessions import deserializer as reading
+from core.sessions.codec import INLINE_BYTES, Row
+from core.sessions.legacy import Rebuilder
+from tests.core.sessions import strategies
+from tests.core.sessions.speech import answered, called, replied, said
+
+
+def loaded(row: Row) -> Event:
+    event = record.parsed(row.event, row.id)
+    assert event is not None
+    return record.restored(event, row.blobs)
+
+
+def rebuilt(*rows: Row, agent: str = "bot") -> list[Event]:
+    rebuilder = Rebuilder(agent)
+    return [rebuilder.rebuilt(row) for row in rows]
+
+
+def imported(role: str, content: str = "", *calls: dict[str, str], author: str = "") -> Row:
+    return Row(role=role, author=author, content=content, tool_calls=list(calls), created_at=1.0, id=7)
+
+
+@given(strategies.events)
+def test_any_event_comes_back_equal(event: Event) -> None:
+    kept, row = record.stored(event)
+    assert kept is event
+    assert loaded(row) == event
+
+
+@given(strategies.events)
+def test_an_event_is_read_as_the_class_of_adk_reads_it(event: Event) -> None:
+    text = record.to_row(event).event
+    assert text is not None
+    assert told(record.parsed(text, 0)) == told(Event.model_validate_json(text))
+
+
+def test_where_the_schema_is_of_another_make_an_event_is_read_as_its_class_reads_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def of_another_make(*_: Any, **__: Any) -> Any:
+        raise TypeError("no such argument")
+
+    monkeypatch.setattr(reading, "SchemaValidator", of_another_make)
+    monkeypatch.setattr(reading, "_reader", reading._reader.__wrapped__)  # which has not read anything yet
+    event = Event(author="bot", content=types.Content(parts=[types.Part(text="hello")]))
+    assert record.parsed(record.to_row(event).event, 0) == event
+    assert "events are read as their class reads them" in caplog.text
+
+
+def told(value: Any) -> Any:
+    """What models hold, and which of it was given."""
+    if isinstance(value, BaseModel):
+        held = {name: told(getattr(value, name)) for name in type(value).model_fields}
+        return type(value), held, value.model_fields_set, value.model_extra
+    return [told(item) for item in value] if isinstance(value, list) else value
+
+
+@given(strategies.events)
+def test_bytes_of_some_size_are_not_in_the_event_itself(event: Event) -> None:
+    row = record.to_row(event)
+    assert len(row.event or "") < 20_000
+    assert all(len(data) > INLINE_BYTES or data.startswith(b"parley-blob") for data in row.blobs.values())
+
+
+def test_the_text_of_a_foreign_error_is_not_stored() -> None:
+    event = Event(author="bot", error_code="ValueError", error_message="the key is sk-secret")
+    row = record.to_row(event)
+    assert "secret" not in repr(row)
+    assert loaded(row).error_code == "ValueError"
+
+
+def test_lone_surrogates_are_replaced_and_pairs_become_the_character_that_they_are() -> None:
+    event = called("c", args={"a": "x\ud800y", "b": "\ud83d\ude00"})
+    kept, row = record.stored(event)
+    assert loaded(row) == kept
+    assert kept.get_function_calls()[0].args == {"a": "x\ufffdy", "b": "😀"}
+    assert kept.id == event.id
+    assert record.stored(said("a\udfffb"))[1].content == "a\ufffdb"
+
+
+def test_the_columns_say_who_spoke() -> None:
+    assert record.to_row(said("hi")).role == "user"
+    assert record.to_row(replied("hello")).role == "assistant"
+    assert record.to_row(called("c")).role == "assistant"
+    assert record.to_row(answered("c")).role == "tool"
+    assert record.to_row(Event(author="bot", error_code="X")).role == "event"
+
+
+def test_a_call_keeps_its_id_and_one_without_gets_one() -> None:
+    assert record.to_row(called("adk-uuid-123", name="exec", args={"cmd": "ls"})).tool_calls == [
+        {"id": "adk-uuid-123", "name": "exec", "input": '{"cmd": "ls"}'}
+    ]
+    calls = record.to_row(called(None, None, "call_t_2", None)).tool_calls
+    assert calls[0]["id"] == "call_t"
+    assert len({call["id"] for call in calls}) == 4
+
+
+def test_an_answer_is_in_the_calls_and_in_the_content() -> None:
+    row = record.to_row(answered("adk-uuid-123", name="exec", response={"output": "file.txt"}))
+    assert row.tool_calls == [{"id": "adk-uuid-123", "name": "exec", "output": '{"output": "file.txt"}'}]
+    assert row.content == '{"output": "file.txt"}'
+
+
+def test_thoughts_are_not_in_the_content() -> None:
+    parts = [types.Part(text="hm", thought=True), types.Part(text="yes")]
+    assert record.to_row(Event(author="bot", content=types.Content(role="model", parts=parts))).content == "yes"
+
+
+def test_what_changes_nothing_but_the_state_is_told_from_what_brings_more() -> None:
+    delta = {"a": 1}
+    assert record.is_state_only(Event(author="bot", actions=EventActions(state_delta=delta)))
+    assert record.is_state_only(Event(author="bot", long_running_tool_ids=set(), partial=False))
+    compaction = EventCompaction(start_timestamp=1, end_timestamp=2, compacted_content=types.Content())
+    for actions in (
+        EventActions(state_delta=delta, agent_state={"step": 1}),
+        EventActions(state_delta=delta, end_of_agent=True),
+        EventActions(compaction=compaction),
+    ):
+        assert not record.is_state_only(Event(author="bot", actions=actions))
+    assert not record.is_state_only(Event(author="bot", error_code="X"))
+    assert not record.is_state_only(said("hi"))
+
+
+def test_an_event_that_cannot_be_read_is_named_and_rebuilt(caplog: pytest.LogCaptureFixture) -> None:
+    row = Row("user", "user", "hello", [], 1.0, event='{"content": "private', id=41)
+    with caplog.at_level(logging.WARNING):
+        assert record.parsed(row.event, row.id) is None
+    assert "41" in caplog.text
+    assert "private" not in caplog.text
+    assert rebuilt(row)[0].content == types.Content(role="user", parts=[types.Part(text="hello")])
+
+
+@pytest.mark.parametrize("role", ["model", "assistant", "tool", "function", "something", ""])
+def test_what_no_person_said_is_of_the_root_agent(role: str) -> None:
+    assert rebuilt(imported(role, "x"), agent="bot")[0].author == "bot"
+    assert rebuilt(imported(role, "x"), agent="")[0].author == "lango_agent"
+    assert rebuilt(imported(role, "x", author="model"))[0].author == "bot"
+
+
+def test_a_given_author_stays_and_a_user_is_the_user() -> None:
+    assert rebuilt(imported("assistant", "x", author="helper"))[0].author == "helper"
+    assert rebuilt(imported("user", "x"))[0].author == "user"
+
+
+def test_calls_are_rebuilt_with_id_and_arguments() -> None:
+    row = imported("assistant", "let me see", {"id": "adk-uuid-123", "name": "exec", "input": '{"cmd":"ls"}'})
+    event = rebuilt(row)[0]
+    assert event.content is not None
+    assert event.content.role == "model"
+    assert (event.content.parts or [])[0].text == "let me see"
+    assert event.get_function_calls() == [types.FunctionCall(id="adk-uuid-123", name="exec", args={"cmd": "ls"})]
+
+
+def test_answers_are_rebuilt_under_the_role_function() -> None:
+    row = imported("tool", '{"result":"ok"}', {"id": "adk-uuid-123", "name": "exec", "output": '{"result":"ok"}'})
+    event = rebuilt(row)[0]
+    assert event.content is not None
+    assert event.content.role == "function"
+    answer = types.FunctionResponse(id="adk-uuid-123", name="exec", response={"result": "ok"})
+    assert event.get_function_responses() == [answer]
+
+
+def test_an_older_answer_belongs_to_the_preceding_calls_by_its_position() -> None:
+    calls = [{"id": f"call_{name}", "name": name, "input": "{}"} for name in ("exec", "read")]
+    events = rebuilt(
+        imported("assistant", "", *calls), imported("tool", '{"result":"file.txt"}'), imported("tool", "plain")
+    )
+    assert [answer for event in events for answer in event.get_function_responses()] == [
+        types.FunctionResponse(id="call_exec", name="exec", response={"result": "file.txt"}),
+        types.FunctionResponse(id="call_read", name="read", response={"output": "plain"}),
+    ]
+
+
+def test_an_answer_to_nothing_is_text() -> None:
+    event = rebuilt(imported("tool", "file.txt"))[0]
+    assert event.content is not None
+    assert event.content.parts == [types.Part(text="file.txt")]
+
+
+def test_the_cost_of_an_image_does_not_depend_on_its_bytes() -> None:
+    def cost(size: int) -> int:
+        part = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"x" * size))
+        return record.measured(Event(author="user", content=types.Content(parts=[part])))[1]
+
+    assert cost(10) == cost(1_000_000) > 500

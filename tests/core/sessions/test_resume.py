@@ -1,0 +1,145 @@
+"""A run that failed is gone on with: what it stored is the newest of its session, and stored once."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from google.genai.types import FinishReason
+
+from core.errors import ProviderRequestError
+from core.models.provider import Done, Failed, Message, Text, ToolCall, ToolResult
+from core.sessions.history import INTERRUPTED
+from core.sessions.resume import reopen
+from core.tools.tool import Tool
+from tests.conversation import SESSION, Conversation, Converse, ScriptedProvider
+
+BROKEN = (Text("Well, I thi"), Failed(ProviderRequestError("no")))
+CALL = ToolCall("call_1", "pay", {"sum": 3})
+
+
+class Till:
+    """A tool that counts how often it is used."""
+
+    def __init__(self, gate: asyncio.Event | None = None) -> None:
+        self.paid: list[dict[str, Any]] = []
+        self.begun = asyncio.Event()
+        self._gate = gate
+        self.tool = Tool("pay", "Pays.", self._pay)
+
+    async def _pay(self, arguments: dict[str, Any]) -> str:
+        self.paid.append(arguments)
+        self.begun.set()
+        if self._gate is not None:
+            await self._gate.wait()
+        return "paid"
+
+
+async def broken_off(run: Coroutine[Any, Any, object], *, at: asyncio.Event) -> None:
+    """Run until `at`, and no further."""
+    running = asyncio.create_task(run)
+    async with asyncio.timeout(30):
+        await at.wait()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def again(talk: Conversation, text: str, run_id: str = "run-1") -> str:
+    async with talk.database.write() as connection:
+        await reopen(connection, SESSION, run_id)
+    return (await talk.events(text, run_id=run_id))[-1].text
+
+
+def said(provider: ScriptedProvider) -> list[tuple[str, str]]:
+    """What the newest request holds of the conversation."""
+    return [(message.role, words(message)) for message in provider.requests[-1].messages if message.role != "system"]
+
+
+def words(message: Message) -> str:
+    parts = []
+    for part in message.parts:
+        match part:
+            case Text(text):
+                parts.append(text)
+            case ToolCall():
+                parts.append(f"{part.name}()")
+            case ToolResult():
+                parts.append(str(dict(part.result)))
+    return " ".join(parts)
+
+
+async def stored_questions(talk: Conversation) -> list[str]:
+    return [row.content for row in await talk.rows() if row.role == "user"]
+
+
+async def test_a_run_that_is_given_an_id_is_stored_under_it(converse: Converse) -> None:
+    talk = await converse(ScriptedProvider("Hello."))
+    await talk.events("hi", run_id="run-1")
+    assert {row.invocation_id for row in await talk.rows()} == {"run-1"}
+
+
+async def test_the_question_is_stored_once_and_answered(converse: Converse) -> None:
+    provider = ScriptedProvider(BROKEN, "It is 42.", "Yes.")
+    talk = await converse(provider)
+    assert (await talk.events("what is it?", run_id="run-1"))[-1].type == "error"
+    assert await again(talk, "what is it?") == "It is 42."
+    assert said(provider) == [("user", "what is it?")]
+    assert await stored_questions(talk) == ["what is it?"]
+    await talk.reply("sure?")
+    assert said(provider) == [("user", "what is it?"), ("assistant", "It is 42."), ("user", "sure?")]
+
+
+async def test_what_was_said_meanwhile_stands_before_it(converse: Converse) -> None:
+    provider = ScriptedProvider(BROKEN, "Good.", "It is 42.")
+    talk = await converse(provider)
+    await talk.events("what is it?", run_id="run-1")
+    await talk.reply("how are you?")
+    assert await again(talk, "what is it?") == "It is 42."
+    assert said(provider) == [("user", "how are you?"), ("assistant", "Good."), ("user", "what is it?")]
+
+
+async def test_a_tool_that_has_run_is_not_run_again(converse: Converse) -> None:
+    till = Till()
+    provider = ScriptedProvider([Text("Let me pay."), CALL, Done()], BROKEN, "Good.", "Done.")
+    talk = await converse(provider, tools=[till.tool])
+    await talk.events("pay", run_id="run-1")
+    await talk.reply("how are you?")
+    assert await again(talk, "pay") == "Let me pay.\n\nDone."
+    assert len(till.paid) == 1
+    assert [role for role, _ in said(provider)] == ["user", "assistant", "user", "assistant", "tool"]
+    assert said(provider)[-1] == ("tool", "{'result': 'paid'}")
+
+
+async def test_a_tool_that_was_interrupted_is_said_to_be_and_is_not_run_again(converse: Converse) -> None:
+    till = Till(gate=asyncio.Event())
+    provider = ScriptedProvider([CALL, Done()], "I do not know whether it was paid.")
+    talk = await converse(provider, tools=[till.tool])
+    await broken_off(talk.events("pay", run_id="run-1"), at=till.begun)
+    assert await again(talk, "pay") == "I do not know whether it was paid."
+    assert len(till.paid) == 1
+    assert said(provider)[-1] == ("tool", str({"error": INTERRUPTED}))
+
+
+@pytest.mark.parametrize("finish", [FinishReason.MAX_TOKENS, FinishReason.MALFORMED_FUNCTION_CALL, FinishReason.SAFETY])
+async def test_a_run_that_ended_without_an_answer_is_run_again(converse: Converse, finish: FinishReason) -> None:
+    provider = ScriptedProvider([Done(finish=finish)], "It is 42.")
+    talk = await converse(provider)
+    assert (await talk.events("what is it?", run_id="run-1"))[-1].type == "error"
+    assert await again(talk, "what is it?") == "It is 42."
+    assert await stored_questions(talk) == ["what is it?"]
+
+
+async def test_an_answer_that_was_stored_and_never_shown_is_given_anew(converse: Converse) -> None:
+    provider = ScriptedProvider("It is 41.", "It is 42.")
+    talk = await converse(provider)
+    await talk.events("what is it?", run_id="run-1")
+    assert await again(talk, "what is it?") == "It is 42."
+    assert [row.content for row in await talk.rows()] == ["what is it?", "It is 42."]
+
+
+async def test_of_a_run_that_stored_nothing_the_question_is_stored(converse: Converse) -> None:
+    talk = await converse(ScriptedProvider("It is 42."))
+    assert await again(talk, "what is it?") == "It is 42."
+    assert await stored_questions(talk) == ["what is it?"]

@@ -1,0 +1,164 @@
+"""What is appended is stored once, whatever becomes of the database meanwhile, and never after a reset."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.sessions import Session
+from google.genai import types
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.errors import SessionResetError, StoreError
+from core.models.tokens import TokenCounter
+from core.sessions.lifecycle import begin_generation
+from core.sessions.service import SessionService
+from core.store.database import Database
+from core.store.prepared import Statement
+from core.store.schema import blobs, messages, state
+from sandbox.postgres import PostgresSandbox
+from tests.core.conftest import with_tables
+from tests.core.sessions.speech import answered, called, replied, said, texts
+
+APP, USER = "app", "place"
+
+
+class Deaf(Database):
+    """Does what it is told to, and so many times the answer is lost."""
+
+    lost = 0
+
+    async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
+        rows = await super().run(statement, **values)
+        self._lose()
+        return rows
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        async with super().write() as connection:
+            yield connection
+        self._lose()
+
+    def _lose(self) -> None:
+        if self.lost:
+            self.lost -= 1
+            raise StoreError("the answer was lost")
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Deaf]:
+    async with with_tables(Deaf(database_url)) as database:
+        yield database
+
+
+@pytest.fixture
+def service(database: Database, counter: TokenCounter) -> SessionService:
+    return SessionService(database, counter, agent="bot", pauses=(0.0, 0.0, 0.0))
+
+
+async def create(service: SessionService) -> Session:
+    return await service.create_session(app_name=APP, user_id=USER, session_id="s")
+
+
+async def load(service: SessionService) -> Session:
+    session = await service.get_session(app_name=APP, user_id=USER, session_id="s")
+    assert session is not None
+    return session
+
+
+async def count(database: Database, table: sa.Table) -> int:
+    async with database.read() as connection:
+        return int((await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one())
+
+
+def image() -> Event:
+    part = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"\x89" * 5_000))
+    return Event(author="user", content=types.Content(role="user", parts=[part]))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        said("hi"),
+        image(),
+        replied("hello", actions=EventActions(state_delta={"a": 1, "user:b": 2})),
+        called("k", long_running_tool_ids={"k"}),
+        answered("c"),
+    ],
+    ids=["words", "bytes", "state", "waiting call", "answer"],
+)
+async def test_what_is_written_again_since_the_answer_was_lost_is_stored_once(
+    service: SessionService, database: Deaf, event: Event
+) -> None:
+    session = await create(service)
+    for before in (called("c", long_running_tool_ids={"c"}), replied("wait")):
+        await service.append_event(session, before)
+    database.lost = 2
+    event = event.model_copy(deep=True)
+    await service.append_event(session, event)
+    assert database.lost == 0
+    assert session.events[-1] == event
+    assert await count(database, messages) == 3
+    assert (await load(service)).events[-1] == event
+
+
+async def test_a_change_of_the_state_whose_answer_was_lost_is_made(service: SessionService, database: Deaf) -> None:
+    session = await create(service)
+    database.lost = 1
+    await service.append_event(session, Event(author="bot", actions=EventActions(state_delta={"a": 1})))
+    assert (await load(service)).state == session.state == {"a": 1}
+    assert await count(database, state) == 1
+
+
+async def test_a_load_that_was_disturbed_is_done_again(service: SessionService, database: Deaf) -> None:
+    await service.append_event(await create(service), said("hi"))
+    database.lost = 3
+    assert texts((await load(service)).events) == ["hi"]
+    database.lost = 4
+    with pytest.raises(StoreError):
+        await load(service)
+
+
+async def test_what_a_reset_began_first_keeps_out_is_not_stored(service: SessionService, database: Deaf) -> None:
+    await create(service)
+    for event in (said("late"), image()):
+        session = await load(service)
+        async with database.write() as connection:
+            await begin_generation(connection, "s")
+            appending = asyncio.create_task(service.append_event(session, event))
+            await asyncio.wait([appending], timeout=0.05)
+            assert not appending.done()
+        with pytest.raises(SessionResetError):
+            await appending
+    assert await count(database, messages) == await count(database, blobs) == 0
+
+
+async def test_a_deleted_session_is_not_found_in_either_way(service: SessionService) -> None:
+    session = await create(service)
+    await service.delete_session(app_name=APP, user_id=USER, session_id="s")
+    for event in (said("hi"), image(), Event(author="bot", actions=EventActions(state_delta={"a": 1}))):
+        with pytest.raises(SessionNotFoundError):
+            await service.append_event(session, event)
+
+
+async def test_a_session_is_talked_on_in_while_postgresql_is_started_again(
+    postgres_server: PostgresSandbox, postgres: str, counter: TokenCounter
+) -> None:
+    database = Database(postgres)
+    service = SessionService(database, counter, agent="bot", pauses=(0.05,) * 200)
+    session = await create(service)
+    await service.append_event(session, said("before"))
+    await asyncio.to_thread(postgres_server.stop)
+    appending = asyncio.create_task(service.append_event(session, replied("meanwhile")))
+    loading = asyncio.create_task(load(service))
+    await asyncio.wait([appending, loading], timeout=0.2)
+    assert not appending.done()
+    await asyncio.to_thread(postgres_server.start)
+    await asyncio.wait_for(asyncio.gather(appending, loading), 30)
+    assert texts((await load(service)).events) == ["before", "meanwhile"]
+    await database.aclose()

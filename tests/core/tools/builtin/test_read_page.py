@@ -1,0 +1,174 @@
+"""The tool that reads web pages."""
+
+import asyncio
+import gzip
+import ipaddress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from core.tools.builtin import read_page as tool
+from core.tools.builtin.read_page import MOST_CHARACTERS, Reader, is_public
+
+PAGE = (
+    "<html><head><title>T</title><style>p{}</style></head>"
+    "<body><h1>Hours</h1><p>Open at <b>nine</b>.</p><script>x()</script></body></html>"
+)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1"),
+        *("224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fc00::1", "ff02::1", "::ffff:127.0.0.1"),
+        *("::ffff:a00:1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "2002:c0a8:101::"),
+    ],
+)
+def test_what_is_not_of_the_public_internet_is_not_public(address: str) -> None:
+    assert not is_public(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+def test_what_is_of_it_is(address: str) -> None:
+    assert is_public(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/",
+        "http://127.1/",
+        "http://2130706433/",
+        "http://0x7f000001/",
+        "http://0177.0.0.1/",
+        "http://\uff11\uff12\uff17.0.0.1/",
+        "http://localhost/",
+        "http://localhost.:80/",
+        "http://[::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://user@8.8.8.8/",
+        "http://user:word@localhost/",
+        "file:///etc/passwd",
+        "ftp://example.com/",
+        "gopher://127.0.0.1/",
+        "//127.0.0.1/",
+        "/etc/passwd",
+        "",
+        "http://",
+        "http://[",
+        "http://1:99999/",
+    ],
+)
+async def test_no_address_of_this_machine_or_its_network_is_asked_however_it_is_written(url: str) -> None:
+    asked = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(url)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0):
+        result = await Reader(seconds=5)({"url": url})
+    assert set(result) == {"error"}
+    assert asked == []
+
+
+@asynccontextmanager
+async def serving(**handlers: Any) -> AsyncIterator[str]:
+    app = web.Application()
+    for name, handler in handlers.items():
+        app.router.add_get(f"/{name}", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def anywhere(_address: object) -> bool:
+    return True
+
+
+async def test_a_page_is_told_as_its_text() -> None:
+    pytest.importorskip("html_to_markdown")
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(text=PAGE, content_type="text/html")
+
+    async def moved(_request: web.Request) -> web.Response:
+        raise web.HTTPFound("/page")
+
+    async with serving(page=page, moved=moved) as origin:
+        told = await Reader(anywhere)({"url": f"{origin}/moved"})
+    assert told["url"] == f"{origin}/page"
+    assert "# Hours" in told["text"]
+    assert "nine" in told["text"]
+    assert "x()" not in told["text"]
+
+
+async def test_a_redirect_to_a_place_that_is_not_public_is_not_followed() -> None:
+    asked = []
+
+    async def moved(_request: web.Request) -> web.Response:
+        raise web.HTTPFound("http://127.0.0.2/secret")
+
+    async def inner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(1)
+        writer.close()
+
+    first = ipaddress.ip_address("127.0.0.1")
+    async with serving(moved=moved) as origin:
+        told = await Reader(lambda address: address == first)({"url": f"{origin}/moved"})
+        by_name = await Reader(lambda address: address == first)({"url": origin.replace("127.0.0.1", "127.0.0.3")})
+    assert told == by_name == {"error": "this address is not public"}
+    assert asked == []
+
+
+async def test_what_is_too_long_too_slow_no_text_or_goes_round_is_an_error_or_cut() -> None:
+    never = asyncio.Event()
+
+    async def long(_request: web.Request) -> web.Response:
+        return web.Response(text="x" * 5_000_000)
+
+    async def bomb(_request: web.Request) -> web.Response:
+        body = gzip.compress(b"x" * 50_000_000)
+        return web.Response(body=body, content_type="text/plain", headers={"Content-Encoding": "gzip"})
+
+    async def slow(_request: web.Request) -> web.Response:
+        await never.wait()
+        return web.Response()
+
+    async def picture(_request: web.Request) -> web.Response:
+        return web.Response(body=b"\x89PNG", content_type="image/png")
+
+    async def round_(_request: web.Request) -> web.Response:
+        raise web.HTTPFound("/round_")
+
+    async def odd(_request: web.Request) -> web.Response:
+        return web.Response(body=b"caf\xe9", headers={"Content-Type": "text/plain; charset=no-such"})
+
+    async def gone(_request: web.Request) -> web.Response:
+        raise web.HTTPNotFound
+
+    read, hasty = Reader(anywhere, seconds=60), Reader(anywhere, seconds=3)
+    async with serving(long=long, bomb=bomb, slow=slow, picture=picture, round_=round_, odd=odd, gone=gone) as origin:
+        names = ("long", "bomb", "picture", "round_", "odd", "gone")
+        told = dict(zip(names, [await read({"url": f"{origin}/{name}"}) for name in names], strict=True))
+        told["slow"] = await hasty({"url": f"{origin}/slow"})
+        never.set()
+    assert [(told[name]["cut"], len(told[name]["text"])) for name in ("long", "bomb")] == [(True, MOST_CHARACTERS)] * 2
+    assert told["picture"]["error"] == "it is no page but image/png"
+    assert told["round_"]["error"].startswith("the page leads on more than")
+    assert told["odd"]["text"] == "caf\ufffd"
+    assert told["gone"]["error"] == "the page answers with status 404"
+    assert told["slow"]["error"] == "the page has not come within 3 seconds"
+
+
+def test_it_is_a_tool_that_may_be_called_again() -> None:
+    assert tool.read_page.idempotent

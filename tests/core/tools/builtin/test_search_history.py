@@ -1,0 +1,53 @@
+"""The tools that look into the conversation and give it files."""
+
+import pytest
+
+from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
+from core.tools.builtin.make_file import MOST_CHARACTERS, make_file
+from core.tools.builtin.search_history import search_history
+from core.tools.tool import is_idempotent, load_tools
+from tests.conversation import SESSION, USER, Converse, ScriptedProvider
+
+
+async def test_what_was_said_earlier_is_found_here_and_nowhere_else(converse: Converse) -> None:
+    search: list[ProviderEvent] = [ToolCall("c1", "search_history", {"query": "HARBOUR blue%"}), Done()]
+    nothing: list[ProviderEvent] = [ToolCall("c2", "search_history", {"query": "harbour"}), Done()]
+    provider = ScriptedProvider("Noted.", "Fine.", search, "Found.", nothing, "Nothing.")
+    talk = await converse(provider, tools=[search_history])
+    await talk.reply(f"{'long ' * 200} the harbour is BLUE% today {'and so on ' * 100}")
+    await talk.reply("The harbour is green.")
+    assert await talk.reply("What did I say?") == "Found."
+    result = provider.requests[-1].messages[-1].parts[0]
+    assert isinstance(result, ToolResult)
+    (found,) = result.result["found"]
+    assert found["by"] == "user"
+    assert "harbour is BLUE% today" in found["text"]
+    assert len(found["text"]) < 600
+    await talk.sessions.reset(SESSION)
+    await talk.reply("And now?")
+    result = provider.requests[-1].messages[-1].parts[0]
+    assert isinstance(result, ToolResult)
+    assert result.result == {"found": []}
+    assert is_idempotent(load_tools(["core.tools:search_history"])[0])
+
+
+async def test_a_file_is_made_and_kept(converse: Converse) -> None:
+    wrong = ["../x", "a/b", "a\\b", ".env", "", " ", "x\n", "x" * 101]
+    calls = [ToolCall(f"w{i}", "make_file", {"name": name, "content": "x"}) for i, name in enumerate(wrong)]
+    long = ToolCall("l", "make_file", {"name": "a.txt", "content": "x" * (MOST_CHARACTERS + 1)})
+    good = ToolCall("g", "make_file", {"name": "report.csv", "content": "a,b\n1,\u00e9\n"})
+    provider = ScriptedProvider([*calls, long, good, Done()], "Made.")
+    talk = await converse(provider, tools=[make_file])
+    assert await talk.reply("Make it.") == "Made."
+    told = [part.result for part in provider.requests[-1].messages[-1].parts if isinstance(part, ToolResult)]
+    assert [set(each) for each in told[:-1]] == [{"error"}] * (len(wrong) + 1)
+    assert told[-1]["made"] == "report.csv"
+    artifacts = talk.runtime._runner.artifact_service
+    assert artifacts is not None
+    keys = await artifacts.list_artifact_keys(app_name=talk.runtime.app.name, user_id=USER, session_id=SESSION)
+    assert keys == ["report.csv"]
+
+
+@pytest.mark.parametrize("name", ["core.tools:search_history", "core.tools:make_file", "core.tools:read_page"])
+def test_each_is_named_in_tools(name: str) -> None:
+    assert load_tools([name])[0].name == name.partition(":")[2]

@@ -1,0 +1,217 @@
+"""What waits for a person's word, as the database has it."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from core.conversations.identity import EVERYONE, Person
+from core.errors import SurfaceError, TurnLostError
+from core.inbox.store import Inbox
+from core.privacy.pruning import Pruning
+from core.store.schema import approvals as table
+from core.store.schema import inbox as inbox_table
+from core.store.schema import turns as turns_table
+from core.tools.approvals import ASKER, OTHERS, Approval, Approvals, Verdict
+from core.tools.confirmations import Ask
+from core.turns.store import STOP, Turns
+from core.turns.turn import Turn
+from core.workers.worker import Worker
+from tests.core.conftest import Faulty, never, worker_on
+from tests.inbounds import inbound
+
+ADA, BOB = Person("ada", "Ada"), Person("bob", "Bob", frozenset({"r1"}))
+
+
+def approvals_of(database: Faulty, turns: Turns, **more: Any) -> Approvals:
+    return Approvals(database, turns, Worker(turns, never), pauses=(0.001, 0.001), **more)
+
+
+@pytest.fixture
+def approvals(database: Faulty, turns: Turns) -> Approvals:
+    return approvals_of(database, turns)
+
+
+def ask(number: int = 1, **more: Any) -> Ask:
+    return Ask("run", f"q{number}", f"c{number}", "pay", {"sum": number}, **more)
+
+
+async def asking(inbox: Inbox, turns: Turns, approvals: Approvals, *asks: Ask) -> Turn:
+    """A turn that has come to its end with what it asks for."""
+    await inbox.accept(inbound(author="ada"))
+    (turn,) = await turns.claim(1)
+    await approvals.answered(turn, "text", {}, asks or (ask(),))
+    await turns.end(turn, "done")
+    return turn
+
+
+async def both_late(inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals) -> None:
+    """Two conversations, each with something that nobody has decided in time."""
+    for session in ("one", "two"):
+        await inbox.accept(inbound(author="ada", session=session))
+        (turn,) = await turns.claim(1)
+        await approvals.answered(turn, "text", {}, [ask()])
+        await turns.end(turn, "done")
+    async with database.write() as connection:
+        await connection.execute(sa.update(table).values(expires_at=1.0))
+
+
+async def count(database: Faulty, of: sa.Table) -> int:
+    async with database.read() as connection:
+        return int((await connection.execute(sa.select(sa.func.count()).select_from(of))).scalar_one())
+
+
+async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
+    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+) -> None:
+    turn = await asking(inbox, turns, approvals)
+    (one,) = await approvals.asked(turn.id)
+    others = [approvals_of(database, turns if database.is_sqlite else await worker_on(database)) for _ in range(3)]
+    verdicts: list[Verdict] = ["approved", "denied", "always", "denied"]
+    workers = [approvals, *others]
+    decided = await asyncio.gather(*(w.decide(one.id, ADA, v) for w, v in zip(workers, verdicts, strict=True)))
+    (first,) = [found.approval for found in decided if found.is_first]
+    assert first is not None
+    assert {found.approval and found.approval.verdict for found in decided} == {first.verdict}
+    (next_,) = await turns.claim(5)
+    assert (next_.kind, next_.run, next_.origin) == ("approval", "run", next_.id)
+    assert next_.inbound.event_key == f"approval:{one.id}"
+    (decision,) = await approvals.decisions(next_.origin)
+    assert (decision.call, decision.hash) == ("q1", ask().hash)
+    assert decision.is_allowed == (first.verdict != "denied")
+
+
+async def test_a_turn_goes_on_when_all_that_it_asks_for_is_decided(
+    inbox: Inbox, turns: Turns, approvals: Approvals
+) -> None:
+    turn = await asking(inbox, turns, approvals, ask(1), ask(2))
+    one, two = await approvals.asked(turn.id)
+    await approvals.decide(one.id, ADA, "approved")
+    assert await turns.claim(5) == []
+    await approvals.decide(two.id, ADA, "denied")
+    (next_,) = await turns.claim(5)
+    assert sorted(found.is_allowed for found in await approvals.decisions(next_.origin)) == [False, True]
+
+
+async def test_what_is_late_is_denied_once(inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals) -> None:
+    turn = await asking(inbox, turns, approvals, ask(1), ask(2))
+    assert await approvals.expire() == []
+    async with database.write() as connection:
+        await connection.execute(sa.update(table).values(expires_at=1.0))
+    one, _ = await approvals.asked(turn.id)
+    decided = await approvals.decide(one.id, ADA, "approved")
+    assert (decided.approval and decided.approval.verdict, decided.is_first) == ("expired", True)
+    assert len(await approvals.expire()) == 1
+    assert await approvals.expire() == []
+    assert len(await turns.claim(5)) == 1
+
+
+@pytest.mark.parametrize(
+    ("approvers", "who"),
+    [
+        ((ASKER,), {"ada"}),
+        ((OTHERS,), {"bob"}),
+        ((EVERYONE,), {"ada", "bob"}),
+        (("r1",), {"bob"}),
+        (("ada", "r2"), {"ada"}),
+        ((), set()),
+    ],
+)
+def test_who_may_decide(approvers: tuple[str, ...], who: set[str]) -> None:
+    approval = Approval(
+        "a", "t", "s", "pay", {}, "", frozenset({"ada"}), approvers, True, 0.0, (), inbound(author="ada")
+    )
+    assert {person.id for person in (ADA, BOB) if approval.may_decide(person)} == who
+
+
+async def test_the_tools_own_rule_goes_before_that_of_the_settings(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    approvals = approvals_of(database, turns, approvers=(OTHERS,))
+    turn = await asking(inbox, turns, approvals, ask(1), ask(2, approvers=("bob",)), ask(3, may_always=False))
+    found = {one.arguments["sum"]: one for one in await approvals.asked(turn.id)}
+    assert [found[n].approvers for n in (1, 2, 3)] == [(OTHERS,), ("bob",), (OTHERS,)]
+    assert [found[n].may_always for n in (1, 2, 3)] == [False, True, False]
+    refused = await approvals.decide(found[1].id, BOB, "always")
+    assert refused == replace(refused, approval=found[1], is_first=False)
+
+
+async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
+    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    async with database.write() as connection:
+        await connection.execute(sa.update(turns_table).values(claims=2))
+    with pytest.raises(TurnLostError):
+        await approvals.answered(turn, "text", {}, [ask()])
+    assert await count(database, table) == 0
+
+
+async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
+    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+) -> None:
+    await inbox.accept(inbound(author="ada"))
+    (turn,) = await turns.claim(1)
+    async with database.write() as connection:
+        await turns.cancel(connection, turn.session_id, STOP)
+    assert await approvals.answered(turn, "text", {}, [ask()]) == []
+    await turns.end(turn, "cancelled", error=STOP)
+    assert await count(database, table) == 0
+
+
+async def test_of_what_is_late_one_that_cannot_be_read_is_denied_and_keeps_no_other_from_it(
+    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+) -> None:
+    await both_late(inbox, turns, database, approvals)
+    async with database.write() as connection:
+        await connection.exec_driver_sql("UPDATE approvals SET askers = '7' WHERE session = 'one'")
+    assert [approval.session_id for approval in await approvals.expire()] == ["two"]
+    assert await approvals.expire() == []
+
+
+async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
+    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+) -> None:
+    await both_late(inbox, turns, database, approvals)
+    shown, both = list[str](), asyncio.Event()
+
+    async def show(approval: Approval) -> None:
+        shown.append(approval.session_id)
+        if len(shown) == 2:
+            both.set()
+        raise SurfaceError("the channel is archived")
+
+    watching = asyncio.create_task(approvals.watch(show))
+    await asyncio.wait_for(both.wait(), 30)
+    watching.cancel()
+    await asyncio.wait([watching])
+    assert sorted(shown) == ["one", "two"]
+
+
+async def test_a_decision_outlives_a_database_that_is_away(
+    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+) -> None:
+    turn = await asking(inbox, turns, approvals)
+    (one,) = await approvals.asked(turn.id)
+    database.failures = 2
+    assert (await approvals.decide(one.id, ADA, "approved")).is_first
+
+
+async def test_what_was_asked_for_goes_with_its_session_and_with_its_turn(
+    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals, tmp_path: Path
+) -> None:
+    turn = await asking(inbox, turns, approvals)
+    (one,) = await approvals.asked(turn.id)
+    await inbox.reset(inbound("reset"))
+    assert await count(database, table) == 0
+    assert (await approvals.decide(one.id, ADA, "approved")).approval is None
+    await asking(inbox, turns, approvals)
+    async with database.write() as connection:
+        await connection.execute(sa.update(turns_table).values(finished_at=1.0, cost=0))
+        await connection.execute(sa.update(inbox_table).values(accepted_at=1.0))
+    await Pruning(database, days=1).step()
+    assert await count(database, table) == 0

@@ -1,0 +1,122 @@
+"""The journal: what it has of a call, and of one that it could not write."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.events.event_actions import EventActions
+from google.genai import types
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.errors import SessionResetError, StoreError
+from core.models.tokens import TokenCounter
+from core.sessions.service import SessionService
+from core.store.schema import tool_calls
+from core.tools.call_log import Call, Journal
+from tests.core.conftest import Faulty
+
+CALL = Call(session="s", generation=1, run="run-1", id="c1", tool="pay", arguments={"sum": 3, "to": "Ada"})
+
+
+@pytest.fixture
+async def sessions(database: Faulty, tmp_path: Any) -> SessionService:
+    sessions = SessionService(database, TokenCounter(tmp_path))
+    await sessions.create_session(app_name="app", user_id="place", session_id="s")
+    return sessions
+
+
+@pytest.fixture
+def journal(database: Faulty, sessions: SessionService) -> Journal:
+    return Journal(database, pauses=(0.001, 0.001))
+
+
+async def states(database: Faulty) -> list[str]:
+    async with database.read() as connection:
+        return list((await connection.execute(sa.select(tool_calls.c.state))).scalars())
+
+
+async def test_a_call_begins_once(journal: Journal, database: Faulty) -> None:
+    assert await journal.begin(CALL) is None
+    assert await states(database) == ["begun"]
+    entry = await journal.begin(replace(CALL, arguments={"to": "Ada", "sum": 3}))
+    assert entry is not None
+    assert not entry.ended
+    assert await journal.begin(replace(CALL, id="c2")) is None
+    assert await journal.begin(replace(CALL, run="run-2")) is None
+
+
+async def test_what_it_came_to_is_known_with_all_that_it_did_besides(journal: Journal) -> None:
+    await journal.begin(CALL)
+    await journal.end(CALL, {"paid": 3}, EventActions(state_delta={"paid": 3}, transfer_to_agent="till"))
+    entry = await journal.begin(CALL)
+    assert entry is not None
+    assert (entry.ended, entry.result) == (True, {"paid": 3})
+    assert entry.actions == EventActions(state_delta={"paid": 3}, transfer_to_agent="till")
+
+
+@pytest.mark.parametrize("other", [{"tool": "refund"}, {"arguments": {"sum": 4, "to": "Ada"}}])
+async def test_another_call_under_the_same_id_is_a_call_of_its_own(journal: Journal, other: dict[str, Any]) -> None:
+    await journal.begin(CALL)
+    await journal.end(CALL, "paid", EventActions())
+    assert await journal.begin(replace(CALL, **other)) is None
+    entry = await journal.begin(replace(CALL, **other))
+    assert entry is not None
+    assert not entry.ended
+
+
+async def test_a_call_that_is_made_once_more_has_begun_and_not_ended(journal: Journal) -> None:
+    await journal.begin(CALL)
+    await journal.end(CALL, "asked", EventActions())
+    await journal.begin_again(CALL)
+    entry = await journal.begin(CALL)
+    assert entry is not None
+    assert (entry.ended, entry.result) == (False, None)
+
+
+async def test_a_fault_in_passing_is_waited_for(journal: Journal, database: Faulty) -> None:
+    database.failures = 2
+    assert await journal.begin(CALL) is None
+    database.failures = 2
+    await journal.end(CALL, "paid", EventActions())
+    assert await states(database) == ["ended"]
+
+
+async def test_a_fault_that_stays_is_told(journal: Journal, database: Faulty) -> None:
+    database.failures = 100
+    with pytest.raises(StoreError):
+        await journal.begin(CALL)
+    assert database.failures == 97
+
+
+async def test_a_reset_takes_the_calls_with_it_and_lets_none_begin(
+    journal: Journal, sessions: SessionService, database: Faulty
+) -> None:
+    await journal.begin(CALL)
+    await sessions.reset("s")
+    assert await states(database) == []
+    await journal.end(CALL, "paid", EventActions())
+    for write in (journal.begin, journal.begin_again):
+        with pytest.raises(SessionResetError):
+            await write(replace(CALL, id="c2"))
+    assert await states(database) == []
+
+
+pictures = st.builds(lambda data: types.Part.from_bytes(data=data, mime_type="image/png"), st.binary(min_size=1))
+keys = st.text(max_size=3) | st.sampled_from(["$media", "$media$", "$"])
+results = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text() | pictures,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(result=results)
+async def test_a_result_comes_back_as_it_went(journal: Journal, result: Any) -> None:
+    await journal.begin(CALL)
+    await journal.begin_again(CALL)
+    await journal.end(CALL, result, EventActions())
+    entry = await journal.begin(CALL)
+    assert entry is not None
+    assert entry.result == result

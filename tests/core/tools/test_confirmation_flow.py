@@ -1,0 +1,205 @@
+"""A tool that asks first, in each of the shapes in which ADK puts agents together."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.apps import App
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
+from google.adk.workflow import Workflow
+
+from core.agents.events import StreamEvent
+from core.agents.factory import ours
+from core.agents.runtime import AgentRuntime
+from core.models.provider import Done, ToolCall
+from core.models.tokens import TokenCounter
+from core.sessions.resume import reopen
+from core.sessions.service import SessionService
+from core.tools.call_log import Journal
+from core.tools.confirmations import Ask, Decision
+from tests.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
+from tests.core.conftest import Faulty
+
+Shape = Callable[["Till"], BaseAgent | Workflow]
+
+
+class Till:
+    """Tools, and how often they were called."""
+
+    def __init__(self) -> None:
+        self.paid = list[str]()
+        self.looked = 0
+
+    async def pay(self, to: str) -> str:
+        """Pays."""
+        self.paid.append(to)
+        return f"paid {to}"
+
+    async def look(self) -> str:
+        """Looks."""
+        self.looked += 1
+        return "seen"
+
+    async def pay_if_told(self, to: str, tool_context: ToolContext) -> str:
+        """Pays."""
+        if tool_context.tool_confirmation is None:
+            tool_context.request_confirmation(hint="Really?")
+            return "asked"
+        return await self.pay(to)
+
+
+def call(name: str, id_: str, **arguments: Any) -> list[Any]:
+    return [ToolCall(id_, name, arguments), Done()]
+
+
+LOOK, PAY = call("look", "l1"), call("pay", "p1", to="Ada")
+
+
+def agent(name: str, till: Till, *answers: Any) -> LlmAgent:
+    """One that says its answers, and then that it has nothing more to say."""
+    script = ScriptedProvider(*answers, *(["That is all."] * 8))
+    tools: list[Any] = [FunctionTool(till.pay, require_confirmation=True), till.look]
+    return LlmAgent(name=name, description=f"Is {name}.", model=adapter(script), tools=tools)
+
+
+def stages(till: Till) -> list[BaseAgent]:
+    return [
+        agent("first", till, LOOK, "I looked."),
+        agent("payer", till, PAY),
+        agent("last", till),
+    ]
+
+
+def root_of(*answers: Any, **more: Any) -> LlmAgent:
+    return LlmAgent(name="root", model=adapter(ScriptedProvider(*answers, *(["Hello."] * 4))), **more)
+
+
+def transfer(till: Till) -> BaseAgent:
+    handed = call("transfer_to_agent", "t1", agent_name="payer")
+    return root_of(handed, sub_agents=[agent("payer", till, LOOK, PAY)])
+
+
+def sequence(till: Till) -> BaseAgent:
+    return SequentialAgent(name="root", sub_agents=stages(till))
+
+
+def parallel(till: Till) -> BaseAgent:
+    return ParallelAgent(name="root", sub_agents=[agent("payer", till, PAY), agent("looker", till, LOOK)])
+
+
+def loop(till: Till) -> BaseAgent:
+    return LoopAgent(name="root", sub_agents=[agent("payer", till, LOOK, PAY)], max_iterations=2)
+
+
+def sequence_below(till: Till) -> BaseAgent:
+    handed = call("transfer_to_agent", "t1", agent_name="stages")
+    below = SequentialAgent(name="stages", description="Stages.", sub_agents=stages(till))
+    return root_of(handed, sub_agents=[below])
+
+
+def graph(till: Till) -> Workflow:
+    return Workflow(name="root", edges=[("START", *stages(till))])
+
+
+#: Each with who has the last word when the run goes on to its end.
+SHAPES: dict[Shape, str] = {
+    transfer: "payer",
+    sequence: "last",
+    parallel: "payer",
+    loop: "payer",
+    sequence_below: "last",
+    graph: "last",
+}
+
+
+class Begin(Protocol):
+    def __call__(self, root: BaseAgent | Workflow) -> Conversation: ...
+
+
+@pytest.fixture
+async def begin(database: Faulty, tmp_path: Path) -> AsyncIterator[Begin]:
+    """Begins a conversation with an agent, on either database."""
+    async with AsyncExitStack() as stack:
+        sessions = SessionService(database, TokenCounter(tmp_path))
+        await sessions.create_session(app_name="asks", user_id=USER, session_id=SESSION)
+
+        def made(root: BaseAgent | Workflow) -> Conversation:
+            runtime = AgentRuntime(App(name="asks", root_agent=root, plugins=ours(Journal(database))), sessions)
+            stack.push_async_callback(runtime.aclose)
+            return Conversation(runtime, sessions, database)
+
+        yield made
+
+
+def asks_of(events: list[StreamEvent]) -> tuple[Ask, ...]:
+    assert events[-1].type == "done", events[-1].error
+    return events[-1].asks
+
+
+async def decide(talk: Conversation, *asks: Ask, is_allowed: bool = True) -> list[StreamEvent]:
+    decisions = [Decision(ask.call, ask.hash, is_allowed) for ask in asks]
+    return await talk.events("", run_id="run-1", decisions=decisions)
+
+
+async def told(talk: Conversation) -> list[str]:
+    """What the models were told of the calls that were made or not."""
+    answers = [answer for event in await talk.history() for answer in event.get_function_responses()]
+    return [str(answer.response) for answer in answers if answer.name == "pay"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_the_run_goes_on_where_it_was_with_other_messages_in_between_and_nothing_runs_twice(
+    begin: Begin, shape: Shape
+) -> None:
+    till = Till()
+    talk = begin(shape(till))
+    asks = asks_of(await talk.events("go", run_id="run-1"))
+    assert [(ask.tool, ask.arguments) for ask in asks] == [("pay", {"to": "Ada"})]
+    assert (till.paid, till.looked) == ([], 1)
+    assert asks_of(await talk.events("meanwhile", run_id="run-2")) == ()
+    assert till.paid == []
+    assert asks_of(await decide(talk, *asks)) == ()
+    assert (till.paid, till.looked) == (["Ada"], 1)
+    assert (await told(talk))[-1] == "{'result': 'paid Ada'}"
+    spoke = [event.author for event in await talk.history() if event.invocation_id == "run-1" and event.content]
+    assert spoke[-1] == SHAPES[shape]
+    async with talk.database.write() as connection:  # the process dies, and another one takes it up
+        await reopen(connection, SESSION, "run-1")
+    assert asks_of(await decide(talk, *asks)) == ()
+    assert (till.paid, till.looked) == (["Ada"], 1)
+    assert asks_of(await talk.events("and now?", run_id="run-3")) == ()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_what_is_denied_is_not_made_and_the_run_goes_on(converse: Converse, shape: Shape) -> None:
+    till = Till()
+    talk = await converse(root=shape(till))
+    asks = asks_of(await talk.events("go", run_id="run-1"))
+    assert asks_of(await decide(talk, *asks, is_allowed=False)) == ()
+    assert till.paid == []
+    assert "rejected" in (await told(talk))[-1]
+    spoke = [event.author for event in await talk.history() if event.content]
+    assert spoke[-1] == SHAPES[shape]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
+async def test_an_agent_that_is_a_tool_cannot_ask_and_both_models_are_told(converse: Converse, dynamic: bool) -> None:
+    till = Till()
+    payer = agent("payer", till, LOOK, PAY, "I could not pay.")
+    if dynamic:
+        pay = FunctionTool(till.pay_if_told)
+        pay.name, payer.tools = "pay", [till.look, pay]
+    talk = await converse(
+        root=root_of(call("payer", "a1", request="pay Ada"), "Nothing was paid.", tools=[AgentTool(payer)])
+    )
+    events = await talk.events("go", run_id="run-1")
+    assert (asks_of(events), events[-1].text, till.paid) == ((), "Nothing was paid.", [])
+    script: Any = payer.canonical_model
+    assert "was not called: a person would have to be asked" in str(script.provider.requests[-1].messages[-1])
+    assert await talk.reply("and now?") == "Hello."

@@ -1,0 +1,198 @@
+"""Tools of MCP servers, against real ones. It takes the extra `mcp`."""
+
+import asyncio
+import logging
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from core.agents.config import AgentConfig
+from core.agents.factory import make_app
+from core.errors import SettingsError
+from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
+from core.tools.mcp import McpServer, load_servers
+from tests.conversation import Conversation, Converse, ScriptedProvider, adapter
+
+SERVER = """
+import os, sys, time
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("tries")
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    "Adds."
+    return a + b
+
+@server.tool()
+def whoami() -> str:
+    "Says what it was given."
+    return f"{os.environ.get('TOKEN')} {os.getpid()}"
+
+@server.tool()
+def hang() -> str:
+    "Hangs."
+    time.sleep(600)
+
+@server.tool()
+def die() -> str:
+    "Dies."
+    os._exit(1)
+
+@server.tool()
+def fail() -> str:
+    "Fails."
+    raise ValueError("not today")
+
+server.run(**({"transport": "streamable-http", "port": int(sys.argv[1])} if sys.argv[1:] else {}))
+"""
+
+Load = Callable[[str], list[McpServer]]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    def loaded(text: str) -> list[McpServer]:
+        (tmp_path / "mcp.toml").write_text(text)
+        return load_servers(tmp_path / "mcp.toml", {"A_TOKEN": "xyz-token"})
+
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[x", "it is not TOML"),
+        ("[x]\n", "[x] it must have either a command or a url"),
+        ("[x]\ncommand='a'\nurl='b'", "[x] it must have either a command or a url"),
+        ("[x]\ncommand='a'\nseconds=0", "[x.seconds] Input should be greater than 0"),
+        ("[x]\ncommand='a'\nwords=1", "[x.words] Extra inputs are not permitted"),
+        ("x=1", "[x] Input should be a valid dictionary"),
+        ("[x]\ncommand='a'\nenv={K='${NO_SUCH_WORD}'}", "[x] names the variable NO_SUCH_WORD, which is not set"),
+    ],
+)
+def test_each_fault_of_the_file_names_the_table_and_what_is_wrong(load: Load, text: str, fault: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(text)
+    assert "MCP_FILE=" in str(raised.value)
+    assert fault in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"cannot be read \(No such file"):
+        load_servers(tmp_path / "none.toml")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    pytest.importorskip("mcp")
+    (tmp_path / "tries.py").write_text(SERVER)
+    return tmp_path / "tries.py"
+
+
+async def talk_with(converse: Converse, server: McpServer, provider: ScriptedProvider) -> Conversation:
+    return await converse(app=make_app(AgentConfig(), model=adapter(provider), tools=[server]))
+
+
+def results(provider: ScriptedProvider, request: int = -1) -> list[str]:
+    parts = provider.requests[request].messages[-1].parts
+    return [str(part.result) for part in parts if isinstance(part, ToolResult)]
+
+
+def stdio(script: Path, more: str = "") -> str:
+    return f"[tries]\ncommand = '{sys.executable}'\nargs = ['{script}']\nenv = {{ TOKEN = '${{A_TOKEN}}' }}\n{more}"
+
+
+async def test_its_tools_are_called_with_its_environment_and_within_their_filter(
+    converse: Converse, load: Load, script: Path
+) -> None:
+    [server] = load(stdio(script, "tools = ['add', 'whoami', 'fail']"))
+    provider = ScriptedProvider(
+        [
+            ToolCall("c1", "tries_add", {"a": 1, "b": 2}),
+            ToolCall("c2", "tries_whoami", {}),
+            ToolCall("c3", "tries_fail", {}),
+            Done(),
+        ],
+        "3.",
+    )
+    talk = await talk_with(converse, server, provider)
+    assert await talk.reply("Add.") == "3."
+    assert [spec.name for spec in provider.requests[0].tools] == ["tries_add", "tries_fail", "tries_whoami"]
+    added, given, failed = results(provider)
+    assert "3" in added
+    assert "[redacted]" in given  # what the server was trusted with is not for the model
+    assert "Error executing tool fail" in failed
+
+
+@pytest.mark.parametrize("end", ["dies", "hangs", "is killed"])
+async def test_a_server_that_does_not_answer_ends_no_turn_and_is_there_again(
+    converse: Converse, load: Load, script: Path, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    [server] = load(stdio(script, "seconds = 60"))
+    whoami, add = ToolCall("c0", "tries_whoami", {}), ToolCall("c2", "tries_add", {"a": 1, "b": 2})
+    fatal: list[ProviderEvent] = [
+        ToolCall("c1", f"tries_{ {'dies': 'die', 'hangs': 'hang'}.get(end, 'hang') }", {}),
+        Done(),
+    ]
+    provider = ScriptedProvider([whoami, Done()], "Here.", fatal, "It failed.", [add, Done()], "3.")
+    talk = await talk_with(converse, server, provider)
+    assert await talk.reply("Who?") == "Here."
+    pid = int(next(re.finditer(r"\[redacted\] (\d+)", results(provider)[0]))[1])
+    if end == "is killed":
+        asyncio.get_running_loop().call_later(0.5, os.kill, pid, signal.SIGKILL)
+    patient = server._config
+    if end == "hangs":
+        server._config = patient.model_copy(update={"seconds": 5.0})
+    assert await talk.reply("Do it.") == "It failed."
+    server._config = patient
+    assert "failed" in results(provider)[0]
+    assert await talk.reply("Add.") == "3."
+    assert "3" in results(provider)[0]
+
+
+async def test_a_server_that_does_not_begin_is_named_in_the_log_and_told_to_the_model(
+    converse: Converse, load: Load, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = tmp_path / "tries.py"
+    pytest.importorskip("mcp")
+    [config] = load(stdio(script, "seconds = 60"))
+    server = McpServer("tries", config._config, pause=0)
+    provider = ScriptedProvider("I have no tools.", "I have.")
+    talk = await talk_with(converse, server, provider)
+    with caplog.at_level(logging.INFO, "core.tools.mcp"):
+        assert await talk.reply("Hi") == "I have no tools."
+        script.write_text(SERVER)
+        assert await talk.reply("And now?") == "I have."
+    first, second = provider.requests
+    assert first.tools == []
+    assert "The tools of `tries` are unavailable" in first.messages[0].text
+    assert "unavailable" not in second.messages[0].text
+    assert "tries_add" in [spec.name for spec in second.tools]
+    said = [message for name, _, message in caplog.record_tuples if name == "core.tools.mcp"]
+    assert said[0].startswith("the MCP server tries does not answer")
+    assert said[-1] == "the MCP server tries is there again"
+
+
+@pytest.fixture
+async def served(script: Path) -> AsyncIterator[str]:
+    process = await asyncio.create_subprocess_exec(sys.executable, str(script), "0", stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    async with asyncio.timeout(100):
+        while (found := re.search(rb"running on (http://[\d.:]+)", line := await process.stderr.readline())) is None:
+            assert line, "it has ended"
+    yield f"{found[1].decode()}/mcp"
+    process.kill()
+    await process.wait()
+
+
+async def test_a_server_elsewhere_is_spoken_with_by_http(converse: Converse, load: Load, served: str) -> None:
+    [server] = load(f"[tries]\nurl = '{served}'\nheaders = {{ Authorization = 'Bearer ${{A_TOKEN}}' }}\nprefix = ''")
+    provider = ScriptedProvider([ToolCall("c1", "add", {"a": 1, "b": 2}), Done()], "3.")
+    talk = await talk_with(converse, server, provider)
+    assert await talk.reply("Add.") == "3."
+    assert "3" in results(provider)[0]

@@ -1,0 +1,78 @@
+"""What the model is told of a tool's result, whatever that is."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from core.tools.results import RESULT_LIMIT, told
+
+
+@dataclass
+class Odd:
+    data: bytes
+    more: Any = None
+
+
+def nested(depth: int) -> Any:
+    value: Any = "end"
+    for _ in range(depth):
+        value = {"in": [value]}
+    return value
+
+
+ROUND: dict[str, Any] = {}
+ROUND["self"] = ROUND
+TWISTED = Odd(b"")
+TWISTED.more = TWISTED
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: "x" * 10_000_000,
+        lambda: b"\xff" * 10_000_000,
+        lambda: {"rows": [{"id": i, "text": "word " * 20} for i in range(50_000)]},
+        lambda: ["x"] * 1_000_000,
+        lambda: {str(i): None for i in range(1_000_000)},
+        lambda: {"x" * 1_000_000: 1},
+        lambda: nested(5_000),
+        lambda: ROUND,
+        lambda: TWISTED,
+        lambda: Odd(b"\xff" * 10_000),
+        lambda: 10**100_000,
+        object,
+        lambda: range(10**9),
+    ],
+    ids=[
+        "text",
+        "bytes",
+        "rows",
+        "list",
+        "dict",
+        "key",
+        "deep",
+        "round",
+        "twisted",
+        "odd",
+        "number",
+        "object",
+        "range",
+    ],
+)
+def test_it_is_json_of_bounded_size_and_soon(made: Callable[[], Any]) -> None:
+    result = made()
+    begun = time.thread_time()  # whatever else the machine does
+    said = json.dumps(told(result))
+    assert len(said) < 4 * RESULT_LIMIT
+    assert time.thread_time() - begun < 5
+
+
+def test_what_is_cut_says_so() -> None:
+    assert told(["x" * RESULT_LIMIT, "y", "z"])[1:] == ["… (cut: there is more)"]
+    assert told({"a": "x" * (RESULT_LIMIT + 1), "b": 1})["…"] == "… (cut: there is more)"
+    assert told(b"\xff" * 2_000) == "(2000 bytes)"
+    assert told(b"\xff") == "/w=="

@@ -1,0 +1,203 @@
+"""Tools as they are declared, found and run."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from core.errors import ToolError
+from core.models.provider import Done, ToolCall, ToolResult, ToolSpec
+from core.tools.tool import Handler, Tool, ToolAdapter, adapt, current_time, idempotent, is_idempotent, load_tools
+from tests.conversation import Converse, ScriptedProvider
+
+
+def add(a: int, b: int = 2) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+async def result_of(converse: Converse, tool: Tool | BaseTool | Callable[..., Any], **arguments: Any) -> dict[str, Any]:
+    """What the model is given for a call of `tool`."""
+    name = adapt(tool).name
+    provider = ScriptedProvider([ToolCall("c1", name, arguments), Done()], "ok")
+    await (await converse(provider, tools=[tool])).reply("Go.")
+    [result] = provider.requests[1].messages[-1].parts
+    assert isinstance(result, ToolResult)
+    return dict(result.result)
+
+
+def test_a_tool_of_ours_an_adk_tool_and_a_function_are_all_tools() -> None:
+    assert isinstance(adapt(current_time), ToolAdapter)
+    of_adk = FunctionTool(add)
+    assert adapt(of_adk) is of_adk
+    assert adapt(add).name == "add"
+
+
+def test_anything_else_is_not() -> None:
+    with pytest.raises(ToolError, match="neither a tool nor a function"):
+        adapt("add")  # type: ignore[arg-type] # what a mistaken setting leads to
+
+
+async def test_the_model_sees_a_tool_as_it_was_declared(converse: Converse) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
+    provider = ScriptedProvider("ok")
+    tools = [Tool("roll", "Rolls dice.", str, schema), Tool("flip", "Flips a coin.", str)]
+    await (await converse(provider, tools=tools)).reply("Hi")
+    assert provider.requests[0].tools == [
+        ToolSpec("roll", "Rolls dice.", schema),
+        ToolSpec("flip", "Flips a coin.", {"type": "object", "properties": {}}),
+    ]
+
+
+async def test_a_function_is_declared_by_its_signature(converse: Converse) -> None:
+    provider = ScriptedProvider("ok")
+    await (await converse(provider, tools=[add])).reply("Hi")
+    [spec] = provider.requests[0].tools
+    assert (spec.name, spec.description) == ("add", "Adds two numbers.")
+    assert spec.parameters["required"] == ["a"]
+    assert spec.parameters["properties"]["a"]["type"] == "integer"
+
+
+async def answer_async(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"got": arguments}
+
+
+class Answerer:
+    async def __call__(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"got": arguments}
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        answer_async,
+        partial(answer_async),
+        Answerer(),
+        lambda arguments: {"got": arguments},
+        lambda arguments: answer_async(dict(arguments)),
+    ],
+    ids=["async function", "partial", "async object", "function", "function that gives a coroutine"],
+)
+async def test_a_handler_may_be_a_function_of_any_kind(converse: Converse, handler: Handler) -> None:
+    assert await result_of(converse, Tool("t", "T.", handler), a=1) == {"got": {"a": 1}}
+
+
+async def test_a_handler_that_blocks_runs_off_the_loop(converse: Converse) -> None:
+    tool = Tool("t", "T.", lambda _arguments: {"on the loop": threading.current_thread() is threading.main_thread()})
+    assert await result_of(converse, tool) == {"on the loop": False}
+
+
+async def test_an_async_handler_runs_on_the_loop(converse: Converse) -> None:
+    async def where(_arguments: object) -> dict[str, bool]:
+        return {"on the loop": threading.current_thread() is threading.main_thread()}
+
+    assert await result_of(converse, Tool("t", "T.", where)) == {"on the loop": True}
+
+
+@pytest.mark.parametrize("answer", ["text", 7, None, ["a", "b"]])
+async def test_what_is_no_object_becomes_the_result_of_one(converse: Converse, answer: object) -> None:
+    assert await result_of(converse, Tool("t", "T.", lambda _arguments: answer)) == {"result": answer}
+
+
+def exits(code: int = 3) -> None:
+    """Ends the process."""
+    raise SystemExit(code)
+
+
+async def exits_at_once() -> None:
+    """Ends the process, on the event loop."""
+    raise SystemExit(3)
+
+
+async def interrupts(_arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
+class Unheard(BaseException):
+    pass
+
+
+class Rude(BaseTool):
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(name=self.name, description=self.description)
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        raise Unheard("of")
+
+
+@pytest.mark.parametrize(
+    ("tool", "error"),
+    [
+        (exits, "exits failed: SystemExit: 3"),
+        (exits_at_once, "exits_at_once failed: SystemExit: 3"),
+        (Tool("stop", "Stops.", interrupts), "stop failed: KeyboardInterrupt: "),
+        (Tool("exit", "Exits.", lambda _arguments: exits(4)), "exit failed: SystemExit: 4"),
+        (Rude(name="rude", description="Is rude."), "rude failed: Unheard: of"),
+    ],
+    ids=["function", "async function", "async tool", "tool", "ADK's"],
+)
+async def test_a_tool_that_would_end_the_process_has_failed(
+    converse: Converse, tool: Tool | BaseTool | Callable[..., Any], error: str
+) -> None:
+    assert await result_of(converse, tool) == {"error": error}
+
+
+def test_what_is_idempotent_says_so() -> None:
+    def look() -> None:
+        """Looks."""
+
+    tool = Tool("look", "Looks.", str)
+    assert [is_idempotent(adapt(each)) for each in (look, tool, FunctionTool(look))] == [False] * 3
+    assert is_idempotent(adapt(replace(tool, idempotent=True)))
+    assert is_idempotent(idempotent(FunctionTool(look)))
+    assert not is_idempotent(FunctionTool(look))
+    assert is_idempotent(adapt(idempotent(look)))
+    assert is_idempotent(FunctionTool(look))
+
+
+def test_tools_are_found_by_module_and_name() -> None:
+    tools = load_tools(["core.tools:current_time", f"{__name__}:add"])
+    assert [tool.name for tool in tools] == ["current_time", "add"]
+    assert load_tools([]) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["core.tools.tool:nothing", "no.such.module:x", "core.tools", ":x", "", "core.tools:", "."]
+)
+def test_a_tool_that_cannot_be_found_is_named(name: str) -> None:
+    with pytest.raises(ToolError) as raised:
+        load_tools([name])
+    assert repr(name) in str(raised.value)
+
+
+def test_a_module_that_breaks_while_it_is_imported_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_tools.py").write_text("tool = 1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ToolError, match=r"broken_tools:tool' \(ZeroDivisionError\)"):
+        load_tools(["broken_tools:tool"])
+
+
+async def test_the_time_is_told_in_any_zone(converse: Converse) -> None:
+    told = await result_of(converse, current_time, timezone="Asia/Seoul")
+    assert told["time"].endswith("+09:00")
+    assert told["weekday"].endswith("day")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"timezone": ""}, {"timezone": None}])
+async def test_without_a_zone_it_is_told_in_utc(converse: Converse, arguments: dict[str, Any]) -> None:
+    assert (await result_of(converse, current_time, **arguments))["time"].endswith("+00:00")
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "\0", "Europe"])
+async def test_a_zone_that_does_not_exist_is_an_error_that_still_tells_utc(converse: Converse, zone: str) -> None:
+    told = await result_of(converse, current_time, timezone=zone)
+    assert "no such time zone" in told["error"]
+    assert told["utc"].endswith("+00:00")

@@ -1,0 +1,201 @@
+"""A row of a turn or of a message that cannot be read stops nobody else's, and its own session is told."""
+
+import json
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from core.inbox.message import Inbound
+from core.inbox.store import Inbox
+from core.store.schema import messages
+from core.turns.queries import Again
+from core.turns.store import Turns
+from tests.core.conftest import Faulty, done
+from tests.inbounds import inbound
+
+#: A message of which all is there, but for the name of the channel that it was said in.
+NOWHERE = {**inbound("left", session="p:left").to_json(), "spot": {"channel": ["C1"]}}
+
+#: What a table can hold on either database, and what else SQLite lets stand in a column, whatever its type.
+TURNS = ["chunks = '7'", "chunks = '[1]'", "usage = '[1]'"]
+TURNS_OF_SQLITE = [
+    "attempt = 'many'",
+    "claims = 'many'",
+    "generation = 'none'",
+    "created_at = 'soon'",
+    "text = CAST(X'ff' AS TEXT)",
+    "agent = CAST(X'ff' AS TEXT)",
+]
+MESSAGES = ["inbound = '7'", "inbound = '{\"text\": 3}'", f"inbound = '{json.dumps(NOWHERE)}'"]
+MESSAGES_OF_SQLITE = ["inbound = '{'", "inbound = CAST(X'ff' AS TEXT)", "accepted_at = 'soon'"]
+
+
+def on_each(both: list[str], sqlite: list[str]) -> list[tuple[str, str]]:
+    return [("sqlite", what) for what in (*both, *sqlite)] + [("postgres", what) for what in both]
+
+
+async def damage(database: Faulty, table: str, what: str, session: str, *, key: str = "session") -> None:
+    async with database.write() as connection:
+        newest = f"SELECT max(id) FROM {table} WHERE {key} = '{session}'"
+        await connection.exec_driver_sql(f"UPDATE {table} SET {what} WHERE id = ({newest})")
+
+
+async def ended(turns: Turns) -> list[tuple[str, str, bool]]:
+    """Each turn that can be claimed, one after the other, until none can."""
+    told = []
+    while claimed := await turns.claim(10):
+        for turn in claimed:
+            told.append((turn.session_id, turn.inbound.text, turn.is_damaged))
+            await done(turns, turn)
+    return told
+
+
+@pytest.mark.parametrize(("database_url", "what"), on_each(TURNS, TURNS_OF_SQLITE), indirect=["database_url"])
+async def test_a_turn_that_cannot_be_read_stops_no_other_and_is_told_where_it_was_asked(
+    inbox: Inbox, turns: Turns, database: Faulty, what: str
+) -> None:
+    await inbox.accept(inbound("left", session="p:left"))
+    await turns.claim(1)
+    await damage(database, "turns", what, "p:left")
+    await inbox.accept(inbound("other", session="p:other"))
+    assert sorted(await ended(turns)) == [("p:left", "left", True), ("p:other", "other", False)]
+    await inbox.accept(inbound("next", session="p:left"))
+    assert await ended(turns) == [("p:left", "next", False)]
+
+
+@pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
+@pytest.mark.parametrize(("database_url", "what"), on_each(MESSAGES, MESSAGES_OF_SQLITE), indirect=["database_url"])
+async def test_a_message_that_cannot_be_read_stops_no_other_and_is_told_where_more_was_said(
+    inbox: Inbox, turns: Turns, database: Faulty, what: str, is_taken: bool
+) -> None:
+    await inbox.accept(inbound("before", session="p:left"))
+    assert await ended(turns) == [("p:left", "before", False)]
+    for session in ("p:left", "p:new", "located:new"):
+        await inbox.accept(inbound("left", session=session))
+        if is_taken:
+            await turns.claim(1)
+        await damage(database, "inbox", what, session)
+    await inbox.accept(inbound("other", session="p:other"))
+    told = await ended(turns)
+    assert ("p:other", "other", False) in told
+    assert ("located:new", "", True) in told
+    if not what.startswith("accepted_at"):
+        known = [("located:new", "", True), ("p:left", "before", True), ("p:other", "other", False)]
+        assert sorted(told) == known, "p:new is known nowhere"
+    for session in ("p:left", "p:new", "located:new"):
+        await inbox.accept(inbound("next", session=session))
+    assert await ended(turns) == [(session, "next", False) for session in ("p:left", "p:new", "located:new")]
+
+
+async def test_a_message_whose_ids_make_no_sense_either_stops_no_other(
+    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def puzzled(lost: Inbound) -> Inbound | None:
+        raise ValueError(lost.place)
+
+    monkeypatch.setattr(turns, "_locate", puzzled)
+    await inbox.accept(inbound("before", session="p:left"))
+    await ended(turns)
+    await inbox.accept(inbound("left", session="p:left"))
+    await damage(database, "inbox", "inbound = '7'", "p:left")
+    await inbox.accept(inbound("other", session="p:other"))
+    assert sorted(await ended(turns)) == [("p:left", "before", True), ("p:other", "other", False)]
+
+
+@pytest.mark.parametrize("what", ["chunks = '7'", "chunks = '[1]'"])
+async def test_what_is_tried_again_of_a_turn_that_cannot_be_read_stops_no_other(
+    inbox: Inbox, turns: Turns, database: Faulty, what: str
+) -> None:
+    await inbox.accept(inbound("left", session="p:left"))
+    (turn,) = await turns.claim(1)
+    await turns.end(turn, "failed")
+    await damage(database, "turns", what, "p:left")
+    await inbox.again(turn.id, author="ada", kind="retry")
+    await inbox.accept(inbound("other", session="p:other"))
+    assert sorted(await ended(turns)) == [("p:left", "left", True), ("p:other", "other", False)]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
+@pytest.mark.parametrize("kind", ["retry", "regenerate"])
+async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_other(
+    inbox: Inbox, turns: Turns, database: Faulty, is_taken: bool, kind: Again
+) -> None:
+    await inbox.accept(inbound("left", session="p:left"))
+    (turn,) = await turns.claim(1)
+    await turns.answered(turn, "the answer", {})
+    await turns.end(turn, "failed" if kind == "retry" else "done")
+    await inbox.again(turn.id, author="ada", kind=kind)
+    if is_taken:
+        await turns.claim(1)
+    async with database.write() as connection:
+        asked = f"turn = '{turn.id}'"
+        await connection.exec_driver_sql(f"UPDATE inbox SET inbound = CAST(X'ff' AS TEXT) WHERE {asked}")
+    await inbox.accept(inbound("other", session="p:other"))
+    told = await ended(turns)
+    assert ("p:other", "other", False) in told
+    assert [session for session, *_ in told].count("p:left") == 1
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("column", ["model", "agent"])
+async def test_a_session_that_cannot_be_read_stops_no_other(
+    inbox: Inbox, turns: Turns, database: Faulty, column: str
+) -> None:
+    for session in ("p:left", "p:other"):
+        await inbox.accept(inbound("hello", session=session))
+    await damage(database, "sessions", f"{column} = CAST(X'ff' AS TEXT)", "p:left", key="id")
+    assert sorted(await ended(turns)) == [("p:left", "hello", False), ("p:other", "hello", False)]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_of_a_session_in_which_nothing_can_be_read_the_others_hear_nothing(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound("before", session="p:left"))
+    await ended(turns)
+    await inbox.accept(inbound("left", session="p:left"))
+    async with database.write() as connection:
+        await connection.exec_driver_sql("UPDATE inbox SET inbound = CAST(X'ff' AS TEXT)")
+    await inbox.accept(inbound("other", session="p:other"))
+    assert await ended(turns) == [("p:other", "other", False)]
+
+
+#: What a history can hold on either database that cannot be gone on with, and what else on SQLite.
+HISTORY = ["event = '{\"author\": '", "event = '7'", "author = 'x', event = NULL"]
+HISTORY_OF_SQLITE = [
+    "content = CAST(X'ff' AS TEXT)",
+    "event = CAST(X'ff' AS TEXT)",
+    "tool_calls = CAST(X'ff' AS TEXT)",
+    "author = X'ff', event = NULL",
+]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["left", "tried again"])
+@pytest.mark.parametrize(("database_url", "what"), on_each(HISTORY, HISTORY_OF_SQLITE), indirect=["database_url"])
+async def test_a_history_that_cannot_be_read_stops_no_other_when_a_run_is_to_go_on_with_it(
+    inbox: Inbox, turns: Turns, database: Faulty, what: str, again: bool
+) -> None:
+    await inbox.accept(inbound("left", session="p:left", author="ada"))
+    (turn,) = await turns.claim(1)
+    event = json.dumps({"author": "user", "invocationId": turn.id})
+    said = {"session": "p:left", "generation": 1, "invocation_id": turn.id, "tokens": 1, "created_at": 1.0}
+    async with database.write() as connection:
+        for role in ("user", "assistant"):
+            row: dict[str, Any] = {
+                "role": role,
+                "author": role,
+                "content": "x",
+                "tool_calls": [],
+                "event_id": role,
+                "event": event,
+            }
+            await connection.execute(sa.insert(messages).values(**said, **row))
+    await damage(database, "messages", what, "p:left")
+    if again:
+        await turns.end(turn, "failed")
+        await inbox.again(turn.id, author="ada", kind="retry")
+    await inbox.accept(inbound("other", session="p:other"))
+    told = {(session, text) for session, text, _ in await ended(turns)}
+    assert told == {("p:left", "left"), ("p:other", "other")}

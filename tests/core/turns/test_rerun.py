@@ -1,0 +1,283 @@
+"""What is answered once more: in the same reply, once, and with the conversation as it was before."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import sqlalchemy as sa
+from google.adk.events.event import Event
+
+from core.inbox.edits import Taken
+from core.inbox.message import Inbound
+from core.inbox.store import Accepted, Inbox
+from core.models.tokens import TokenCounter
+from core.sessions.service import SessionService
+from core.store.schema import messages, tool_calls
+from core.store.schema import turns as turns_table
+from core.turns.queries import Again
+from core.turns.rerun import Refused
+from core.turns.store import STOP, Turns
+from core.turns.turn import Turn
+from core.workers.worker import Worker
+from tests.core.conftest import Faulty, done, never, worker_on
+from tests.core.sessions.speech import answered, called, replied, said
+from tests.inbounds import inbound
+
+
+@pytest.fixture
+def service(database: Faulty, tmp_path: Path) -> SessionService:
+    return SessionService(database, TokenCounter(tmp_path))
+
+
+async def store(service: SessionService, turn: Turn, *events: Event) -> None:
+    """Store what a turn's run says."""
+    place = turn.inbound.place
+    session = await service.get_session(app_name="app", user_id=place, session_id=turn.session_id)
+    assert session is not None
+    for event in events:
+        await service.append_event(session, event.model_copy(update={"invocation_id": turn.origin}))
+
+
+async def told(database: Faulty) -> list[str]:
+    async with database.read() as connection:
+        return list((await connection.execute(sa.select(messages.c.content).order_by(messages.c.id))).scalars())
+
+
+async def claimed(turns: Turns) -> Turn:
+    (turn,) = await turns.claim(10)
+    return turn
+
+
+async def answered_turn(inbox: Inbox, turns: Turns, service: SessionService, *words: str, **more: Any) -> Turn:
+    """A turn that has answered messages with a tool, in two messages of the platform's."""
+    for text in words:
+        await inbox.accept(inbound(text, **more))
+    turn = await claimed(turns)
+    call = called("c1"), answered("c1")
+    await store(service, turn, said(" ".join(words)), *call, replied(f"about {words[-1]}"))
+    async with inbox._database.write() as connection:
+        row = {"session": turn.session_id, "run": turn.origin, "id": "c1", "tool": "t", "arguments": {}, "hash": ""}
+        await connection.execute(sa.insert(tool_calls).values(**row, state="ended", begun_at=time.time()))
+    await turns.shown(turn, ["m1", "m2"])
+    await done(turns, turn)
+    return turn
+
+
+async def asked(inbox: Inbox, turn: Turn, kind: Again = "regenerate") -> tuple[Accepted, Inbound]:
+    wanted = await inbox.again(turn.id, author="ada", kind=kind)
+    assert isinstance(wanted, tuple)
+    return wanted
+
+
+async def test_an_answer_is_made_anew_in_its_reply_and_behind_the_same_question(
+    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+) -> None:
+    await answered_turn(inbox, turns, service, "before")
+    turn = await answered_turn(inbox, turns, service, "one", "two")
+    assert (await asked(inbox, turn))[0] is Accepted.NEXT
+    again = await claimed(turns)
+    assert (again.kind, again.origin, again.chunks) == ("regenerate", turn.id, ("m1", "m2"))
+    assert again.messages == turn.messages
+    assert (await told(database))[-2:] == ["about before", "one two"]
+    async with database.read() as connection:
+        runs = set((await connection.execute(sa.select(tool_calls.c.run))).scalars())
+    assert turn.id not in runs
+    assert len(runs) == 1
+
+
+async def test_what_the_new_run_has_stored_is_not_taken_out_again_by_whoever_takes_it_up(
+    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+) -> None:
+    turn = await answered_turn(inbox, turns, service, "one")
+    await asked(inbox, turn)
+    again = await claimed(turns)
+    await store(service, again, called("c2"), answered("c2", response={"result": "new"}))
+    await turns._lease.give_up()
+    other = await worker_on(database)
+    taken = await claimed(other)
+    assert (taken.kind, taken.attempt, taken.is_resumed) == ("regenerate", 2, True)
+    assert await told(database) == ["one", "", '{"result": "new"}']
+    await other.hand_back(taken)
+    taken = await claimed(other)
+    assert taken.attempt == 2
+    assert await told(database) == ["one", "", '{"result": "new"}']
+    await other.end(taken, "failed")
+    await asked(inbox, taken, "retry")
+    assert (await claimed(other)).kind == "retry"
+    assert await told(database) == ["one", "", '{"result": "new"}']
+
+
+async def test_a_press_that_comes_often_over_two_workers_and_in_several_ways_does_it_once(
+    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+) -> None:
+    turn = await answered_turn(inbox, turns, service, "one")
+    await inbox.revise(turn.inbound.event_key, "two")
+    second = await worker_on(database)
+    other = Inbox(database, second, Worker(second, never), pauses=(0.001,))
+    ways: list[tuple[Inbox, Again]] = [(inbox, "regenerate"), (other, "regenerate"), (other, "revise")]
+    pressed = await asyncio.gather(*(asked(into, turn, kind) for into, kind in ways * 3))
+    assert sorted(accepted.name for accepted, _ in pressed) == ["KNOWN"] * 8 + ["NEXT"]
+    again = await claimed(second)
+    assert (again.kind, again.inbound.text) == ("revise", "two")
+    assert (await asked(inbox, turn))[0] is Accepted.KNOWN
+    await done(second, again)
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.OVER
+    await asked(inbox, again)
+    assert (await claimed(second)).origin == turn.id
+
+
+@pytest.mark.parametrize("state", ["answered", "stopped"])
+async def test_an_answer_that_is_just_shown_or_was_stopped_can_be_made_anew(
+    inbox: Inbox, turns: Turns, state: str
+) -> None:
+    await inbox.accept(inbound())
+    turn = await claimed(turns)
+    if state == "answered":
+        await turns.answered(turn, "text", {})
+    else:
+        async with inbox._database.write() as connection:
+            assert await turns.cancel(connection, turn.session_id, STOP) == turn.id
+    assert (await asked(inbox, turn))[0] is Accepted.WAITS
+    assert await turns.claim(10, running=[turn.id]) == []
+    await turns.end(turn, "done" if state == "answered" else "cancelled", error=STOP)
+    assert (await claimed(turns)).origin == turn.id
+
+
+async def test_what_runs_failed_or_is_not_there_is_not_made_anew(inbox: Inbox, turns: Turns) -> None:
+    await inbox.accept(inbound())
+    turn = await claimed(turns)
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.OVER
+    await turns.end(turn, "failed")
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.OVER
+    assert await inbox.again("nothing", author="ada", kind="regenerate") is Refused.OVER
+    assert await inbox.again(turn.id, author="ada", kind="revise") is Refused.OVER
+
+
+async def test_only_who_asked_has_it_answered_anew_and_only_while_nothing_was_said_since(
+    inbox: Inbox, turns: Turns, service: SessionService
+) -> None:
+    turn = await answered_turn(inbox, turns, service, "one")
+    assert await inbox.again(turn.id, author="grace", kind="regenerate") is Refused.NOT_THEIRS
+    await inbox.accept(inbound("two"))
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.NEWER
+    second = await claimed(turns)
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.NEWER
+    await done(turns, second)
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.NEWER
+    assert (await asked(inbox, second))[0] is Accepted.NEXT
+
+
+async def test_what_was_sent_before_and_comes_late_leaves_both_answered(
+    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+) -> None:
+    turn = await answered_turn(inbox, turns, service, "one")
+    await asked(inbox, turn)
+    await inbox.accept(inbound("late"))
+    late = await claimed(turns)
+    await store(service, late, said("late"), replied("about late"))
+    await done(turns, late)
+    again = await claimed(turns)
+    assert (again.kind, again.origin) == ("regenerate", turn.id)
+    assert await told(database) == ["late", "about late", "one"]
+
+
+async def test_a_retry_that_was_wanted_of_a_turn_that_came_to_its_answer_after_all_is_none(
+    inbox: Inbox, turns: Turns
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    await inbox.again(turn.id, author="ada", kind="retry")  # the apology stands, and its process dies
+    await turns.hand_back(turn)
+    (again,) = await turns.claim(10)
+    await done(turns, again)
+    assert await turns.claim(10) == []
+
+
+async def test_after_a_reset_nothing_is_answered_anew_and_what_waited_for_it_is_dropped(
+    inbox: Inbox, turns: Turns, service: SessionService
+) -> None:
+    turn = await answered_turn(inbox, turns, service, "one")
+    await asked(inbox, turn)
+    assert len(cast(list[Inbound], await inbox.reset(inbound("reset")))) == 1
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.OVER
+    assert await turns.claim(10) == []
+
+
+async def test_a_reset_that_comes_late_drops_what_was_to_be_answered_anew_and_not_what_was_said_since(
+    inbox: Inbox, turns: Turns
+) -> None:
+    await inbox.accept(inbound("one"))
+    failed = await claimed(turns)
+    await turns.end(failed, "failed")
+    reset, since = inbound("reset"), inbound("since")
+    await asked(inbox, failed, "retry")
+    await inbox.accept(since)
+    assert len(cast(list[Inbound], await inbox.reset(reset, until=reset.sent_at))) == 1
+    assert (await claimed(turns)).messages == (since,)
+
+
+async def test_an_edited_question_is_asked_as_it_is_now(
+    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+) -> None:
+    await answered_turn(inbox, turns, service, "before")
+    turn = await answered_turn(inbox, turns, service, "one", "two")
+    await inbox.revise(turn.messages[0].event_key, "three")
+    await asked(inbox, turn, "revise")
+    again = await claimed(turns)
+    assert (again.kind, again.origin, again.chunks) == ("revise", turn.id, ("m1", "m2"))
+    assert [message.text for message in again.messages] == ["three", "two"]
+    assert (await told(database))[-1] == "about before"
+    await store(service, again, said("three two"), replied("half"))
+    await turns.end(again, "failed")
+    await asked(inbox, again, "retry")
+    retry = await claimed(turns)
+    assert (retry.kind, [message.text for message in retry.messages]) == ("retry", ["three", "two"])
+    assert (await told(database))[-1] == "three two"
+
+
+async def test_what_runs_is_ended_when_its_edited_question_is_to_be_answered(inbox: Inbox, turns: Turns) -> None:
+    await inbox.accept(inbound("one"))
+    turn = await claimed(turns)
+    edited = await inbox.revise(turn.inbound.event_key, "two")
+    assert edited == Taken(turn.id, "running", is_revised=True)
+    assert (await asked(inbox, turn, "revise"))[0] is Accepted.WAITS
+    assert await turns.running() == {turn.id: STOP}
+    await turns.end(turn, "cancelled", error=STOP)
+    again = await claimed(turns)
+    assert (again.kind, again.inbound.text) == ("revise", "two")
+
+
+async def test_what_is_tried_again_is_asked_as_it_was_edited_meanwhile(
+    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+) -> None:
+    await inbox.accept(inbound("one"))
+    turn = await claimed(turns)
+    await store(service, turn, said("one"))
+    await turns.end(turn, "failed")
+    await asked(inbox, turn, "retry")
+    await inbox.revise(turn.inbound.event_key, "two")
+    again = await claimed(turns)
+    assert (again.kind, again.inbound.text) == ("revise", "two")
+    assert await told(database) == []
+
+
+async def test_a_session_goes_on_with_the_model_that_was_chosen_when_a_turn_was_begun(
+    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+) -> None:
+    turn = await answered_turn(inbox, turns, service, "one")
+    assert turn.model is None
+    async with database.write() as connection:
+        await connection.execute(sa.text("UPDATE sessions SET model = 'openai/other'"))
+    await asked(inbox, turn)
+    again = await claimed(turns)
+    assert again.model == "openai/other"
+    async with database.write() as connection:
+        await connection.execute(sa.text("UPDATE sessions SET model = NULL"))
+    await turns._lease.give_up()
+    other = await worker_on(database)
+    assert (await claimed(other)).model == "openai/other"
+    async with database.read() as connection:
+        kept = (await connection.execute(sa.select(turns_table.c.model).order_by(turns_table.c.created_at))).scalars()
+        assert list(kept) == [None, "openai/other"]

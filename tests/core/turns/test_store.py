@@ -1,0 +1,353 @@
+import asyncio
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy.exc import IntegrityError
+
+from core.errors import StoreError, TurnLostError
+from core.inbox.message import Inbound
+from core.inbox.store import Inbox
+from core.store.database import Database
+from core.store.notify import Notices
+from core.store.schema import inbox as inbox_table
+from core.store.schema import turns as turns_table
+from core.store.schema import workers
+from core.turns.queries import MESSAGES
+from core.turns.rerun import Refused
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from tests.core.conftest import Faulty, done, worker_on
+from tests.inbounds import inbound
+
+
+async def column(database: Database, chosen: sa.Column[Any]) -> list[Any]:
+    async with database.read() as connection:
+        return list((await connection.execute(sa.select(chosen))).scalars())
+
+
+async def test_the_messages_of_a_session_are_taken_as_they_were_sent_and_while_none_is_under_way(
+    inbox: Inbox, turns: Turns
+) -> None:
+    first, second, third = inbound(), inbound(), inbound()
+    await inbox.accept(second)
+    await inbox.accept(first)
+    (turn,) = await turns.claim(10)
+    await inbox.accept(third)
+    assert await turns.claim(10, running=[turn.id]) == []
+    await done(turns, turn)
+    (last,) = await turns.claim(10)
+    assert turn.messages + last.messages == (first, second, third)
+
+
+async def test_no_more_turns_begin_than_asked_for(inbox: Inbox, turns: Turns) -> None:
+    for number in range(5):
+        await inbox.accept(inbound(session=f"place:{number}"))
+    sizes, running = [], list[str]()
+    for _ in range(4):
+        claimed = await turns.claim(2, running=running)
+        running += [turn.id for turn in claimed]
+        sizes.append(len(claimed))
+    assert sizes == [2, 2, 1, 0]
+
+
+async def test_what_a_worker_runs_it_does_not_begin_again_when_its_lease_has_ended(inbox: Inbox, turns: Turns) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    await turns._lease.give_up()
+    assert await turns.claim(1, running=[turn.id]) == []
+    assert [again.attempt for again in await turns.claim(1)] == [2]
+
+
+async def test_many_workers_that_claim_at_once_begin_each_turn_once(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    for number in range(24):
+        await inbox.accept(inbound(session=f"place:{number % 8}"))
+    workers = [turns] if database.is_sqlite else [await worker_on(database) for _ in range(4)]
+
+    async def claimed(worker: Turns) -> list[Turn]:
+        mine = list[Turn]()
+        for _ in range(8):
+            mine += await worker.claim(1, running=[turn.id for turn in mine])
+        return mine
+
+    taken = [turn.session_id for of in await asyncio.gather(*map(claimed, workers)) for turn in of]
+    assert sorted(taken) == [f"place:{number}" for number in range(8)]
+
+
+async def test_the_database_itself_refuses_a_second_turn_of_a_session(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound())
+    await turns.claim(1)
+    row: dict[str, Any] = {"id": "other", "session": "place:1", "generation": 1, "origin": "other", "state": "running"}
+    row |= {"chunks": [], "created_at": 0.0}
+    with pytest.raises(IntegrityError):
+        async with database.write() as connection:
+            await connection.execute(sa.insert(turns_table).values(**row))
+
+
+async def test_a_turn_that_was_left_over_is_taken_up_as_it_was(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+    for number in range(3):
+        await inbox.accept(inbound(session=f"place:{number}"))
+    running, answered, ended = await turns.claim(10)
+    await turns.shown(running, ["m1", "m2"])
+    await turns.answered(answered, "the answer", {"input": 1})
+    await done(turns, ended)
+    one, other = await (await successor(database, turns)).claim(10)
+    assert one == replace(running, chunks=("m1", "m2"), attempt=2, is_resumed=True)
+    assert other == replace(answered, text="the answer", attempt=2, is_resumed=True)
+
+
+async def successor(database: Faulty, turns: Turns) -> Turns:
+    """Another worker, when the one of `turns` is gone."""
+    await turns._lease.give_up()
+    return await worker_on(database)
+
+
+async def test_what_waited_together_is_answered_together_and_by_every_attempt(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    said = [inbound(f"part {number}") for number in range(3)]
+    for message in said:
+        await inbox.accept(message)
+    (turn,) = await turns.claim(10)
+    assert (turn.messages, turn.inbound) == (tuple(said), said[-1])
+    later = inbound("part 4")
+    await inbox.accept(later)
+    new = await successor(database, turns)
+    (again,) = await new.claim(10)
+    assert again.messages == turn.messages
+    await done(new, again)
+    (last,) = await new.claim(10)
+    assert last.messages == (later,)
+
+
+async def test_one_turn_answers_so_many_messages_and_no_more(inbox: Inbox, turns: Turns) -> None:
+    said = [inbound() for _ in range(MESSAGES + 1)]
+    for message in said:
+        await inbox.accept(message)
+    (turn,) = await turns.claim(10)
+    await done(turns, turn)
+    (rest,) = await turns.claim(10)
+    assert turn.messages + rest.messages == tuple(said)
+    assert rest.messages == (said[-1],)
+
+
+async def test_a_retry_is_a_turn_of_its_own_and_answers_what_the_failed_one_did(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    said = [inbound("one"), inbound("two", author="bob")]
+    for message in said:
+        await inbox.accept(message)
+    (failed,) = await turns.claim(1)
+    await turns.end(failed, "failed", error="why")
+    assert await inbox.again(failed.id, author="eve", kind="retry") is Refused.NOT_THEIRS
+    await inbox.again(failed.id, author="bob", kind="retry")
+    await inbox.accept(inbound("meanwhile", sent_at=time.time() + 1))
+    (retry,) = await turns.claim(10)
+    assert (retry.kind, retry.origin, retry.messages) == ("retry", failed.id, tuple(said))
+    new = await successor(database, turns)
+    assert await new.claim(10) == [replace(retry, attempt=2, is_resumed=True)]
+
+
+async def test_what_a_worker_writes_of_a_turn_that_another_one_has_is_refused(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    (taken,) = await (await successor(database, turns)).claim(1)
+    for write in (
+        turns.shown(turn, ["m1"]),
+        turns.answered(turn, "text", {}),
+        turns.end(turn, "failed"),
+        turns.hand_back(turn),
+    ):
+        with pytest.raises(TurnLostError):
+            await write
+    assert await column(database, turns_table.c.state) == ["running"]
+    assert await column(database, turns_table.c.attempt) == [taken.attempt]
+    assert await turns.running() == {}
+
+
+async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried_in_vain(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    for number in range(2):
+        await inbox.accept(inbound(session=f"place:{number}"))
+    running, answered = await turns.claim(10)
+    await turns.answered(answered, "the answer", {})
+    for turn in (running, answered):
+        await turns.hand_back(turn)
+    assert await column(database, turns_table.c.state) == ["queued", "answered"]
+    await inbox.accept(inbound("behind it", session="place:0"))
+    other = await worker_on(database)
+    assert await other.claim(10) == [
+        replace(running, is_resumed=True),
+        replace(answered, is_resumed=True, text="the answer"),
+    ]
+    assert await column(database, turns_table.c.state) == ["running", "answered"]
+
+
+async def test_a_turn_is_handed_back_though_the_others_cannot_be_told(
+    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+
+    async def unheard(*_of: Any) -> None:
+        raise StoreError("out of reach")
+
+    monkeypatch.setattr(Notices, "post", unheard)
+    await turns.hand_back(turn)
+    assert await column(database, turns_table.c.state) == ["queued"]
+
+
+async def test_only_a_worker_that_does_not_come_back_uses_up_an_attempt(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    await turns.forgo(turn)
+    assert await column(database, turns_table.c.attempt) == [1], "it has not lost it"
+    for _ in range(4):
+        slow, its = turns, turn
+        turns = await successor(database, slow)
+        (turn,) = await turns.claim(1)
+        assert turn.attempt == 2
+        await slow.forgo(its)
+        with pytest.raises(TurnLostError):
+            await slow.shown(its, ["m1"])
+        await turns.shown(turn, ["m2"])
+    for attempt in (2, 3):
+        turns = await successor(database, turns)
+        (turn,) = await turns.claim(1)
+        assert turn.attempt == attempt
+
+
+async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox: Inbox, turns: Turns) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    assert await turns.claim(1, running=[turn.id]) == []
+    assert await turns.claim(1) == [replace(turn, attempt=2, is_resumed=True)]
+
+
+async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itself(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    async with database.write() as connection:
+        await connection.execute(sa.update(workers).values(lease=0.0))
+    assert await turns.claim(1, running=[turn.id]) == []
+    assert [again.id for again in await turns.claim(1)] == [turn.id]
+
+
+async def test_a_reset_marks_the_turn_that_runs_for_whoever_runs_it(inbox: Inbox, turns: Turns) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    assert await turns.running() == {turn.id: None}
+    await inbox.reset(inbound("reset"))
+    assert await turns.running() == {turn.id: "reset"}
+
+
+async def test_a_reset_forgets_what_was_said_when_the_turn_that_answered_it_has_ended(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound())
+    (failed,) = await turns.claim(1)
+    await turns.end(failed, "failed")
+    await inbox.again(failed.id, author="ada", kind="retry")
+    await turns.claim(1)
+    await inbox.reset(inbound("reset"))
+    new = await successor(database, turns)
+    (taken,) = await new.claim(1)
+    assert (taken.messages, taken.cancel) == (failed.messages, "reset")
+    await new.end(taken, "cancelled")
+    assert set(await column(database, inbox_table.c.inbound)) == {None}
+
+
+async def test_a_turn_ends_with_the_message_that_it_answered(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    await turns.end(turn, "failed", error="why")
+    assert await column(database, turns_table.c.state) == ["failed"]
+    assert await column(database, turns_table.c.error) == ["why"]
+    assert await (await successor(database, turns)).claim(10) == []
+
+
+async def test_a_passing_fault_of_the_database_loses_no_end(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    database.failures = 2
+    await turns.answered(turn, "text", {})
+    database.failures = 2
+    await done(turns, turn)
+    assert await column(database, turns_table.c.state) == ["done"]
+
+
+async def test_a_fault_that_stays_is_told_after_some_attempts_and_the_turn_is_taken_up_later(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    database.failures = 100
+    with pytest.raises(StoreError):
+        await done(turns, turn)
+    assert database.failures == 97
+    database.failures = 0
+    assert [left.id for left in await turns.claim(10)] == [turn.id]
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"text": "half"}'])
+async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
+    inbox: Inbox, turns: Turns, database: Faulty, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if not database.is_sqlite and damage == "{":  # it takes no JSON that is none
+        damage = "0"
+    left, said, other = inbound(session="p:left"), inbound(session="p:a"), inbound(session="p:b")
+    await inbox.accept(left)
+    (begun,) = await turns.claim(1)
+    for message in (said, inbound(session="p:a"), other):
+        await inbox.accept(message)
+    async with database.write() as connection:
+        broken = inbox_table.c.event_key.in_([left.event_key, said.event_key])
+        await connection.execute(sa.update(inbox_table).where(broken).values(inbound=sa.text(f"'{damage}'")))
+    claimed = await turns.claim(10)
+    assert [(turn.session_id, turn.is_damaged) for turn in claimed] == [("p:a", True), ("p:b", False)]
+    assert "of session p:a cannot be read" in caplog.text
+    assert f"the messages of the turn {begun.id} cannot be read" in caplog.text
+    for turn in claimed:
+        await done(turns, turn)
+    await inbox.accept(inbound(session="p:left"))
+    claimed = await turns.claim(10)
+    assert [(turn.session_id, turn.is_damaged, len(turn.messages)) for turn in claimed] == [
+        ("p:a", False, 1),
+        ("p:left", False, 1),
+    ]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=15), st.integers(1, 4))
+async def test_every_message_gets_one_turn_in_the_order_of_its_session(
+    turns: Turns, inbox: Inbox, said: list[tuple[str, int]], limit: int
+) -> None:
+    messages = [inbound(session=f"p:{name}", sent_at=float(at)) for name, at in said]
+    for message in messages:
+        await inbox.accept(message)
+    taken = list[Inbound]()
+    while claimed := await turns.claim(limit):
+        assert len(claimed) <= limit
+        assert len({turn.session_id for turn in claimed}) == len(claimed)
+        for turn in claimed:
+            taken += turn.messages
+            await done(turns, turn)
+    for name in "abc":
+        session = f"p:{name}"
+        expected = sorted((m for m in messages if m.session_id == session), key=lambda m: m.sent_at)
+        assert [m for m in taken if m.session_id == session] == expected

@@ -1,0 +1,120 @@
+"""What a run asks of models is counted: each call, whoever in the run makes it and however it ends."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+from google.adk.tools.agent_tool import AgentTool
+from google.genai import types
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.agents.config import DEFAULT_NAME
+from core.agents.factory import ours
+from core.errors import ProviderUnavailableError
+from core.models.adapter import ModelAdapter
+from core.models.provider import Done, Failed, ProviderEvent, Request, Text, ToolCall, Usage
+from core.usage.meter import BROKEN_OFF, Meter, ModelCall, calls_in
+from tests.conversation import Converse, ScriptedProvider, adapter
+
+TOLD = Usage(10, 2, 1, 4)
+
+
+def counted(call: ModelCall) -> tuple[Any, ...]:
+    return call.model, call.input, call.output, call.thinking, call.cached, call.error
+
+
+class Told(ScriptedProvider):
+    """Tells what it has counted before it says a word."""
+
+    async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+        request.tell(Usage(7))
+        async with aclosing(super().stream(request)) as events:  # type: ignore[type-var]  # it is a generator
+            async for event in events:
+                yield event
+
+
+class Brought(BaseLlm):
+    """A model that is none of ours."""
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        if "fail" in str(llm_request.contents):
+            raise RuntimeError("no")
+        told = types.GenerateContentResponseUsageMetadata(prompt_token_count=30, candidates_token_count=5)
+        content = types.ModelContent("brought")
+        yield LlmResponse(content=content, partial=True, usage_metadata=told)
+        yield LlmResponse(content=content, partial=False, usage_metadata=told)
+
+
+async def test_every_call_of_a_run_is_told_also_those_that_failed_and_those_of_an_agent_that_is_a_tool(
+    converse: Converse,
+) -> None:
+    busy: list[ProviderEvent | asyncio.Event] = [Text("The"), Failed(ProviderUnavailableError("down"))]
+    provider = Told(
+        [ToolCall("c", "expert", {"request": "?"}), Done(usage=TOLD)], busy, [Text("The sky."), Done(usage=TOLD)]
+    )
+    expert = LlmAgent(name="expert", model=adapter(ScriptedProvider([Text("It is blue."), Done(usage=Usage(5, 3))])))
+    model = ModelAdapter(model="openai/boss", provider=provider, waits=(0,))
+    root = LlmAgent(name=DEFAULT_NAME, model=model, tools=[AgentTool(expert)])
+    conversation = await converse(app=App(name=DEFAULT_NAME, root_agent=root, plugins=ours()))
+    done = (await conversation.events("Which colour?"))[-1]
+    assert done.type == "done"
+    assert [counted(call) for call in done.calls] == [
+        ("openai/boss", 10, 2, 1, 4, ""),
+        ("scripted", 5, 3, 0, 0, ""),
+        ("openai/boss", 7, 0, 0, 0, "ProviderUnavailableError"),
+        ("openai/boss", 10, 2, 1, 4, ""),
+    ]
+    assert done.usage == Usage(32, 7, 2, 8)
+
+
+@pytest.mark.parametrize("says", ["Hi", "fail"])
+async def test_a_model_that_the_agent_brings_is_counted_by_what_adk_tells(converse: Converse, says: str) -> None:
+    app = App(name="own", root_agent=LlmAgent(name="own", model=Brought(model="their-model")), plugins=ours())
+    last = (await (await converse(app=app)).events(says))[-1]
+    failed = says == "fail"
+    expected = ("their-model", 0, 0, 0, 0, "RuntimeError") if failed else ("their-model", 30, 5, 0, 0, "")
+    assert [counted(call) for call in last.calls] == [expected]
+    assert last.type == ("error" if failed else "done")
+
+
+async def test_a_run_that_is_broken_off_is_counted_as_far_as_it_is_known_and_one_taken_up_is_not_counted_twice(
+    converse: Converse,
+) -> None:
+    look: list[ProviderEvent | asyncio.Event] = [ToolCall("c", "look", {}), Done(usage=TOLD)]
+    provider = Told(look, [Text("Well"), asyncio.Event()], [Text("Well."), Done(usage=TOLD)], [Text("!"), Done()])
+    conversation = await converse(provider)
+    first, meters = Meter("t1"), [Meter("t1"), Meter("t1", Meter("t1").to_json()), Meter("t2")]
+    async with aclosing(conversation.stream("Hi", run_id="t1", meter=first)) as events:
+        async for event in events:
+            if event.text == "Well":
+                break
+    assert [counted(call) for call in first.calls] == [
+        ("scripted", *(10, 2, 1, 4), ""),
+        ("scripted", *(7, 0, 0, 0), BROKEN_OFF),
+    ]
+    meters[1] = Meter("t1", first.to_json())  # it was handed back, and this is kept
+    meters[0].retell(await conversation.history())  # its process died, and what was stored is all that is known
+    meters[1].retell(await conversation.history())
+    meters[2].retell(await conversation.history())  # it is retried: what the first had used is the first one's
+    assert [len(meter.calls) for meter in meters] == [1, 2, 0]
+    assert counted(meters[0].calls[0]) == counted(first.calls[0])
+    done = (await conversation.events("Hi", run_id="t1", meter=meters[1]))[-1]
+    assert len(done.calls) == 3
+    assert done.usage == Usage(27, 4, 2, 8)
+
+
+@given(st.lists(st.builds(ModelCall, model=st.text(), input=st.integers(0), error=st.text(max_size=5))))
+def test_what_is_kept_of_calls_is_read_as_it_was(calls: list[ModelCall]) -> None:
+    meter = Meter("t")
+    for call in calls:
+        meter.add(call)
+    assert calls_in(meter.to_json()) == calls
+    assert list(Meter("t", meter.to_json()).calls) == calls

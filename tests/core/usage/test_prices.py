@@ -1,0 +1,83 @@
+"""Prices: exact to the last digit, never made up, and of an operator's own where he names a file."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import SettingsError
+from core.usage.meter import ModelCall
+from core.usage.prices import DOLLAR, Prices, dollars, exact, money
+
+OURS = Prices()
+
+
+def own(tmp_path: Path, text: str) -> Prices:
+    file = tmp_path / "prices.toml"
+    file.write_text(text, encoding="utf-8")
+    return Prices(file)
+
+
+def test_a_call_costs_what_it_has_read_afresh_and_from_the_cache_and_what_it_has_written_and_thought(
+    tmp_path: Path,
+) -> None:
+    prices = own(tmp_path, '"m" = { input = 2.5, cached = 0.000001, output = 10 }\n"n" = { input = 1, output = 2 }')
+    call = ModelCall("m", input=1_000_000, cached=400_000, output=100_000, thinking=50_000)
+    assert prices.cost(call) == int(Decimal("1.5") * DOLLAR) + 400_000 + int(Decimal("1.5") * DOLLAR)
+    assert prices.cost(ModelCall("n", input=10, cached=20)) == prices.cost(ModelCall("n", input=10))
+    assert prices.cost(ModelCall("anybody/else", input=10)) is None
+
+
+def test_the_longest_name_that_fits_holds_and_an_own_file_before_ours(tmp_path: Path) -> None:
+    prices = own(
+        tmp_path,
+        'written = 2026-01-02\n"a/*" = { input = 1, output = 1 }\n"a/b*" = { input = 2, output = 2 }\n'
+        '"a/bc" = { input = 3, output = 3 }\n"gemini-2.5-pro" = { input = 7, output = 7 }',
+    )
+    found = [prices.price(name) for name in ("a/x", "a/bx", "a/bc", "a/bcd", "gemini-2.5-pro")]
+    assert [price and price.input for price in found] == [10**6 * n for n in (1, 2, 3, 2, 7)]
+    assert prices.price("gemini-2.5-flash") == OURS.price("gemini-2.5-flash")
+    assert (str(prices.written), OURS.written is not None) == ("2026-01-02", True)
+
+
+def test_the_default_model_has_a_price_and_what_runs_here_costs_nothing() -> None:
+    assert OURS.price("gemini-3.5-flash") is not None
+    assert OURS.cost(ModelCall("local/smollm2-135m", input=5)) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("not toml at all", "is not TOML"),
+        ('"m" = 3', '"m" is not'),
+        ('"m" = { input = 1 }', '"m" is not'),
+        ('"m" = { input = -1, output = 1 }', '"m" is not'),
+        ('"m" = { input = nan, output = 1 }', '"m" is not'),
+        ('"m" = { input = inf, output = 1 }', '"m" is not'),
+        ('"m" = { input = true, output = 1 }', '"m" is not'),
+        ('"m" = { input = "1", output = 1 }', '"m" is not'),
+        ('"m" = { input = 0.0000001, output = 1 }', "up to 6 digits"),
+        ('"m" = { input = 1, output = 1, cache = 1 }', '"m" is not'),
+        ("written = 5", "`written` is not a date"),
+    ],
+)
+def test_a_file_that_says_something_else_is_a_fault_that_names_the_setting(
+    tmp_path: Path, text: str, fault: str
+) -> None:
+    with pytest.raises(SettingsError, match="PRICES_FILE") as raised:
+        own(tmp_path, text)
+    assert fault in str(raised.value)
+    with pytest.raises(SettingsError, match=r"PRICES_FILE: .* cannot be read"):
+        Prices(tmp_path / "nowhere.toml")
+
+
+@given(st.lists(st.decimals(0, 1000, places=6)))
+def test_sums_of_money_are_exact(amounts: list[Decimal]) -> None:
+    assert Decimal(exact(sum(map(money, amounts)))) == sum(amounts)
+
+
+def test_money_is_told_as_people_read_it() -> None:
+    told = [dollars(money(Decimal(amount))) for amount in ("0", "0.00001", "0.0123", "0.99999", "1", "1234.5")]
+    assert told == ["$0.00", "<$0.0001", "$0.0123", "$1.0000", "$1.00", "$1,234.50"]

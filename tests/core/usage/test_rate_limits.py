@@ -1,0 +1,94 @@
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from core.agents.routing import Agents
+from core.inbox.store import Accepted, Inbox
+from core.store.database import Database
+from core.store.schema import inbox as table
+from core.turns.rerun import Refused
+from core.turns.store import Turns
+from core.usage.rate_limits import LIMITED, Limited, Rate, Rates
+from core.workers.lease import Lease
+from core.workers.worker import Worker
+from tests.inbounds import inbound
+
+Workers = Callable[[Rates], Inbox]
+
+
+@pytest.fixture
+async def workers(database: Database, tmp_path: Path) -> Workers:
+    lease = Lease(database)
+    await lease.take()
+    turns = Turns(database, lease, Agents("parley"))
+
+    async def nobody(turn: object) -> None:
+        raise AssertionError(turn)
+
+    def make(rates: Rates) -> Inbox:
+        return Inbox(database, turns, Worker(turns, nobody), rates=rates)
+
+    return make
+
+
+async def test_no_worker_lets_more_in_than_a_person_may_ask_for_and_nothing_that_was_accepted_is_lost(
+    workers: Workers, database: Database
+) -> None:
+    two = [workers(Rates(person=Rate(5, 3600))) for _ in range(2)]
+    said = [inbound(session=f"place:{n}", author="ada") for n in range(12)]
+    came = await asyncio.gather(*(two[n % 2].accept(message) for n, message in enumerate(said)))
+    accepted = [n for n, became in enumerate(came) if not isinstance(became, Limited)]
+    assert len(accepted) == 5
+    (until,) = {round(became.until, -1) for became in came if isinstance(became, Limited)}
+    assert until == pytest.approx(time.time() + 3600, abs=20)
+    # what comes again counts once, whether it was accepted or not
+    assert {await two[0].accept(message) for message in said} == {Accepted.KNOWN}
+    async with database.read() as connection:
+        rows = (await connection.execute(sa.select(table).order_by(table.c.id))).all()
+    assert sorted(row.outcome or "" for row in rows) == [""] * 5 + [LIMITED] * 7
+    assert all((row.inbound is None) == (row.outcome == LIMITED) for row in rows)
+    assert await two[0].accept(inbound(session="place:1", author="grace")) is not Accepted.KNOWN
+
+
+async def test_a_place_has_a_limit_that_its_people_share_and_commands_do_not_count(workers: Workers) -> None:
+    inbox = workers(Rates(place=Rate(2, 60)))
+    assert await inbox.note(inbound(session="place:1"), "status")
+    assert await inbox.accept(inbound(session="place:1", author="ada")) is Accepted.NEXT
+    assert await inbox.accept(inbound(session="place:2", author="grace")) is Accepted.NEXT
+    assert isinstance(await inbox.accept(inbound(session="place:3", author="linus")), Limited)
+    assert await inbox.accept(inbound(session="elsewhere:1", author="linus")) is Accepted.NEXT
+    assert await inbox.again("unknown", author="ada", kind="retry") is Refused.OVER
+
+
+async def test_when_time_has_passed_one_may_ask_again(workers: Workers, database: Database) -> None:
+    inbox = workers(Rates(person=Rate(1, 60), place=Rate(9, 60)))
+    await inbox.accept(inbound())
+    assert isinstance(await inbox.accept(inbound()), Limited)
+    async with database.write() as connection:
+        await connection.execute(sa.update(table).values(accepted_at=time.time() - 61))
+    assert await inbox.accept(inbound()) is Accepted.WAITS
+
+
+@pytest.mark.parametrize(("text", "rate"), [("20/h", Rate(20, 3600)), (" 3 / m", Rate(3, 60)), ("1/d", Rate(1, 86400))])
+def test_a_rate_is_a_number_and_a_time(text: str, rate: Rate) -> None:
+    assert Rate.parse(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "20", "h", "0/h", "-1/h", "20/y", "2.5/h", "20 per hour"])
+def test_anything_else_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="such as 20/h"):
+        Rate.parse(text)
+
+
+async def test_what_a_place_has_asked_for_is_counted_within_its_time_alone(database: Database) -> None:
+    if not database.is_sqlite:
+        return
+    counted = sa.select(table.c.accepted_at).where(table.c.place == "p", table.c.accepted_at > 1.0)
+    newest = counted.order_by(table.c.accepted_at.desc()).compile(dialect=database.engine.dialect)
+    async with database.read() as connection:
+        steps = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {newest}", ("p", 1.0))
+        assert ["ix_inbox_place (place=? AND accepted_at>?)" in row.detail for row in steps] == [True]

@@ -1,0 +1,215 @@
+"""What was spent is counted once, to the last trillionth, for whoever asked; and kept when turns are forgotten."""
+
+import asyncio
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.inbox.store import Inbox
+from core.observability import metrics
+from core.privacy.pruning import Pruning
+from core.store.schema import reservations, spending
+from core.store.schema import turns as turns_table
+from core.turns.states import Ended
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.usage.meter import Meter, ModelCall
+from core.usage.prices import DOLLAR, Prices
+from core.usage.spending import FIRST, Spending, Spent, forget_person, shared
+from tests.core.conftest import Faulty, worker_on
+from tests.inbounds import inbound
+
+PRICES = Prices()
+MODEL, OTHER, UNKNOWN = "gemini-2.5-flash", "openai/gpt-5", "openai/of-my-own"
+CALL = ModelCall(MODEL, input=1001, output=7, thinking=2, cached=13)
+COST = PRICES.cost(CALL) or 0
+
+
+@pytest.fixture
+def books(database: Faulty) -> Spending:
+    return Spending(database, PRICES)
+
+
+async def claimed(inbox: Inbox, turns: Turns, *authors: str, place: str = "slack:T:C") -> Turn:
+    """A turn that people ask for together."""
+    for author in authors or ("ada",):
+        await inbox.accept(inbound(session=f"{place}:1", place=place, author=author))
+    (turn,) = await turns.claim(1)
+    turn.meter.place = place
+    turn.meter.people = {f"slack:{author}": author.title() for author in authors or ("ada",)}
+    return turn
+
+
+async def spends(turns: Turns, turn: Turn, *calls: ModelCall, state: Ended = "done") -> None:
+    for call in calls:
+        turn.meter.add(call)
+    if state == "done":
+        await turns.answered(turn, "the answer", turn.meter.to_json())
+    await turns.end(turn, state)
+
+
+def told(spent: list[Spent]) -> list[tuple[Any, ...]]:
+    return [(each.key, each.name, each.calls, each.input, each.output, each.cached, each.cost) for each in spent]
+
+
+async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
+    inbox: Inbox, turns: Turns, database: Faulty, books: Spending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metered = Counter[str]()
+    monkeypatch.setattr(metrics.cost, "add", lambda dollars, by: metered.update({by["model"]: dollars * DOLLAR}))
+    dear = ModelCall(OTHER, input=10_000, output=1)
+    await spends(turns, await claimed(inbox, turns), CALL, dear)
+    await spends(turns, await claimed(inbox, turns, "bob", place="slack:T:D"), CALL, ModelCall(UNKNOWN, 5, 6))
+    others = [Spending(database, PRICES) for _ in range(4)]
+    await asyncio.gather(*(other.count() for other in others))  # several processes look at once
+    cost, today = PRICES.cost(dear) or 0, f"{time.strftime('%Y-%m-%d', time.gmtime())}"
+    assert told(await books.spent(since=today)) == [("", "", 4, 12_007, 25, 26, 2 * COST + cost)]
+    assert metered == pytest.approx({MODEL: 2 * COST, OTHER: cost, UNKNOWN: 0})
+    assert told(await books.spent("person", since=today)) == [
+        ("slack:ada", "Ada", 2, 11_001, 10, 13, COST + cost),
+        ("slack:bob", "Bob", 2, 1_006, 15, 13, COST),
+    ]
+    assert [each.key for each in await books.spent("model", since=today)] == [OTHER, MODEL, UNKNOWN]
+    assert [(each.key, each.cost) for each in await books.spent("place", since=today)] == [
+        ("slack:T:C", COST + cost),
+        ("slack:T:D", COST),
+    ]
+    (of_bob,) = await books.spent(since=today, person="slack:bob", place="slack:T:D")
+    assert (of_bob.unpriced, of_bob.cost) == (11, COST)
+    assert [each.key for each in await books.spent("day", since=FIRST)] == [today]
+    assert (await books.spent(since="2999-01-01")) == [Spent()]
+    async with database.read() as connection:
+        costs = (await connection.execute(sa.select(turns_table.c.cost).order_by(turns_table.c.created_at))).scalars()
+        assert list(costs) == [COST + cost, COST]
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+async def test_what_a_turn_has_spent_that_came_to_no_answer_counts_as_well(
+    inbox: Inbox, turns: Turns, books: Spending, state: Ended
+) -> None:
+    turn = await claimed(inbox, turns)
+    await spends(turns, turn, CALL, state=state)
+    assert (await books.spent(since=FIRST))[0].cost == COST
+    if state == "cancelled":
+        return
+    await inbox.again(turn.id, author="ada", kind="retry")  # the second one counts what it has asked itself
+    (again,) = await turns.claim(1)
+    again.meter.people = turn.meter.people
+    await spends(turns, again, CALL)
+    assert (await books.spent(since=FIRST))[0].cost == 2 * COST
+
+
+async def test_a_turn_that_is_handed_back_or_whose_session_is_reset_counts_what_all_its_attempts_have_spent(
+    inbox: Inbox, turns: Turns, database: Faulty, books: Spending
+) -> None:
+    turn = await claimed(inbox, turns)
+    turn.meter.add(CALL)
+    await turns.hand_back(turn)
+    (again,) = await (await worker_on(database)).claim(1)
+    assert again.meter.calls == (CALL,)
+    again.meter.add(CALL)
+    await inbox.reset(inbound(session=turn.session_id, author="ada", text="reset"))
+    assert (await books.spent(since=FIRST))[0].calls == 0  # it runs
+    other = await worker_on(database)
+    async with database.write() as connection:
+        await connection.execute(sa.update(turns_table).values(owner=other.worker))
+    await other.end(again, "cancelled")
+    assert (await books.spent("person", since=FIRST)) == [
+        Spent("slack:ada", "Ada", 2, 2 * CALL.input, 2 * (CALL.output + CALL.thinking), 2 * CALL.cached, 0, 2 * COST)
+    ]
+
+
+async def test_several_who_asked_together_share_it_to_the_last_trillionth(
+    inbox: Inbox, turns: Turns, books: Spending
+) -> None:
+    await spends(turns, await claimed(inbox, turns, "ada", "bob", "cy"), CALL)
+    each = await books.spent("person", since=FIRST)
+    assert [one.name for one in sorted(each, key=lambda one: one.key)] == ["Ada", "Bob", "Cy"]
+    assert sum(one.cost for one in each) == COST
+    assert sum(one.input for one in each) == CALL.input
+    assert max(one.cost for one in each) - min(one.cost for one in each) <= 1
+
+
+@given(
+    st.lists(st.builds(ModelCall, model=st.sampled_from([MODEL, UNKNOWN]), input=st.integers(0, 10**9))),
+    st.integers(1, 7),
+)
+def test_shares_come_to_the_whole(calls: list[ModelCall], askers: int) -> None:
+    shares = list(shared(calls, {str(n): "" for n in range(askers)}, PRICES))
+    assert sum(share.cost for _, _, share in shares) == sum(PRICES.cost(call) or 0 for call in calls)
+    assert sum(share.input for _, _, share in shares) == sum(call.input for call in calls)
+    assert sum(share.unpriced for _, _, share in shares) == sum(call.input for call in calls if call.model == UNKNOWN)
+
+
+async def test_a_turn_over_midnight_is_of_the_day_on_which_it_was_begun(
+    inbox: Inbox, turns: Turns, database: Faulty, books: Spending
+) -> None:
+    turn = await claimed(inbox, turns)
+    turn.meter.day = "2026-01-31"
+    await spends(turns, turn, CALL)
+    assert [(each.key, each.cost) for each in await books.spent("day", since=FIRST)] == [("2026-01-31", COST)]
+    assert Meter("t", begun_at=1_769_903_999.9).day == "2026-01-31"
+    assert Meter("t", begun_at=1_769_904_000.0).day == "2026-02-01"
+
+
+async def test_it_outlives_the_turns_which_are_not_forgotten_before_they_are_counted(
+    inbox: Inbox, turns: Turns, database: Faulty, books: Spending
+) -> None:
+    await spends(turns, await claimed(inbox, turns), CALL)
+    async with database.write() as connection:
+        await connection.execute(sa.update(turns_table).values(finished_at=1.0))
+    pruning = Pruning(database, days=30)
+    assert await pruning.step() == 0
+    await books.count()
+    assert await pruning.step() == 1
+    assert (await books.spent(since=FIRST))[0].cost == COST
+
+
+async def test_who_is_forgotten_has_no_name_in_it_and_the_sums_stay(
+    inbox: Inbox, turns: Turns, database: Faulty, books: Spending
+) -> None:
+    for author in ("ada", "bob"):
+        await spends(turns, await claimed(inbox, turns, author), CALL)
+    before = await books.spent(since=FIRST)
+    await spends(turns, await claimed(inbox, turns, "ada", "bob"), CALL)  # which is not counted yet
+    for author in ("ada", "bob"):
+        async with database.write() as connection:
+            await forget_person(connection, PRICES, author)
+    async with database.read() as connection:
+        kept = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
+    assert [used["people"] for used in kept] == [{"": ""}] * 3
+    assert (await books.spent(since=FIRST))[0].cost == before[0].cost + COST
+    assert [(each.key, each.name) for each in await books.spent("person", since=FIRST)] == [("", "")]
+    assert await books.names(["slack:ada"]) == {}
+
+
+async def test_the_round_frees_what_was_reserved_when_a_turn_was_counted_and_no_other(
+    inbox: Inbox, turns: Turns, database: Faulty, books: Spending
+) -> None:
+    runs = await claimed(inbox, turns)
+    rows = [{"turn": id_, "person": "p", "model": "m", "place": "", "day": "d", "cost": 1} for id_ in (runs.id, "gone")]
+    async with database.write() as connection:
+        await connection.execute(sa.insert(reservations), rows)
+    await books.count()
+    async with database.read() as connection:
+        assert (await connection.execute(sa.select(reservations.c.turn))).scalars().all() == [runs.id]
+        assert (await connection.execute(sa.select(sa.func.count()).select_from(spending))).scalar_one() == 0
+
+
+@pytest.mark.parametrize("usage", ["7", '{"calls": ["x"]}', '{"calls": [{"model": "m", "input": "many"}]}'])
+async def test_a_turn_whose_usage_cannot_be_read_keeps_no_other_from_being_counted(
+    inbox: Inbox, turns: Turns, database: Faulty, books: Spending, usage: str
+) -> None:
+    await spends(turns, await claimed(inbox, turns), CALL)
+    async with database.write() as connection:
+        await connection.execute(sa.update(turns_table).values(usage=sa.text(f"'{usage}'")))
+    await spends(turns, await claimed(inbox, turns), CALL)
+    await books.count()
+    async with database.read() as connection:
+        costs = sa.select(turns_table.c.cost).order_by(turns_table.c.created_at)
+        assert (await connection.execute(costs)).scalars().all() == [0, COST]

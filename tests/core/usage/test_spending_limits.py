@@ -1,0 +1,212 @@
+"""Caps hold before each call of a model, over all workers, and a reservation ends with its turn."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bot.monitoring.diagnostics import findings
+from core.errors import CapError, DayCapError, ModelCapError, PersonCapError, PlaceCapError, StoreError
+from core.inbox.store import Inbox
+from core.observability.overview import Overview, Waiting
+from core.store.database import Database
+from core.store.schema import reservations, workers
+from core.turns.store import Turns
+from core.usage.meter import Meter, ModelCall
+from core.usage.spending import Spending
+from core.usage.spending_limits import Caps, Limits, Near
+from tests.core.conftest import Faulty, worker_on
+from tests.core.usage.test_spending import CALL, COST, MODEL, OTHER, PRICES, claimed, spends
+
+#: Somewhat less than a call comes to.
+LITTLE = COST - 1
+
+
+def caps_on(database: Database, **limits: int) -> Caps:
+    return Caps(database, PRICES, Spending(database, PRICES), Limits(**limits))
+
+
+async def reserved(database: Database) -> int:
+    async with database.read() as connection:
+        return (await connection.execute(sa.select(sa.func.count()).select_from(reservations))).scalar_one()
+
+
+def meter(turn: str = "t", *people: str, place: str = "slack:T:C", day: str = "2026-01-31") -> Meter:
+    made = Meter(turn)
+    made.place, made.day, made.people = place, day, {person: person.title() for person in people or ("slack:ada",)}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("limits", "asks", "refusal"),
+    [
+        ({"person": LITTLE}, {}, PersonCapError),
+        ({"person": LITTLE}, {"people": {"slack:bob": ""}}, None),
+        ({"person": COST + 1}, {}, None),
+        ({"place": LITTLE}, {"people": {"slack:bob": ""}}, PlaceCapError),
+        ({"place": LITTLE}, {"place": "slack:T:D"}, None),
+        ({"model": LITTLE}, {"people": {"slack:bob": ""}, "place": "slack:T:D"}, ModelCapError),
+        ({"model": LITTLE}, {"model": OTHER}, None),
+        ({"all": LITTLE}, {"people": {"slack:bob": ""}, "place": "slack:T:D", "model": OTHER}, DayCapError),
+        ({"all": LITTLE}, {"day": "2026-02-01"}, None),
+        ({}, {}, None),
+    ],
+)
+async def test_who_has_nothing_left_is_refused_for_that_day_by_the_cap_that_it_is(
+    database: Faulty,
+    inbox: Inbox,
+    turns: Turns,
+    limits: dict[str, int],
+    asks: dict[str, Any],
+    refusal: type[CapError] | None,
+) -> None:
+    turn = await claimed(inbox, turns)
+    turn.meter.day = "2026-01-31"
+    async with caps_on(database, **limits).over(turn.meter):
+        await turn.meter.ask(MODEL, lambda: 10)
+        await spends(turns, turn, CALL)
+    if limits:  # it is counted at once, and nothing is reserved any more
+        assert await reserved(database) == 0
+    asking = meter("another")
+    for name, value in asks.items():
+        setattr(asking, name, value)
+    model = asks.get("model", MODEL)
+    caps = caps_on(database, **limits)
+    if refusal is None:
+        await caps.reserve(asking, model, 10)
+    else:
+        with pytest.raises(refusal):
+            await caps.reserve(asking, model, 10)
+
+
+async def test_without_a_cap_nothing_is_asked_or_written(database: Faulty, inbox: Inbox, turns: Turns) -> None:
+    turn = await claimed(inbox, turns)
+    caps = caps_on(database)
+    async with caps.over(turn.meter):
+        database.failures = 1
+        await turn.meter.ask(MODEL, lambda: 10)
+    assert database.failures == 1
+
+
+async def test_of_many_workers_that_ask_at_once_one_gets_what_is_left(database_url: str, database: Faulty) -> None:
+    others = [Database(database_url) for _ in range(4)]
+    try:
+        asks = [
+            caps_on(other, all=1).reserve(meter(f"turn {nth} {n}", f"slack:{n}"), MODEL, 1000)
+            for nth, other in enumerate(others)
+            for n in range(5)
+        ]
+        results = await asyncio.gather(*asks, return_exceptions=True)
+    finally:
+        for other in others:
+            await other.aclose()
+    assert sorted(type(result).__name__ for result in results) == ["DayCapError"] * 19 + ["NoneType"]
+    assert await reserved(database) == 1
+
+
+async def test_a_run_asks_again_before_each_call_and_what_it_has_spent_itself_counts(database: Faulty) -> None:
+    run, caps = meter(), caps_on(database, person=2 * COST)
+    for _ in range(2):
+        await caps.reserve(run, MODEL, 1)
+        run.add(CALL)
+    with pytest.raises(PersonCapError):
+        await caps.reserve(run, MODEL, 1)
+    async with database.read() as connection:  # it stays reserved until it is counted
+        assert int((await connection.execute(sa.select(sa.func.sum(reservations.c.cost)))).scalar_one()) == 2 * COST
+    with pytest.raises(PersonCapError):
+        await caps.reserve(meter("another"), MODEL, 1)
+
+
+async def test_what_a_dead_worker_has_reserved_goes_to_who_takes_its_turn_up_and_is_free_when_that_ends(
+    database: Faulty, inbox: Inbox, turns: Turns
+) -> None:
+    caps, turn = caps_on(database, all=COST), await claimed(inbox, turns)
+    await caps.reserve(turn.meter, MODEL, 10**6)
+    turn.meter.add(CALL)  # and here its process dies
+    with pytest.raises(DayCapError):
+        await caps.reserve(meter("another", day=turn.meter.day), MODEL, 1)
+    successor = await worker_on(database)
+    async with database.write() as connection:
+        await connection.execute(sa.delete(workers).where(workers.c.id == turns.worker))
+    (again,) = await successor.claim(1)
+    assert again.meter.day == turn.meter.day
+    again.meter.people, again.meter.place = turn.meter.people, turn.meter.place
+    async with caps.over(again.meter):
+        await again.meter.ask(MODEL, lambda: 10)  # what it holds itself does not keep it from going on
+        await successor.end(again, "failed")
+    assert await reserved(database) == 0
+    await caps.reserve(meter("another", day=turn.meter.day), MODEL, 1)
+
+
+async def test_a_turn_that_ended_and_could_not_be_counted_keeps_its_reservation_until_it_is(
+    database: Faulty, inbox: Inbox, turns: Turns
+) -> None:
+    caps, turn = caps_on(database, all=COST), await claimed(inbox, turns)
+    async with caps.over(turn.meter):
+        await turn.meter.ask(MODEL, lambda: 10**6)
+        await spends(turns, turn, CALL)
+        database.failures = 1
+    assert database.failures == 0
+    for _ in range(2):
+        with pytest.raises(DayCapError):
+            await caps.reserve(meter("another", day=turn.meter.day), MODEL, 1)
+        await Spending(database, PRICES).count()
+    assert await reserved(database) == 0
+
+
+async def test_who_has_reached_his_own_cap_keeps_nobody_from_an_answer_who_asked_with_him_and_pays_no_more(
+    database: Faulty, inbox: Inbox, turns: Turns
+) -> None:
+    await spends(turns, turn := await claimed(inbox, turns, "bob"), CALL)
+    caps, day = caps_on(database, person=COST), turn.meter.day
+    await Spending(database, PRICES).count()
+    both = meter("both", "slack:ada", "slack:bob", day=day)
+    await caps.reserve(both, MODEL, 1)
+    assert list(both.people) == ["slack:ada"]
+    with pytest.raises(PersonCapError):
+        await caps.reserve(meter("his", "slack:bob", day=day), MODEL, 1)
+    shared = meter("shared", "slack:cy", "slack:di", day=day)
+    await caps.reserve(shared, MODEL, 1)
+    shared.add(ModelCall(MODEL, input=CALL.input * 4))
+    with pytest.raises(PersonCapError):
+        await caps.reserve(shared, MODEL, 1)
+    assert len(shared.people) == 2
+
+
+async def test_without_the_database_no_model_is_asked_where_there_are_caps(database: Faulty) -> None:
+    database.failures = 1
+    with pytest.raises(StoreError):
+        await caps_on(database, all=1).reserve(meter(), MODEL, 1)
+
+
+async def test_a_cap_of_which_much_is_spent_today_is_told_with_what_is_reserved(
+    database: Faulty, inbox: Inbox, turns: Turns
+) -> None:
+    await spends(turns, await claimed(inbox, turns), CALL)
+    await Spending(database, PRICES).count()
+    caps = caps_on(database, person=COST, place=10 * COST, model=COST + 1, all=2 * COST)
+    assert await caps.near(0.8) == [
+        Near("person", "slack:ada", COST, COST),
+        Near("model", MODEL, COST, COST + 1),
+    ]
+    today = f"{time.strftime('%Y-%m-%d', time.gmtime())}"
+    row = {"turn": "t", "person": "", "model": OTHER, "place": "", "day": today, "cost": COST}
+    async with database.write() as connection:
+        await connection.execute(sa.insert(reservations).values(row))
+    found = await caps.near(0.8)
+    assert [(near.kind, near.spent) for near in found] == [
+        ("person", COST),
+        ("model", COST),
+        ("model", COST),
+        ("all", 2 * COST),
+    ]
+    empty = Overview(0.0, (), (), Waiting(), 0, (), ())
+    told = [one for one in findings(empty, holder="1", time_limit=60, platforms=(), caps=found) if one.kind == "budget"]
+    assert [(one.about, one.line.partition(":")[0]) for one in told] == [
+        ("slack:ada", "CAP_PER_PERSON_DAY is reached"),
+        *((model, "CAP_PER_MODEL_DAY is nearly reached") for model in (MODEL, OTHER)),
+        ("CAP_DAY", "CAP_DAY is reached"),
+    ]
+    assert "`parley usage --by person`" in told[0].todo

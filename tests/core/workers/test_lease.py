@@ -1,0 +1,186 @@
+"""Several workers on one PostgreSQL: who is gone, and who only seems to be."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.agents.routing import Agents
+from core.concurrency import clock
+from core.errors import StoreError, TurnLostError
+from core.inbox.store import Inbox
+from core.store.schema import workers
+from core.turns.store import Turns
+from core.workers import lease as lease_module
+from core.workers.lease import Lease
+from core.workers.shard_assignment import Leadership
+from core.workers.worker import Worker
+from tests.core.conftest import Faulty, Passes, never
+from tests.inbounds import inbound
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+async def shared(postgres: str) -> AsyncIterator[Faulty]:
+    database = Faulty(postgres)
+    yield database
+    await database.aclose()
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases are lengthened soon after whatever happens to them."""
+    monkeypatch.setattr(lease_module, "BEATS", 1_000)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110 (the database tells nothing)
+            await asyncio.sleep(0.01)
+
+
+async def passes_while_it_is_kept(passes: Passes, database: Faulty, seconds: float, lease: Lease) -> None:
+    """So many seconds pass, and the lease is lengthened all the while."""
+    for _ in range(int(2 * seconds / SECONDS)):
+        await passes(database, SECONDS / 2)
+        await until(lambda: lease._until > clock.now() + 0.9 * SECONDS)
+
+
+async def taken(database: Faulty, *, seconds: float = SECONDS) -> Lease:
+    lease = Lease(database, seconds=seconds)
+    await lease.take()
+    return lease
+
+
+async def is_gone(database: Faulty, judge: Lease, worker: str | None) -> bool:
+    owner = sa.literal(worker, sa.Text)
+    async with database.read() as connection:
+        return bool((await connection.execute(sa.select(judge.is_gone(owner)))).scalar_one())
+
+
+async def test_a_worker_is_there_while_its_lease_lasts_and_gone_when_it_ends(shared: Faulty, passes: Passes) -> None:
+    judge, silent = await taken(shared, seconds=10 * SECONDS), await taken(shared)
+    assert not await is_gone(shared, judge, silent.worker)
+    await passes(shared, SECONDS / 2)
+    assert not await is_gone(shared, judge, silent.worker)
+    await passes(shared, SECONDS / 2)
+    assert await is_gone(shared, judge, silent.worker)
+
+
+async def test_a_lease_is_lengthened_all_the_while(shared: Faulty) -> None:
+    judge, living = await taken(shared), await taken(shared, seconds=4.0)
+    keeping = asyncio.create_task(living.keep())
+    await asyncio.sleep(5.0)
+    assert not await is_gone(shared, judge, living.worker)
+    keeping.cancel()
+    await asyncio.wait([keeping])
+
+
+async def test_a_lease_that_is_not_written_is_not_lengthened(shared: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease, write = await taken(shared, seconds=0.4), shared.write
+
+    @asynccontextmanager
+    async def rolled_back() -> AsyncIterator[AsyncConnection]:
+        async with write() as connection:
+            yield connection
+            raise StoreError("it could not be committed")
+
+    monkeypatch.setattr(shared, "write", rolled_back)
+    keeping = asyncio.create_task(lease.keep())
+    await asyncio.sleep(0.6)
+    assert not lease.holds
+    keeping.cancel()
+    await asyncio.wait([keeping])
+
+
+async def test_a_worker_that_gave_up_its_lease_is_gone_at_once_and_so_is_a_stranger(shared: Faulty) -> None:
+    judge, ended = await taken(shared), await taken(shared)
+    await ended.give_up()
+    for worker in (ended.worker, "stranger", None):
+        assert await is_gone(shared, judge, worker)
+
+
+async def test_who_ends_waits_for_no_database_that_hangs(shared: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = await taken(shared)
+    leadership = Leadership(shared, lease, "discord")
+    for module in ("core.workers.lease", "core.workers.shard_assignment"):
+        monkeypatch.setattr(f"{module}.GIVE_UP_SECONDS", 0.1)
+    async with shared.engine.begin() as other:
+        await other.execute(sa.text("LOCK TABLE workers, channels"))
+        async with asyncio.timeout(30):
+            await leadership.give_up()
+            await lease.give_up()
+    assert await ids(shared) == [lease.worker]
+
+
+@pytest.mark.usefixtures("often")
+async def test_when_nobody_could_lengthen_his_lease_nobody_is_taken_for_dead_at_once(
+    shared: Faulty, passes: Passes
+) -> None:
+    judge, other = await taken(shared), await taken(shared)
+    shared.failures = 1
+    keeping = asyncio.create_task(judge.keep())
+    await asyncio.wait_for(shared.recovered.wait(), 30)
+    await passes_while_it_is_kept(passes, shared, SECONDS, judge)
+    assert not await is_gone(shared, judge, other.worker)
+    assert await is_gone(shared, judge, None)
+    await passes_while_it_is_kept(passes, shared, 2 * SECONDS, judge)
+    assert await is_gone(shared, judge, other.worker)
+    keeping.cancel()
+    await asyncio.wait([keeping])
+
+
+@pytest.mark.usefixtures("often")
+async def test_who_was_held_up_himself_takes_nobody_for_dead_before_all_could_come_back(
+    shared: Faulty, passes: Passes
+) -> None:
+    judge, other = await taken(shared), await taken(shared)
+    await passes(shared, SECONDS)  # the machine stands still
+    assert not await is_gone(shared, judge, other.worker)
+    keeping = [asyncio.create_task(lease.keep()) for lease in (judge, other)]
+    await until(lambda: judge.holds and other.holds)
+    assert not judge.is_sure
+    assert not await is_gone(shared, judge, other.worker)
+    keeping[1].cancel()
+    await passes_while_it_is_kept(passes, shared, SECONDS, judge)
+    assert not await is_gone(shared, judge, other.worker)
+    await passes_while_it_is_kept(passes, shared, 2 * SECONDS, judge)
+    assert await is_gone(shared, judge, other.worker)
+    keeping[0].cancel()
+    await asyncio.wait(keeping)
+
+
+async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_lease_again(
+    shared: Faulty, passes: Passes
+) -> None:
+    leases = [await taken(shared), await taken(shared, seconds=10 * SECONDS)]
+    slow, other = [Turns(shared, lease, Agents("app")) for lease in leases]
+    inbox = Inbox(shared, slow, Worker(slow, never))
+    await inbox.accept(inbound())
+    (turn,) = await slow.claim(1)
+    await slow.hold(turn)
+    await passes(shared, SECONDS)
+    assert await other.claim(1)
+    await slow._lease.take()
+    assert slow._lease.holds
+    with pytest.raises(TurnLostError):
+        await slow.hold(turn)
+
+
+async def test_on_sqlite_who_comes_next_is_the_only_one(database: Faulty) -> None:
+    first = await taken(database)
+    second = await taken(database)
+    if database.is_sqlite:
+        assert await ids(database) == [second.worker]
+        assert await is_gone(database, second, first.worker)
+    else:
+        assert await ids(database) == sorted([first.worker, second.worker])
+
+
+async def ids(database: Faulty) -> list[str]:
+    async with database.read() as connection:
+        return sorted((await connection.execute(sa.select(workers.c.id))).scalars())

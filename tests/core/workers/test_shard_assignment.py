@@ -1,0 +1,180 @@
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from core.errors import StoreError
+from core.store.schema import workers as workers_table
+from core.workers import shard_assignment as leadership
+from core.workers.lease import Lease
+from core.workers.shard_assignment import Leadership
+from tests.core.conftest import Faulty, Passes
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "LOOK", 0.02)
+
+
+async def candidate(database: Faulty, *, seconds: float = 30) -> tuple[Lease, Leadership]:
+    lease = Lease(database, seconds=seconds)
+    await lease.take()
+    return lease, Leadership(database, lease, "discord")
+
+
+Parts = AsyncGenerator[frozenset[int], None]
+
+
+async def following(changes: Parts) -> frozenset[int]:
+    return await asyncio.wait_for(anext(changes), 30)
+
+
+class Following:
+    """What a worker leads, as it is told; it needs a moment to begin and end."""
+
+    def __init__(self, leadership: Leadership, count: int) -> None:
+        self.led = frozenset[int]()
+        self.all = list[frozenset[int]]()
+        self._changes = leadership.changes(count)
+        self.task = asyncio.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        async with aclosing(self._changes) as changes:
+            async for led in changes:
+                self.led &= led
+                await asyncio.sleep(0.05)
+                self.led = led
+                self.all.append(led)
+
+
+async def ended(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def until(predicate: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not predicate():  # noqa: ASYNC110 (the database tells nothing)
+            await asyncio.sleep(0.01)
+
+
+async def test_the_only_worker_leads_at_once(database: Faulty) -> None:
+    _, only = await candidate(database)
+    async with aclosing(only.changes()) as changes:
+        assert await following(changes)
+
+
+async def test_one_leads_until_it_gives_up_and_another_one_follows(postgres: str) -> None:
+    database = Faulty(postgres)
+    (_, first), (_, second) = await candidate(database), await candidate(database)
+    async with aclosing(first.changes()) as one, aclosing(second.changes()) as other:
+        assert await following(one) == {0}
+        assert not await following(other)
+        await first.give_up()
+        assert await following(other)
+        await first.give_up()  # which it does not have any more
+        assert not await following(one)
+    await database.aclose()
+
+
+async def test_a_leader_whose_lease_has_ended_is_followed(postgres: str, passes: Passes) -> None:
+    database = Faulty(postgres)
+    (_, first), (_, second) = await candidate(database), await candidate(database, seconds=300)
+    async with aclosing(first.changes()) as one, aclosing(second.changes()) as other:
+        assert await following(one)
+        assert not await following(other)
+        await passes(database, 30)
+        assert await following(other)
+    await database.aclose()
+
+
+async def test_a_leader_that_cannot_reach_the_database_goes_on(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Faulty(postgres)
+    _, only = await candidate(database)
+    async with aclosing(only.changes()) as changes:
+        assert await following(changes)
+        asked = asyncio.Event()
+
+        async def out_of_reach(_count: int) -> frozenset[int]:
+            asked.set()
+            raise StoreError("out of reach")
+
+        monkeypatch.setattr(only, "_seek", out_of_reach)
+        change = asyncio.create_task(following(changes))
+        await asyncio.wait_for(asked.wait(), 30)
+        assert not (await asyncio.wait([change], timeout=0.2))[0]
+        await ended(change)
+    await database.aclose()
+
+
+async def test_parts_are_shared_out_evenly_over_those_who_are_there(postgres: str) -> None:
+    database = Faulty(postgres)
+    workers, leases, keepers = list[Following](), list[Lease](), list[asyncio.Task[None]]()
+
+    def led() -> list[frozenset[int]]:
+        found = [worker.led for worker in workers]
+        assert sum(map(len, found)) == len(frozenset[int]().union(*found)), "no part is led by two"
+        return found
+
+    def is_even() -> bool:
+        counts = sorted(map(len, led()))
+        return sum(counts) == 4 and counts[-1] - counts[0] <= 1
+
+    for _ in range(3):  # each one that comes gets its share from those who were there
+        lease, leadership = await candidate(database)
+        keeping = asyncio.create_task(lease.keep())
+        workers.append(Following(leadership, 4))
+        leases.append(lease)
+        keepers.append(keeping)
+        await until(is_even)
+    await ended(workers.pop(0).task, keepers.pop(0))  # and what one has led who is gone, the others share
+    async with database.write() as connection:
+        is_gone = sa.update(workers_table).where(workers_table.c.id == leases[0].worker)
+        await connection.execute(is_gone.values(lease=0.0))
+    await until(is_even)
+    _, leadership = await candidate(database)
+    assert await leadership.count() == 4
+    await ended(*(worker.task for worker in workers), *keepers)
+    await database.aclose()
+
+
+async def test_what_a_worker_cannot_hear_another_one_does(postgres: str) -> None:
+    database = Faulty(postgres)
+    (_, first), (_, second) = await candidate(database), await candidate(database)
+    async with aclosing(first.changes(2)) as one, aclosing(second.changes(2)) as other:
+        assert await following(one) == {0}
+        assert await following(other) == {1}
+        await first.give_up({0}, 2)
+        assert await following(other) == {0, 1}
+        assert await following(one) == set()
+    await database.aclose()
+
+
+async def test_so_many_seconds_lie_between_two_who_are_admitted_to_a_part(database: Faulty) -> None:
+    (_, first), (_, second) = await candidate(database), await candidate(database)
+    async with aclosing(first.changes(2)) as changes:
+        await following(changes)
+    began = asyncio.get_running_loop().time()
+    await asyncio.gather(first.admitted(0, 2, 0.3), second.admitted(0, 2, 0.3), second.admitted(1, 2, 0.3))
+    assert 0.3 <= asyncio.get_running_loop().time() - began < 3.0
+
+
+async def test_a_leader_whose_lease_was_lengthened_late_leads_all_the_while(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, only = await candidate(Faulty(postgres), seconds=0.05)
+    take = only._take
+
+    async def in_time_for_that(parts: Iterable[int], count: int) -> set[int]:
+        await lease.take()
+        return await take(parts, count)
+
+    monkeypatch.setattr(only, "_take", in_time_for_that)
+    async with aclosing(only.changes()) as changes:
+        assert await following(changes)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(changes), 0.3)

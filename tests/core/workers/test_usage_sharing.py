@@ -1,0 +1,39 @@
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from core.workers import usage_sharing as shares
+from core.workers.lease import Lease
+from core.workers.usage_sharing import Shares, Use, Uses
+from tests.channels.wiring import until
+from tests.core.conftest import Faulty
+
+
+@asynccontextmanager
+async def sharing(database: Faulty, uses: Uses) -> AsyncIterator[list[Sequence[Uses]]]:
+    """A worker that uses so much; what it is told of the others."""
+    lease, told = Lease(database, seconds=30), list[Sequence[Uses]]()
+    await lease.take()
+    keeping = asyncio.create_task(Shares(database, lease).keep(lambda: uses, told.append))
+    try:
+        yield told
+    finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
+        await lease.give_up()
+
+
+async def test_workers_are_told_what_the_others_use_until_those_are_gone(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "EVERY", 0.02)
+    database = Faulty(postgres)
+    async with sharing(database, {"edit": Use(2, 20)}) as told:
+        await until(lambda: told[-1:] == [[]])
+        async with sharing(database, {"edit": Use(1, 5), "post": Use(0, 1)}) as other:
+            await until(lambda: told[-1] == [{"edit": Use(1, 5), "post": Use(0, 1)}])
+            await until(lambda: other[-1:] == [[{"edit": Use(2, 20)}]])
+        await until(lambda: told[-1] == [])
+    await database.aclose()

@@ -1,0 +1,586 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from core.errors import StoreError
+from core.inbox.store import Inbox
+from core.store.schema import turns as turns_table
+from core.turns.store import ANEW, LOST, RESET, SHUTDOWN, STOP, Turns
+from core.turns.turn import Turn
+from core.workers import worker
+from core.workers.worker import Worker
+from tests import tables
+from tests.core.conftest import Faulty, worker_on
+from tests.inbounds import inbound
+
+SECRET = "password=hunter2"
+
+
+class Bench:
+    """A worker at work, whose turns do what the test says."""
+
+    def __init__(self, database: Faulty, turns: Turns, folder: Path, *, limit: int, poll: float, rest: float) -> None:
+        self.database = database
+        self.turns = turns
+        self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._rest, rest=rest)
+        self.inbox = Inbox(database, turns, self.worker)
+        self.begun: list[Turn] = []
+        self.began_at: list[float] = []
+        self.ended: list[str] = []
+        self.stops: list[object] = []
+        self.rests: list[list[str]] = []
+        self.rested = asyncio.Event()
+        self.most_at_once = 0
+        self.looks = 0
+        self.is_looking = False
+        self.go_on = asyncio.Event()
+        self.last_word: Callable[[], Awaitable[None]] | None = None
+        self._changed = asyncio.Condition()
+        turns.claim = self._look  # type: ignore[method-assign]
+
+    async def _look(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+        self.is_looking = True
+        try:
+            return await Turns.claim(self.turns, limit, running=running)
+        finally:
+            self.is_looking = False
+            self.looks += 1
+            await self._tell()
+
+    async def _answer(self, turn: Turn) -> None:
+        self.begun.append(turn)
+        self.began_at.append(asyncio.get_running_loop().time())
+        self.most_at_once = max(self.most_at_once, len(self.begun) - len(self.ended))
+        await self._tell()
+        try:
+            await self.go_on.wait()
+            if turn.inbound.text == "break":
+                raise ValueError(SECRET)
+        except asyncio.CancelledError as stop:
+            self.stops.append(stop.args)
+            await self._tell()
+            if self.last_word is not None:
+                await self.last_word()
+            raise
+        finally:
+            await self.turns.end(turn, "failed")
+            self.ended.append(turn.inbound.text)
+            await self._tell()
+
+    async def is_handed_back(self) -> bool:
+        """Whether the one turn is anybody's, and was not tried."""
+        async with self.database.read() as connection:
+            row = (await connection.execute(sa.select(turns_table))).one()
+        return (row.state, row.owner, row.attempt) == ("queued", None, 0)
+
+    def _rest(self) -> None:
+        self.rests.append(list(self.ended))
+        self.rested.set()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(20), self._changed:
+            await self._changed.wait_for(condition)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+@asynccontextmanager
+async def working(
+    tmp_path: Path,
+    *,
+    limit: int = 100,
+    poll: float = 60,
+    rest: float = 0.05,
+    url: str | None = None,
+    seconds: float = 30,
+) -> AsyncIterator[Bench]:
+    database = Faulty(url or f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    if url is None:
+        await tables.lay(database)
+    turns = await worker_on(database, seconds=seconds)
+    bench = Bench(database, turns, tmp_path, limit=limit, poll=poll, rest=rest)
+    run = asyncio.create_task(bench.worker.run())
+    try:
+        yield bench
+    finally:
+        bench.go_on.set()
+        bench.last_word = None
+        await bench.worker.stop(30)
+        await asyncio.wait_for(run, 30)
+        await database.aclose()
+
+
+async def test_a_session_runs_one_turn_at_a_time_and_sessions_run_side_by_side(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        for text, session in (("a1", "p:a"), ("b1", "p:b")):
+            await bench.inbox.accept(inbound(text, session=session))
+        await bench.until(lambda: len(bench.begun) == 2)
+        await bench.inbox.accept(inbound("a2", session="p:a"))
+        await bench.until(lambda: len(bench.begun) == 2)
+        assert [turn.inbound.text for turn in bench.begun] == ["a1", "b1"]
+        bench.go_on.set()
+        await bench.until(lambda: len(bench.ended) == 3)
+        assert bench.begun[2].inbound.text == "a2"
+
+
+@pytest.mark.parametrize(("reason", "has_task"), [(ANEW, False), (STOP, True)], ids=["its claim", "its first step"])
+async def test_a_turn_that_is_told_to_end_before_it_has_begun_begins_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, has_task: bool
+) -> None:
+    async with working(tmp_path) as bench:
+        claim = bench.turns.claim
+
+        async def told(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+            claimed = await claim(limit, running=running)
+            for turn in claimed:
+                if has_task:  # which has not begun
+                    asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, reason)
+                else:
+                    bench.worker.cancel(turn.id, reason)
+            return claimed
+
+        monkeypatch.setattr(bench.turns, "claim", told)
+        await bench.inbox.accept(inbound())
+        await bench.until(lambda: bench.ended)
+        assert bench.stops == [(reason,)]
+
+
+async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:
+    async with working(tmp_path, limit=2) as bench:
+        for number in range(6):
+            await bench.inbox.accept(inbound(session=f"p:{number}"))
+        await bench.until(lambda: len(bench.begun) == 2)
+        bench.go_on.set()
+        await bench.until(lambda: len(bench.ended) == 6)
+        assert bench.most_at_once == 2
+
+
+async def test_turns_begin_one_after_the_other_whenever_they_were_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "SPACING", 0.2)
+    async with working(tmp_path) as bench:
+        async with bench.worker._claiming:  # until all of them wait
+            for number in range(2):
+                await bench.inbox.accept(inbound(session=f"p:{number}"))
+        await bench.until(lambda: bench.begun)
+        await bench.inbox.accept(inbound(session="p:2"))
+        await bench.until(lambda: len(bench.begun) == 3)
+        first, second, third = bench.began_at
+        assert second - first > 0.15
+        assert third - second > 0.15
+
+
+async def test_a_reset_of_a_turn_that_has_not_quite_begun_ends_it_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "SPACING", 30.0)
+    async with working(tmp_path) as bench:
+        async with bench.worker._claiming:
+            await bench.inbox.accept(inbound("first", session="p:a"))
+            await bench.inbox.accept(inbound("second", session="p:b"))
+        await bench.until(lambda: bench.begun)
+        assert len(bench.begun) == 1
+        await bench.inbox.reset(inbound("reset", session="p:b"))
+        await bench.until(lambda: bench.ended)
+        assert (bench.ended, bench.stops) == (["second"], [(RESET,)])
+
+
+async def test_there_is_rest_when_the_last_turn_has_ended_and_not_before(tmp_path: Path) -> None:
+    async with working(tmp_path, rest=1.0) as bench:
+        await bench.inbox.accept(inbound("a", session="p:a"))
+        await bench.inbox.accept(inbound("b", session="p:b"))
+        await bench.until(lambda: len(bench.begun) == 2)
+        bench.go_on.set()
+        await bench.until(lambda: len(bench.ended) == 2)
+        assert not bench.rests, "who answers at once is not held up"
+        async with asyncio.timeout(30):
+            await bench.rested.wait()
+        assert [sorted(ended) for ended in bench.rests] == [["a", "b"]]
+
+
+async def test_a_turn_that_breaks_stops_nothing_else_and_its_text_is_not_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(tmp_path) as bench:
+        bench.go_on.set()
+        await bench.inbox.accept(inbound("break"))
+        await bench.until(lambda: bench.begun)
+        await bench.inbox.accept(inbound("after"))
+        await bench.until(lambda: bench.ended == ["break", "after"])
+    assert "ValueError" in caplog.text
+    assert SECRET not in caplog.text
+
+
+async def test_a_database_that_fails_while_turns_are_claimed_is_asked_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(tmp_path, poll=0.01) as bench:
+        await bench.inbox.accept(inbound())
+        await bench.until(lambda: bench.begun)
+        bench.database.failures, bench.database.fails_reads = 3, True
+        bench.worker.wake()
+        await bench.database.recovered.wait()
+        await bench.inbox.accept(inbound(session="p:2"))
+        await bench.until(lambda: len(bench.begun) == 2)
+    assert "trying again" in caplog.text
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+async def test_a_turn_that_the_database_interrupts_has_not_been_tried_more_often_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_away: bool
+) -> None:
+    end, failures = Turns.end, iter(range(4))
+
+    async def fails(self: Turns, *of: Any, **more: Any) -> None:
+        if next(failures, None) is not None:
+            error = StoreError("out of reach")
+            error.retryable = is_away
+            raise error
+        await end(self, *of, **more)
+
+    monkeypatch.setattr(Turns, "end", fails)
+    async with working(tmp_path, poll=0.01) as bench:
+        bench.go_on.set()
+        await bench.inbox.accept(inbound("hello"))
+        await bench.until(lambda: bench.ended)
+        assert [turn.attempt for turn in bench.begun] == ([1] * 5 if is_away else [1, 2, 3, 4, 5])
+        async with bench.database.read() as connection:
+            assert (await connection.execute(sa.select(turns_table.c.attempt))).scalar_one() == (1 if is_away else 5)
+
+
+async def test_a_turn_that_is_interrupted_while_others_are_claimed_has_not_been_tried_more_often_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, end, failures = Turns.claim, Turns.end, iter([StoreError("out of reach")])
+    looks = asyncio.Semaphore(0)
+
+    async def fails(self: Turns, *of: Any, **more: Any) -> None:
+        if error := next(failures, None):
+            error.retryable = True
+            raise error
+        await end(self, *of, **more)
+
+    async with working(tmp_path) as bench:
+
+        async def slow(self: Turns, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+            claimed = await claim(self, limit, running=running)
+            if running and not bench.go_on.is_set():  # the turn is interrupted before the worker hears that none waits
+                bench.go_on.set()
+                await looks.acquire()
+            return claimed
+
+        monkeypatch.setattr(Turns, "claim", slow)
+        monkeypatch.setattr(Turns, "end", fails)
+        await bench.inbox.accept(inbound("hello"))
+        await bench.until(lambda: bench.begun)
+        bench.worker.wake()
+        await asyncio.wait_for(bench.rested.wait(), 30)
+        looks.release()
+        await bench.until(lambda: bench.ended)
+        assert [turn.attempt for turn in bench.begun] == [1, 1]
+
+
+async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim, faults = Turns.claim, iter([RuntimeError("nobody foresaw it")])
+
+    async def failing(self: Turns, *of: Any, **more: Any) -> list[Turn]:
+        if error := next(faults, None):
+            raise error
+        return await claim(self, *of, **more)
+
+    monkeypatch.setattr(Turns, "claim", failing)
+    async with working(tmp_path, poll=0.01) as bench:
+        await bench.inbox.accept(inbound())
+        await bench.until(lambda: bench.begun)
+    assert "RuntimeError" in caplog.text
+
+
+async def test_what_another_process_accepted_is_found_without_being_told(tmp_path: Path) -> None:
+    async with working(tmp_path, poll=0.01) as bench:
+        deaf = Worker(bench.turns, bench._answer)
+        await Inbox(bench.database, bench.turns, deaf).accept(inbound())
+        await bench.until(lambda: bench.begun)
+
+
+async def test_a_reset_ends_the_running_turn_with_its_reason_and_only_once(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        word = asyncio.Event()
+
+        async def last_word() -> None:
+            await word.wait()
+
+        bench.last_word = last_word
+        await bench.inbox.accept(inbound("running"))
+        await bench.until(lambda: bench.begun)
+        await bench.inbox.reset(inbound("reset"))
+        await bench.until(lambda: bench.stops)
+        await bench.inbox.reset(inbound("reset again"))
+        stopping = asyncio.create_task(bench.worker.stop(0.01))
+        await asyncio.sleep(0.02)
+        word.set()
+        await stopping
+        await bench.until(lambda: bench.ended)
+        assert bench.stops == [(RESET,)]
+        assert bench.ended == ["running"]
+
+
+async def test_a_stop_lets_what_runs_end_and_begins_nothing_more(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        await bench.inbox.accept(inbound("first"))
+        await bench.until(lambda: bench.begun)
+        looks = bench.looks
+        await bench.inbox.accept(inbound("second"))
+        await bench.until(lambda: bench.looks > looks)
+        while bench.is_looking:  # what is being claimed when the stop comes runs as well
+            await bench.until(lambda: not bench.is_looking)
+        bench.go_on.set()
+        await bench.worker.stop(30)
+        assert (bench.ended, bench.stops) == (["first"], [])
+
+
+async def test_what_is_late_is_told_to_stop(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        await bench.inbox.accept(inbound("late"))
+        await bench.until(lambda: bench.begun)
+        await bench.worker.stop(0.01)
+        await bench.until(lambda: bench.ended)
+        assert (bench.ended, bench.stops) == (["late"], [(SHUTDOWN,)])
+
+
+async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        bench.go_on.set()
+        claim, claimed = bench.turns.claim, asyncio.Event()
+
+        async def slow(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+            if turns := await claim(limit, running=running):
+                claimed.set()
+                await asyncio.sleep(0.02)
+            return turns
+
+        bench.turns.claim = slow  # type: ignore[method-assign]  # the moment in between
+        await bench.inbox.accept(inbound("just claimed"))
+        await claimed.wait()
+        await bench.worker.stop(30)
+        assert bench.ended == ["just claimed"]
+
+
+async def test_what_is_claimed_when_the_grace_of_a_stop_is_over_is_handed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, claimed, go_on = Turns.claim, asyncio.Event(), asyncio.Event()
+
+    async def slow(self: Turns, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+        if turns := await claim(self, limit, running=running):
+            claimed.set()
+            await go_on.wait()
+        return turns
+
+    monkeypatch.setattr(Turns, "claim", slow)
+    async with working(tmp_path) as bench:
+        await bench.inbox.accept(inbound("claimed late"))
+        await claimed.wait()
+        stopping = asyncio.create_task(bench.worker.stop(0.01))
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        go_on.set()
+        await stopping
+        assert bench.begun == []
+        assert await bench.is_handed_back()
+
+
+async def test_a_turn_that_rests_when_the_stop_comes_is_handed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 60.0)
+    async with working(tmp_path) as bench:
+        bench.go_on.set()
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "end", away)
+            await bench.inbox.accept(inbound("hello"))
+            await asyncio.wait_for(bench.rested.wait(), 30)
+        await bench.worker.stop(5)
+        assert await bench.is_handed_back()
+
+
+@pytest.mark.parametrize("reason", [SHUTDOWN, STOP])
+async def test_a_turn_that_neither_ends_nor_hands_itself_back_is_handed_back_by_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    async with working(tmp_path) as bench:
+        begun = asyncio.Event()
+
+        async def lets_go(_turn: Turn) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(bench.worker, "_answer", lets_go)
+        await bench.inbox.accept(inbound())
+        await begun.wait()
+        stopping = asyncio.create_task(bench.worker.stop(0.01 if reason == SHUTDOWN else 5))
+        await asyncio.sleep(0)
+        if reason == STOP:
+            (turn_id,) = bench.worker._running
+            bench.worker.cancel(turn_id, STOP)
+        await stopping
+        assert await bench.is_handed_back()
+
+
+async def test_a_turn_that_has_rested_while_a_stop_waits_for_others_is_handed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 0.05)
+    async with working(tmp_path) as bench:
+        async with bench.worker._claiming:
+            for text in ("works on", "fails"):
+                await bench.inbox.accept(inbound(text, session=f"p:{text}"))
+        await bench.until(lambda: len(bench.begun) == 2)
+        stopping = asyncio.create_task(bench.worker.stop(0.3))
+        await asyncio.sleep(0)
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "end", away)
+            (run,) = [run for run in bench.worker._running.values() if run.turn.inbound.text == "fails"]
+            run.task.cancel()
+            await asyncio.wait([run.task])
+        await stopping
+        owners = sa.select(turns_table.c.owner).where(turns_table.c.session == "p:fails")
+        async with bench.database.read() as connection:
+            assert (await connection.execute(owners)).scalars().all() == [None]
+
+
+async def test_a_turn_that_is_told_to_end_while_a_stop_hands_it_back_is_handed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 5.0)
+    hand_back = Turns.hand_back
+    async with working(tmp_path) as bench:
+        bench.go_on.set()
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "end", away)
+            await bench.inbox.accept(inbound("hello"))
+            await asyncio.wait_for(bench.rested.wait(), 5)
+
+        async def told(self: Turns, turn: Turn, said: str = "") -> None:
+            bench.worker.cancel(turn.id, STOP)
+            await hand_back(self, turn, said)
+
+        monkeypatch.setattr(Turns, "hand_back", told)
+        await bench.worker.stop(5)
+        assert await bench.is_handed_back()
+
+
+async def test_nothing_begins_behind_the_end_of_a_stop_whatever_the_claim_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgo, under_way, go_on = Turns.forgo, asyncio.Event(), asyncio.Event()
+
+    async def slow(self: Turns, turn: Turn) -> None:
+        under_way.set()
+        await go_on.wait()
+        await forgo(self, turn)
+
+    monkeypatch.setattr(Turns, "forgo", slow)
+    monkeypatch.setattr(worker, "PAUSE", 0.01)
+    async with working(tmp_path, poll=0.01) as bench:
+        bench.go_on.set()
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "end", away)
+            await bench.inbox.accept(inbound("hello"))
+            await asyncio.wait_for(under_way.wait(), 30)
+        stopping = asyncio.create_task(bench.worker.stop(0.01))
+        await asyncio.sleep(0.05)
+        go_on.set()
+        await stopping
+        assert len(bench.begun) == 1
+        async with bench.database.read() as connection:
+            assert (await connection.execute(sa.select(turns_table.c.owner))).scalars().all() == [None]
+
+
+async def away(*_of: Any, **_more: Any) -> None:
+    raise StoreError("out of reach")
+
+
+async def test_a_turn_that_fails_again_and_again_is_taken_up_after_longer_and_longer_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 0.02)
+
+    async def fails(self: Turns, *_of: Any, **_more: Any) -> None:
+        error = StoreError("a row that cannot be read")
+        error.retryable = False
+        raise error
+
+    end = Turns.end
+    monkeypatch.setattr(Turns, "end", fails)
+    async with working(tmp_path, poll=0.005) as bench:
+        bench.go_on.set()
+        await bench.inbox.accept(inbound("hello"))
+        await bench.until(lambda: len(bench.begun) == 5)
+        monkeypatch.setattr(Turns, "end", end)
+        await bench.until(lambda: bench.ended)
+        pauses = [then - now for now, then in pairwise(bench.began_at)]
+        assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.04, 0.08, 0.16), strict=False))
+
+
+async def test_what_another_worker_has_taken_is_ended_without_a_word_and_counts_as_begun_once(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "WATCH", 0.01)
+    is_shared = database_url.startswith("postgresql")
+    async with working(tmp_path, url=database_url if is_shared else None, seconds=0.3) as bench:
+        bench.go_on = asyncio.Event()
+        await bench.inbox.accept(inbound())
+        await bench.until(lambda: bench.begun)
+        if is_shared:  # nobody lengthens its lease: it stands still
+            await asyncio.sleep(0.3)
+        else:
+            await bench.turns._lease.give_up()
+        other = await worker_on(bench.database)
+        (taken,) = await other.claim(1)
+        assert taken.attempt == 2
+        await bench.worker.stop(5)
+        assert bench.stops == [(LOST,)]
+        async with bench.database.read() as connection:
+            assert (await connection.execute(sa.select(turns_table.c.attempt))).scalars().all() == [1]
+        await other.end(taken, "failed")
+
+
+async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "WATCH", 0.01)
+    running, fails = Turns.running, [StoreError("out of reach"), ValueError("a stored text is not UTF-8")]
+
+    async def failing(self: Turns) -> dict[str, str | None]:
+        if fails:
+            raise fails.pop()
+        return await running(self)
+
+    monkeypatch.setattr(Turns, "running", failing)
+    async with working(tmp_path) as bench:
+        await bench.inbox.accept(inbound(session="p:a"))
+        await bench.until(lambda: bench.begun)
+        async with bench.database.write() as connection:
+            assert await bench.turns.cancel(connection, "p:a", STOP) == bench.begun[0].id
+        await bench.until(lambda: bench.stops)
+        assert not fails
+        assert bench.stops == [(STOP,)]
+
+
+async def test_workers_on_one_database_tell_each_other_at_once(postgres: str, tmp_path: Path) -> None:
+    """Neither looks for anything by itself in this test's time."""
+    async with working(tmp_path, url=postgres) as one, working(tmp_path, url=postgres, limit=0) as other:
+        await other.inbox.accept(inbound("for the other one"))
+        await one.until(lambda: one.begun)
+        await other.inbox.reset(inbound("reset"))
+        await one.until(lambda: one.stops)
+        assert one.stops == [(RESET,)]
