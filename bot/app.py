@@ -20,8 +20,8 @@ from channels.i18n import messages as words
 from channels.services import Desk
 from core.agents.routing import Agents
 from core.concurrency import gc_tuning as garbage
-from core.concurrency.background_task import beside
 from core.concurrency.retry import retried
+from core.concurrency.tasks import beside
 from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations
 from core.errors import OverdueError, SettingsError

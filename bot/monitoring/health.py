@@ -5,7 +5,7 @@ import logging
 from collections.abc import Collection, Coroutine
 
 from channels.base import Channel
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.errors import DeafError, StoreError
 from core.secrets import traced
 from core.store.database import Database
@@ -66,19 +66,19 @@ class Health:
 
     async def _watch_channels(self, channels: Collection[Channel]) -> None:
         """By a clock of its own: that of the day may be set, and a machine may have slept."""
-        lives = {channel: (channel.heard_at(), clock.now()) for channel in channels}
+        lives = {channel: (channel.heard_at(), event_loop.now()) for channel in channels}
         tries = dict.fromkeys(channels, 0)
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for channel, (heard_at, since) in lives.items():
                 if channel.heard_at() != heard_at or not heard_at:  # or it has not been meant to hear by now
-                    lives[channel], tries[channel] = (channel.heard_at(), clock.now()), 0
+                    lives[channel], tries[channel] = (channel.heard_at(), event_loop.now()), 0
                     self._note(channel.name)
                     continue
-                overdue = clock.now() - since - channel.pulse
+                overdue = event_loop.now() - since - channel.pulse
                 if overdue > self._limit:
                     raise DeafError(
-                        f"{channel.name}: there was no sign of life for {clock.now() - since:.0f} s; ending"
+                        f"{channel.name}: there was no sign of life for {event_loop.now() - since:.0f} s; ending"
                     )
                 if overdue > self._patience * (tries[channel] + 1):
                     tries[channel] += 1

@@ -21,7 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from bot.monitoring.health import Health
 from channels.base import Channel
-from core.concurrency.background_task import beside
+from core.concurrency.tasks import beside
 from core.errors import StoreError
 from core.observability import metrics
 from core.observability.overview import waiting

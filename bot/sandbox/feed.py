@@ -20,7 +20,7 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.models import LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
 
-from core.concurrency.background_task import beside
+from core.concurrency.tasks import beside
 from core.models.messages import convert_messages
 from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, ToolResult
 from core.secrets import redact

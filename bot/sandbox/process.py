@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from core.concurrency.background_task import beside
+from core.concurrency.tasks import beside
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from channels.intake.handler import Intake
 from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
 from core.concurrency.retry import retried
-from core.concurrency.task_group import Work
+from core.concurrency.tasks import Work
 from core.conversations.history_state import Background
 from core.errors import ParleyError, SettingsError, SurfaceError
 from core.inbox.message import Attachment, Inbound

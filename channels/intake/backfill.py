@@ -14,10 +14,9 @@ from weakref import WeakValueDictionary
 
 from channels.intake.handler import MOMENT, Call
 from channels.intake.pending import Missed, said_at, unheard
-from core.concurrency import clock
-from core.concurrency.bounded import abreast
-from core.concurrency.retry import retried
-from core.concurrency.retry_forever import persist
+from core.concurrency import event_loop
+from core.concurrency.retry import persist, retried
+from core.concurrency.tasks import abreast
 from core.errors import StoreError
 from core.inbox.watermarks import Place, Places
 from core.secrets import traced
@@ -176,7 +175,7 @@ class Gaps:
         """
         with self.holding(call):
             if call.command is None:
-                until = clock.now() + BEHIND_SECONDS
+                until = event_loop.now() + BEHIND_SECONDS
                 async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
                     await self._look_before({call.inbound.place}, until)
                     await self._take_behind(call)
@@ -288,7 +287,7 @@ class Gaps:
         its session; what never can be, by its own fault, holds up nothing.
         """
         places = {call.inbound.place for call in self._missed.calls if call.command is None}
-        await self._look_before(places, clock.now() + BEHIND_SECONDS)
+        await self._look_before(places, event_loop.now() + BEHIND_SECONDS)
         failure: Exception | None = None
         held = set[str]()
         for call in self._missed.calls:

@@ -22,7 +22,7 @@ from channels.i18n.messages import Words
 from channels.replies.buttons import OfRequest, OfTurn, wished
 from channels.replies.reactions import Receipts
 from channels.services import Desk
-from core.concurrency.task_group import Work
+from core.concurrency.tasks import Work
 from core.conversations.identity import Person, Spot, Visitor
 from core.errors import StoreError, SurfaceError
 from core.inbox.edits import Revised, Taken

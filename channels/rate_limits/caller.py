@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from channels.base import Priority
 from channels.rate_limits.limiter import Budget, Window
 from channels.rate_limits.registry import Pacer
-from core.concurrency import clock
-from core.concurrency.cooperative import room
+from core.concurrency import event_loop
+from core.concurrency.event_loop import room
 from core.errors import SurfaceError
 from core.observability import metrics
 
@@ -53,7 +53,7 @@ def soon(seconds: float) -> Iterator[None]:
     """What is called within is of use within so many seconds, and then no more: what is likely to find no place in
     its budget until then fails at once.
     """
-    token = _due.set(clock.now() + seconds)
+    token = _due.set(event_loop.now() + seconds)
     try:
         yield
     finally:
@@ -204,7 +204,7 @@ async def _place(budget: Budget, priority: Priority, *, after: float = 0.0) -> N
     Raises:
         NoRoomError: there is none in time.
     """
-    if (due := _due.get()) != inf and not budget.has_room(priority, due - clock.now()):
+    if (due := _due.get()) != inf and not budget.has_room(priority, due - event_loop.now()):
         raise NoRoomError("the platform's limit leaves no room for it in time")
 
     async def wait() -> None:

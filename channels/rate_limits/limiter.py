@@ -11,7 +11,7 @@ from itertools import count
 
 from channels.base import SILENT, Priority
 from channels.rate_limits.share import Part
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.workers.usage_sharing import Use
 
 #: Seconds that a reply is likely to last: until then, what is free now is dealt out over what is left of them, but
@@ -106,7 +106,7 @@ class Budget:
             since: the loop's time since which it lives; now, unless it is told.
             keeps: whether a call is kept back for its final.
         """
-        began = clock.now() if since is None else since
+        began = event_loop.now() if since is None else since
         self._live.append(began)
         try:
             with self.kept() if keeps else nullcontext():
@@ -131,7 +131,7 @@ class Budget:
             since: of a tick: the loop's time since which what is shown is out of date; `SILENT`, if it is the first
                 one with words in it. That has no pace to keep.
         """
-        me = _Waiting(priority, clock.now() if since is None else since, next(self._numbers))
+        me = _Waiting(priority, event_loop.now() if since is None else since, next(self._numbers))
         line = self._ticks if priority is Priority.TICK else self._line
         insort(line, me)
         self._wake()
@@ -162,23 +162,23 @@ class Budget:
 
     def answered(self) -> None:
         """A call has come to its end, whatever that was: the platform has counted it, if it ever will."""
-        self._sent.append(clock.now())
+        self._sent.append(event_loop.now())
         self.give_back()
 
     def told(self, *, calls: int, left: int, seconds: float) -> None:
         """The platform says how many calls the window has that is open, how many are left, and for how long."""
-        until, before = clock.now() + seconds + _OFF, self._told
+        until, before = event_loop.now() + seconds + _OFF, self._told
         if before is not None and until < before.until + self._soon:  # the same window; answers overtake each other
             left = min(left, before.left)
         self._told = _Told(calls, left, until)
 
     def refused(self, retry_after: float) -> None:
         """The platform refused a call: none goes for `retry_after` seconds, and fewer from then on."""
-        self._closed_until = max(clock.now() + retry_after, self._closed_until)
+        self._closed_until = max(event_loop.now() + retry_after, self._closed_until)
         few = self._window.least
         if few is not None and self._used <= few + 1:  # with the one that was refused
             self._share = few / self._window.calls
-        elif clock.now() >= self._learnt_at:  # calls that were under way together are refused together
+        elif event_loop.now() >= self._learnt_at:  # calls that were under way together are refused together
             self._share = max(_LEAST, self._share * _LESS)
         self._learnt_at = max(self._closed_until, self._learnt_at)
 
@@ -189,7 +189,7 @@ class Budget:
             within: seconds in which they have to be free. If a window is longer than that, they have to be so now: it
                 may be nearly as long until it has room again.
         """
-        if clock.now() < self._closed_until:
+        if event_loop.now() < self._closed_until:
             return False
         within /= self._speed
         windows = int(within / self._window.seconds)
@@ -199,7 +199,7 @@ class Budget:
     def has_room(self, priority: Priority, within: float) -> bool:
         """Whether a call that comes now is likely to find its place in so many seconds."""
         first = sum(other.priority <= priority for other in self._line)
-        return self._closed_until <= clock.now() + within and self._free(within) > first
+        return self._closed_until <= event_loop.now() + within and self._free(within) > first
 
     @property
     def is_tight(self) -> bool:
@@ -214,13 +214,15 @@ class Budget:
     @property
     def left(self) -> float:
         """The part of the window that may be used now: from 0 to 1."""
-        return 0.0 if clock.now() < self._closed_until else min(1.0, max(0.0, self._free(0.0) / self._window.calls))
+        return (
+            0.0 if event_loop.now() < self._closed_until else min(1.0, max(0.0, self._free(0.0) / self._window.calls))
+        )
 
     def _free(self, within: float) -> int:
         """How many calls may go, now or in so many seconds."""
         self._forget()
-        told, until = self._told, clock.now() + within
-        if told is not None and clock.now() < told.until:
+        told, until = self._told, event_loop.now() + within
+        if told is not None and event_loop.now() < told.until:
             later = max(0, math.ceil((until - told.until) / self._window.seconds))
             return self._part.of_left(told.left) - self._unanswered + later * self._calls
         windows, rest = divmod(within, self._window.seconds)
@@ -254,10 +256,10 @@ class Budget:
     @property
     def is_idle(self) -> bool:
         self._forget()
-        return not (self._used or self._line or self._ticks or self._live) and clock.now() >= self._closed_until
+        return not (self._used or self._line or self._ticks or self._live) and event_loop.now() >= self._closed_until
 
     def _take(self, priority: Priority) -> None:
-        self._last = clock.now()
+        self._last = event_loop.now()
         self._unanswered += 1
         self._since_tick = 0 if priority is Priority.TICK else self._since_tick + 1
 
@@ -290,7 +292,7 @@ class Budget:
 
     def _wait_for_room(self, priority: Priority, *, is_paced: bool = True) -> float:
         """By what the platform has said of the window that is open; else by what it is known to allow."""
-        if self._told is not None and self._told.until - clock.now() > _NO_TIME and self._share == 1.0:
+        if self._told is not None and self._told.until - event_loop.now() > _NO_TIME and self._share == 1.0:
             return self._wait_in(self._told, priority, is_paced=is_paced)
         if self._told is not None:  # its window is over, and with it what was sent in it
             while self._sent and self._sent[0] < self._told.until:
@@ -299,7 +301,7 @@ class Budget:
         return self._wait_as_known(priority, is_paced=is_paced)
 
     def _wait_in(self, told: _Told, priority: Priority, *, is_paced: bool) -> float:
-        now, free = clock.now(), self._part.of_left(told.left) - self._unanswered
+        now, free = event_loop.now(), self._part.of_left(told.left) - self._unanswered
         end = told.until - now
         if priority < Priority.TICK:
             return max(self._closed_until - now, 0.0 if free > 0 else end)
@@ -312,7 +314,7 @@ class Budget:
 
     def _wait_as_known(self, priority: Priority, *, is_paced: bool) -> float:
         self._forget()
-        now, seconds = clock.now(), self._window.seconds
+        now, seconds = event_loop.now(), self._window.seconds
         calls = room = self._calls
         early = 0.0
         if priority >= Priority.TICK:
@@ -333,7 +335,7 @@ class Budget:
 
         What is free now has to last up to when one more is free, and so on, for as long as replies are likely to last.
         """
-        now, free, likely = clock.now(), room - self._used, self._likely
+        now, free, likely = event_loop.now(), room - self._used, self._likely
         paces = [likely / calls] if (calls := free + self._back(likely)) > 0 else []
         for more, at in enumerate(self._sent):
             wait = at + self._window.seconds - now
@@ -344,18 +346,18 @@ class Budget:
     @property
     def _likely(self) -> float:
         """For how many seconds more those that are live are likely to be so, as a mean; a window at the most."""
-        now, most = clock.now(), self._window.seconds
+        now, most = event_loop.now(), self._window.seconds
         lasts, least = _LIKELY / self._speed, _AT_LEAST / self._speed
         left = [max(lasts - (now - since), least) if now - since < lasts else most for since in self._live]
         return min(most, sum(left) / len(left)) if left else most
 
     def _back(self, within: float) -> int:
         """How many of the calls that were made may be made again in so many seconds."""
-        until = clock.now() + within - self._window.seconds
+        until = event_loop.now() + within - self._window.seconds
         return sum(at <= until for at in self._sent)
 
     def _forget(self) -> None:
-        now = clock.now()
+        now = event_loop.now()
         while self._sent and self._sent[0] <= now - self._window.seconds:
             self._sent.popleft()
         while self._share < 1.0 and now >= self._learnt_at + self._window.seconds:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from core.concurrency.task_group import Work
+from core.concurrency.tasks import Work
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)

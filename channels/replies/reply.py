@@ -12,9 +12,9 @@ from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.rate_limits.caller import as_long_as
 from channels.replies.chunk_planner import Planner, with_line
-from core.concurrency import clock
-from core.concurrency.cooperative import room
-from core.concurrency.task_group import end
+from core.concurrency import event_loop
+from core.concurrency.event_loop import room
+from core.concurrency.tasks import end
 from core.errors import TurnLostError
 from core.models.finish_reasons import closed
 from core.models.media import size
@@ -132,7 +132,7 @@ class Reply:
 
     async def __aenter__(self) -> Self:
         """Begin to show: first a placeholder."""
-        self._heard_at = clock.now()
+        self._heard_at = event_loop.now()
         self._writer = asyncio.create_task(self._write(), name="reply")
         return self
 
@@ -229,12 +229,12 @@ class Reply:
             self._hurry()
 
     def _hear(self) -> None:
-        self._heard_at = clock.now()
+        self._heard_at = event_loop.now()
         self._touch(is_urgent=self._planner.has_grown)  # what is full goes first
 
     def _touch(self, *, is_urgent: bool = False) -> None:
         if self._since is None:
-            self._since = clock.now()
+            self._since = event_loop.now()
         self._changed.set()
         if is_urgent:
             self._grown.set()
@@ -335,7 +335,7 @@ class Reply:
 
     async def _may_go(self, move: _Move) -> bool:
         """Wait for a place in the platform's budget; false if something has come that changes who may go first."""
-        since = clock.now() if self._since is None else self._since
+        since = event_loop.now() if self._since is None else self._since
         since = SILENT if self._has_words and not self._shows_words else since
         ready = self._surface.ready(move.priority, is_new=move.is_new, ends=move.ends, since=since)
         place = self._place = asyncio.create_task(ready, name="place")
@@ -385,7 +385,7 @@ class Reply:
     @property
     def _waited(self) -> str:
         """For how long nothing has come, if it is long."""
-        seconds = clock.now() - self._heard_at
+        seconds = event_loop.now() - self._heard_at
         return self.say.waited(int(seconds // SILENCE * SILENCE)) if seconds >= SILENCE else ""
 
     async def _record(self, position: int, message_id: str) -> None:

@@ -23,7 +23,7 @@ from channels.base import (
 from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import Budget
 from channels.replies.reactions import Address, Receipts
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class MessageSurface(ABC):
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        self._began = clock.now()
+        self._began = event_loop.now()
         try:
             yield
         finally:

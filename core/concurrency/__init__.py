@@ -1,1 +1,1 @@
-"""Helpers for asyncio."""
+"""Asyncio support: task ownership, retries, event loop time, garbage collector settings."""

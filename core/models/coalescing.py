@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import cast
 
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.models.provider import Provider, ProviderEvent, Request, Takes, Text, Thought
 
 #: Seconds between two deltas of one stream, at the least.
@@ -29,7 +29,7 @@ class Slots:
         Returns:
             Seconds from now.
         """
-        now = clock.now()
+        now = event_loop.now()
         self._last = max(now + LEAST_WINDOW, self._last + SPACING)
         return self._last - now
 

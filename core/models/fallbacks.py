@@ -17,7 +17,7 @@ from functools import partial
 
 from google.adk.models.llm_response import LlmResponse
 
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.errors import ContentBlockedError, ProviderError, ProviderRequestError
 from core.models.model_handle import Offered
 from core.models.retries import Telling, attempts
@@ -86,13 +86,13 @@ class Fallbacks:
         names = [model, *(name for name in self.offered if name != model)]
         if len(names) == 1:
             return names
-        now = clock.now()
+        now = event_loop.now()
         return [name for name in names if name not in self._troubles or self._troubles[name].until <= now] or names
 
     def _fail(self, model: str) -> None:
         if not self.offered:
             return
-        before, now = self._troubles.get(model), clock.now()
+        before, now = self._troubles.get(model), event_loop.now()
         if before and now < before.until:  # what breaks many calls at once is one failure
             return
         pause = min(before.pause * 2, LONGEST_PAUSE) if before else FIRST_PAUSE

@@ -19,7 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.secrets import traced
 from core.sessions.codec import columns, to_row
 from core.sessions.history import DEFAULT_BUDGET, TURNS
@@ -118,7 +118,7 @@ class Compaction:
 
     def offer(self, turn: Turn) -> None:
         """A turn has ended: see whether its conversation is to be folded."""
-        session, now = turn.session_id, clock.now()
+        session, now = turn.session_id, event_loop.now()
         self._failed = {id_: at for id_, at in self._failed.items() if now - at < AGAIN}
         if self._folds and session not in self._tasks and session not in self._failed:
             task = self._tasks[session] = asyncio.create_task(self._fold(turn), name=f"summary of {session}")
@@ -159,7 +159,7 @@ class Compaction:
                     finally:
                         await self._let_go(turn.session_id)
         except Exception as error:
-            self._failed[turn.session_id] = clock.now()
+            self._failed[turn.session_id] = event_loop.now()
             log.warning("session %s is not summed up: %s", turn.session_id, traced(error))
 
     async def _is_full(self, turn: Turn) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.errors import StoreError
 from core.secrets import traced
 from core.store.database import Database
@@ -49,12 +49,12 @@ class Lease:
     @property
     def holds(self) -> bool:
         """Whether it has certainly not ended."""
-        return clock.now() < self._until
+        return event_loop.now() < self._until
 
     @property
     def is_unbroken(self) -> bool:
         """Whether it holds, and did so for long: else what this worker ran may be another one's by now."""
-        return self.holds and clock.now() >= self._unbroken_from
+        return self.holds and event_loop.now() >= self._unbroken_from
 
     async def take(self) -> None:
         """Begin to work.
@@ -93,7 +93,7 @@ class Lease:
         """Whether this one can judge of others by their leases. It cannot if its own has ended while it was held up:
         what has held it up, such as a machine that stood still, may have held up all.
         """
-        return self.holds and clock.now() >= self._sure_from
+        return self.holds and event_loop.now() >= self._sure_from
 
     def is_gone(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Whether a worker, if it is one at all, works no more, as far as this one can judge."""
@@ -108,11 +108,11 @@ class Lease:
 
     def _doubt(self) -> None:
         """Nobody may have been able to lengthen his lease: who comes back first must not take the others for dead."""
-        self._sure_from = clock.now() + 2 * self._seconds
+        self._sure_from = event_loop.now() + 2 * self._seconds
 
     async def _write(self, connection: AsyncConnection) -> float:
         """When it was begun (the loop's time). It is lengthened when that is committed."""
-        began = clock.now()
+        began = event_loop.now()
         until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds
         renewed = sa.update(workers).where(workers.c.id == self.worker).values(lease=until)
         if not (await connection.execute(renewed)).rowcount:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.errors import StoreError
 from core.secrets import traced
 from core.store.database import Database
@@ -112,7 +112,7 @@ class Leadership:
         """
         ours = self._ours() & (channels.c.leader == self._lease.worker)
         if parts is not None:
-            self._rests, self._asks = clock.now() + REST, clock.now() + LONG_REST
+            self._rests, self._asks = event_loop.now() + REST, event_loop.now() + LONG_REST
             ours &= channels.c.name.in_([self.part_name(part, count) for part in parts])
         try:
             async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
@@ -153,9 +153,9 @@ class Leadership:
         self._free = Counter({part: self._free[part] + 1 for part in free})
         patient = [part for part in free if self._free[part] > COURTESY]
         wished = [*patient, *(part for part in free if part not in patient)]
-        if take := wished[: max(share - len(mine), len(patient))] if clock.now() >= self._rests else []:
+        if take := wished[: max(share - len(mine), len(patient))] if event_loop.now() >= self._rests else []:
             mine |= await self._take(take, count)
-        elif not free and len(mine) < least and clock.now() >= self._asks:
+        elif not free and len(mine) < least and event_loop.now() >= self._asks:
             await self._ask(parts, count, least - len(mine))
         return frozenset(mine)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.errors import StoreError, TurnLostError
 from core.observability.tracing import running
 from core.secrets import traced
@@ -162,13 +162,13 @@ class Worker:
         """
         self._stopping = True
         self._wake.set()
-        until = clock.now() + grace
+        until = event_loop.now() + grace
         await self._claimed(until)  # what is being claimed runs as well
         await self._hand_back_failed(until)
         if running := list(self._running.values()):
-            await asyncio.wait([run.task for run in running], timeout=max(0.0, until - clock.now()))
+            await asyncio.wait([run.task for run in running], timeout=max(0.0, until - event_loop.now()))
         self._is_closing = True
-        closed = clock.now() + CLOSING_SECONDS
+        closed = event_loop.now() + CLOSING_SECONDS
         if late := list(self._running.values()):
             for run in late:
                 run.cancel(SHUTDOWN)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from core.concurrency.bounded import abreast
+from core.concurrency.tasks import abreast
 from tests.chaos.points import module_of
 from tests.chaos.stage import Stage
 from tests.chaos.verdict import Verdict, judge

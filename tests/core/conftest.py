@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents.routing import Agent, Agents
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.errors import StoreError
 from core.inbox.message import Inbound
 from core.inbox.store import Inbox
@@ -109,8 +109,8 @@ Passes = Callable[[Database, float], Awaitable[None]]
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
     """Lets so many seconds of all leases pass, and of those who have them, without waiting for that."""
-    now, passed = clock.now, 0.0
-    monkeypatch.setattr(clock, "now", lambda: now() + passed)
+    now, passed = event_loop.now, 0.0
+    monkeypatch.setattr(event_loop, "now", lambda: now() + passed)
 
     async def passes(database: Database, seconds: float) -> None:
         nonlocal passed

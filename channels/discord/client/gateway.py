@@ -17,7 +17,7 @@ from discord.gateway import DiscordWebSocket
 from channels.discord.client.auth import LONG_WAIT
 from channels.discord.events.listener import Ear
 from channels.discord.interactions.commands import Command, Translator, sync
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -247,12 +247,12 @@ class Gateway:
     async def _keep(self) -> None:
         failures = 0
         while True:
-            began = clock.now()
+            began = event_loop.now()
             try:
                 await self._connect()
             except Exception as error:
                 log.warning("no connection to Discord's gateway: %s", traced(error))
-            failures = 0 if clock.now() - began > HELD else failures + 1
+            failures = 0 if event_loop.now() - began > HELD else failures + 1
             if failures:
                 await asyncio.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from channels.discord.client.gateway import PULSE, Connection, Gateway, Shard
 from channels.intake.backfill import Gaps
-from core.concurrency import clock
+from core.concurrency import event_loop
 
 #: Discord: so many seconds after a session was begun the next one of its group may be; with some for the way there.
 IDENTIFY_SECONDS = 5.25
@@ -141,6 +141,6 @@ class Turnstile:
         """Return when it is the shard's turn."""
         group = shard % self._at_once
         async with self._queues[group]:
-            await asyncio.sleep(max(0.0, self._free_at[group] - clock.now()))
+            await asyncio.sleep(max(0.0, self._free_at[group] - event_loop.now()))
             await self._admitted(group, IDENTIFY_SECONDS)
-            self._free_at[group] = clock.now() + IDENTIFY_SECONDS
+            self._free_at[group] = event_loop.now() + IDENTIFY_SECONDS

@@ -21,7 +21,7 @@ from channels.discord.events.fetch import messages_in
 from channels.discord.events.parser import ASIDE, snowflake, thread_of
 from channels.intake.handler import Call
 from channels.rate_limits.caller import RefusedError
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.inbox.watermarks import Place
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class History:
         Raises:
             SurfaceError: Discord is out of reach, or does not take the token.
         """
-        return partial(self._calls, after=snowflake(since), began=clock.now(), asked={})
+        return partial(self._calls, after=snowflake(since), began=event_loop.now(), asked={})
 
     async def _calls(self, place: Place, *, after: int, began: float, asked: dict[int, _Asked]) -> list[Call]:
         """The calls in what was said in a place after the message of that id.
@@ -119,7 +119,7 @@ class History:
         """The server as it is since then (the loop's time), unless the bot is not in it any more."""
         async with told.turn:
             if told.at < since:
-                at, guild = clock.now(), await _unless_hidden(self._api.guild(id_))
+                at, guild = event_loop.now(), await _unless_hidden(self._api.guild(id_))
                 told.server = None if guild is None else await self._told(guild)
                 told.at = at
         return told.server

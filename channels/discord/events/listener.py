@@ -28,7 +28,7 @@ from channels.discord.text import headline
 from channels.intake.backfill import Gaps
 from channels.intake.handler import MOMENT, Call, Intake
 from core.concurrency.retry import retried
-from core.concurrency.task_group import Work
+from core.concurrency.tasks import Work
 from core.conversations.service import Conversations
 from core.errors import StoreError, SurfaceError
 from core.secrets import traced

@@ -18,7 +18,7 @@ from channels.discord.settings import DiscordSettings
 from channels.discord.text import headline, quoted
 from channels.i18n import messages as words
 from channels.intake.context import about
-from core.concurrency.task_group import Work
+from core.concurrency.tasks import Work
 from core.conversations.identity import BOT, Spot, Visitor
 from core.conversations.service import Conversations
 from core.errors import StoreError, SurfaceError

@@ -17,7 +17,7 @@ from channels.rate_limits.limiter import Budget
 from channels.replies.reactions import Receipts
 from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
 from channels.replies.tool_status import LINE_SIZE
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class DiscordSurface(MessageSurface):
         self._opens = "root" in address
         self._is_theirs = not (self._opens or "shown" in address)
         is_told = ping_after and self._author
-        self._ping_at = clock.now() + ping_after if is_told else math.inf
+        self._ping_at = event_loop.now() + ping_after if is_told else math.inf
         self._is_told = False
         self._apart = str(address.get("apart", ""))
         self._replies = not self._apart
@@ -133,7 +133,7 @@ class DiscordSurface(MessageSurface):
         except RefusedError as refusal:
             await self._tell_of(refusal)
             raise
-        if shown and plan.priority in LAST_WORDS and clock.now() >= self._ping_at:
+        if shown and plan.priority in LAST_WORDS and event_loop.now() >= self._ping_at:
             self._ping_at = math.inf
             question = self._question if self._is_theirs else None
             try:

@@ -16,7 +16,7 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
 from channels.slack.client.token_monitor import Proof
-from core.concurrency.task_group import Work
+from core.concurrency.tasks import Work
 from core.secrets import traced
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 
 from channels.slack.client.token_monitor import Proof
-from core.concurrency.task_group import Work
+from core.concurrency.tasks import Work
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.rate_limits import PAST, PROOFS, TIER_3
 from channels.slack.events.parser import root_of
-from core.concurrency.cooperative import room
+from core.concurrency.event_loop import room
 from core.inbox.watermarks import Place
 
 log = logging.getLogger(__name__)

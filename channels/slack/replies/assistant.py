@@ -16,8 +16,8 @@ from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import Budget
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_3
-from core.concurrency import clock
-from core.concurrency.task_group import Work
+from core.concurrency import event_loop
+from core.concurrency.tasks import Work
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Sessions:
         """
         team, thread = str(address["team"]), _thread(address)
         budget = self._api.budget((METHOD, team), TIER_3)
-        if not address["thread_ts"] or clock.now() < self._refused.get(team, 0.0):
+        if not address["thread_ts"] or event_loop.now() < self._refused.get(team, 0.0):
             yield
             return
         with ExitStack() as kept:
@@ -105,7 +105,7 @@ class Sessions:
             await self._api.at(str(address["team"])).call(METHOD, about, budget, is_admitted=is_admitted)
         except RefusedError as refusal:
             log.warning("%s; for a while, Slack is not told where I am at work", refusal)
-            self._refused[str(address["team"])] = clock.now() + RESPITE
+            self._refused[str(address["team"])] = event_loop.now() + RESPITE
         except SurfaceError as error:
             log.warning("Slack does not know where I am at work: %s", error)
 

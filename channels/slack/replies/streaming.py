@@ -24,7 +24,7 @@ from channels.slack.replies.blocks import below
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.settings import Streaming
 from channels.slack.text import inert
-from core.concurrency import clock
+from core.concurrency import event_loop
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +56,10 @@ class Streams:
 
     def refuse(self, channel: str) -> None:
         """Slack has no streams in this channel, for now."""
-        self._refused[channel] = clock.now() + RESPITE
+        self._refused[channel] = event_loop.now() + RESPITE
 
     def are_in(self, channel: str) -> bool:
-        if clock.now() >= self._refused.get(channel, 0.0):
+        if event_loop.now() >= self._refused.get(channel, 0.0):
             self._refused.pop(channel, None)
             return True
         return False
@@ -129,7 +129,7 @@ class Stream:
 
     def holds(self, chunks: Sequence[Mapping[str, Any]]) -> bool:
         """Whether it takes these, too."""
-        return clock.now() < self.ends_at and self.size + _size(chunks) <= MOST_BYTES
+        return event_loop.now() < self.ends_at and self.size + _size(chunks) <= MOST_BYTES
 
 
 class StreamSurface(SlackSurface):
@@ -270,7 +270,7 @@ class StreamSurface(SlackSurface):
             self._go_by_edits()
             return None
         self._streamed[ts] = piece.position
-        ends_at = clock.now() + self._streams.lifetime
+        ends_at = event_loop.now() + self._streams.lifetime
         return self._goes_on(Stream(ts, piece.position, ends_at, text=text, card=card, size=_size(chunks)))
 
     async def _begun_at(self, position: int) -> str:

@@ -7,7 +7,7 @@ from channels.base import Priority
 from channels.rate_limits import caller as calls
 from channels.rate_limits.caller import Caller, PassingError, RefusedError, as_long_as, soon
 from channels.rate_limits.limiter import Window
-from core.concurrency.cooperative import ENOUGH
+from core.concurrency.event_loop import ENOUGH
 from core.errors import SurfaceError, TurnLostError
 
 WINDOW = Window(calls=100, seconds=0.1)

@@ -14,7 +14,7 @@ from google.genai import types
 
 from core.agents.config import DEFAULT_NAME, AgentConfig
 from core.agents.factory import make_app, ours
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.errors import (
     ContentBlockedError,
     ProviderAuthError,
@@ -103,7 +103,7 @@ async def test_one_that_failed_is_passed_over_for_a_pause_that_grows_and_then_tr
     converse: Converse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(clock, "now", lambda: now)
+    monkeypatch.setattr(event_loop, "now", lambda: now)
     first, other = ScriptedProvider(*[DOWN] * 5), ScriptedProvider(*["Yes."] * 9)
     talk = await converse(app=make_app(AgentConfig(), model=chain(first, other, waits=(0, 0))))
 
@@ -123,7 +123,7 @@ async def test_one_that_failed_is_passed_over_for_a_pause_that_grows_and_then_tr
 
 async def test_many_calls_that_one_fault_breaks_are_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(clock, "now", lambda: now)
+    monkeypatch.setattr(event_loop, "now", lambda: now)
     gate = asyncio.Event()
     first, other = ScriptedProvider(*[[gate, *DOWN]] * 8, "I am back."), ScriptedProvider(*["Yes."] * 8)
     model = chain(first, other)

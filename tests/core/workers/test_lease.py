@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents.routing import Agents
-from core.concurrency import clock
+from core.concurrency import event_loop
 from core.errors import StoreError, TurnLostError
 from core.inbox.store import Inbox
 from core.store.schema import workers
@@ -47,7 +47,7 @@ async def passes_while_it_is_kept(passes: Passes, database: Faulty, seconds: flo
     """So many seconds pass, and the lease is lengthened all the while."""
     for _ in range(int(2 * seconds / SECONDS)):
         await passes(database, SECONDS / 2)
-        await until(lambda: lease._until > clock.now() + 0.9 * SECONDS)
+        await until(lambda: lease._until > event_loop.now() + 0.9 * SECONDS)
 
 
 async def taken(database: Faulty, *, seconds: float = SECONDS) -> Lease:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from core.concurrency.bounded import abreast
+from core.concurrency.tasks import abreast
 
 
 async def test_so_many_are_under_way_at_once_begun_in_their_order() -> None:

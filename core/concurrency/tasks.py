@@ -1,9 +1,9 @@
-"""What is done in tasks that nobody waits for but a stop: a client, say, keeps none of those in which it tells."""
+"""Owned asyncio tasks: drained at a stop, scoped to a block, or run with bounded concurrency."""
 
 import asyncio
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
 
 
 class Work:
@@ -47,3 +47,38 @@ async def end(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
         task.cancel()
     if late:
         await asyncio.wait(late, timeout=seconds)
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[asyncio.Task[None]]:
+    """Do `work` for as long as this is entered."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+T = TypeVar("T")
+
+
+async def abreast(work: Callable[[T], Awaitable[None]], items: Iterable[T], many: int) -> None:
+    """Do the work for each of the items, begun in their order, for so many at once.
+
+    Raises:
+        Exception: what the first one raises that fails; the others are ended, and no more is begun.
+    """
+    left = iter(items)
+
+    async def go_on() -> None:
+        for item in left:
+            await work(item)
+
+    tasks = [asyncio.create_task(go_on(), name="abreast") for _ in range(many)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

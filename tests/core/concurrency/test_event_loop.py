@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from core.concurrency.cooperative import ENOUGH, room
+from core.concurrency.event_loop import ENOUGH, room
 
 MANY = 20
 

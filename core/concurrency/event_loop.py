@@ -1,4 +1,4 @@
-"""Rounds of the event loop: who has much to compute leaves room for others."""
+"""Event loop time and cooperative yielding."""
 
 import asyncio
 import time
@@ -64,3 +64,8 @@ async def room() -> None:
         await waits
         line_up = current.waiting.appendleft  # who has looked goes before who has not
     current.begin(loop)
+
+
+def now() -> float:
+    """Seconds since some moment or other."""
+    return asyncio.get_running_loop().time()
