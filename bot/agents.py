@@ -20,8 +20,7 @@ from core.agents.loader import agents as agents_in
 from core.agents.loader import load_app
 from core.agents.routing import Agent, Agents
 from core.errors import SettingsError, ToolError
-from core.models.adapter import ModelAdapter
-from core.models.registry import register
+from core.models.adapter import ModelAdapter, register
 from core.models.selection import Choice
 from core.sessions.summarizer import Model
 from core.tools.call_log import Journal

@@ -29,7 +29,7 @@ from core.inbox.interactions import Errands
 from core.inbox.message import Inbound
 from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 from core.observability.turn_report import Ledger
 from core.privacy.cleanup import Retention
 from core.privacy.pruning import Pruning

@@ -26,7 +26,7 @@ HOMES = {
     "anthropic": [
         "core/models/providers/anthropic.py",
         "core/models/catalog.py",
-        "core/models/providers/anthropic_request.py",
+        "core/models/providers/anthropic.py",
     ],
     "xllamacpp": ["core/models/providers/local_server.py"],
     "markdown_it": ["sandbox/page/markdown.py"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 from core.turns.states import State
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from bot.sandbox import command as sandbox
 from bot.setup import manifest as manifests
 from core.concurrency import gc_tuning as garbage
 from core.errors import OverdueError, ParleyError, SettingsError
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 from core.usage.dimensions import By
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.sandbox.process import FEED, BotProcess
 from core.errors import ParleyError, SettingsError
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 from core.usage.prices import Prices
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from core.errors import SettingsError
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 
 if TYPE_CHECKING:
     from bot.settings.access import AccessPart

@@ -16,8 +16,8 @@ from google.genai import types
 from core.agents.events import StreamEvent
 from core.errors import ContentBlockedError, ProviderError
 from core.models.adapter import NO_CONTENT
-from core.models.code_parts import fenced, written
 from core.models.finish_reasons import BLOCKED, ended
+from core.models.messages import fenced, written
 from core.models.retries import takes_back
 from core.sessions.resume import INPUT
 from core.tools.confirmations import QUESTION, Ask, asks_in

@@ -11,10 +11,9 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
 from core.agents.config import NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
-from core.agents.plugins import GuardPlugin
+from core.agents.plugins import GuardPlugin, MeterPlugin
 from core.errors import SettingsError
 from core.models.selection import ChoicePlugin
-from core.models.usage_plugin import MeterPlugin
 from core.tools.call_log import Journal
 
 

@@ -1,12 +1,16 @@
 """What Parley adds to every agent that it runs, as ADK plugins."""
 
 import logging
+import time
+from functools import partial
 from typing import Any
 
+from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.run_config import RunConfig
+from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
@@ -16,6 +20,7 @@ from core.agents.config import TOOL_SECONDS
 from core.conversations.identity import NOBODY, SPEAKER, Speaker
 from core.conversations.identity import told as told_of
 from core.errors import ToolError
+from core.models.adapter import ModelAdapter
 from core.models.selection import ChosenRun
 from core.secrets import redact
 from core.sessions.history import INTERRUPTED
@@ -25,6 +30,7 @@ from core.tools.confirmations import allow, rule_on
 from core.tools.result_files import kept
 from core.tools.results import told
 from core.tools.tool import ToolAdapter, contain, is_allowed, is_idempotent
+from core.usage.meter import ModelCall, current
 
 log = logging.getLogger(__name__)
 
@@ -224,3 +230,50 @@ def _wrong_agent(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | 
     valid = list(tool._agent_names)  # ADK offers these in the tool's declaration alone
     wrong = tool_args.get("agent_name")
     return None if wrong in valid else {"error": f"Agent {wrong!r} does not exist. Valid agents: {', '.join(valid)}."}
+
+
+class MeterPlugin(BasePlugin):
+    """Counts the calls of models that are none of ours, and has the run's meter asked before each."""
+
+    def __init__(self) -> None:
+        super().__init__(name="parley_meter")
+
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        if (model := _brought(callback_context)) is not None:
+            await current().ask(llm_request.model or model.model, partial(_tokens, llm_request))
+            current().begun[_whose(callback_context)] = time.monotonic()
+
+    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+        if (model := _brought(callback_context)) is not None and not llm_response.partial:
+            current().heard(llm_response, model.model, _seconds(callback_context))
+
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> None:
+        if (model := _brought(callback_context)) is not None:
+            name, seconds = llm_request.model or model.model, round(_seconds(callback_context), 3)
+            current().add(ModelCall(name, seconds=seconds, error=type(error).__name__))
+
+
+def _brought(context: CallbackContext) -> BaseLlm | None:
+    """The model of the agent, if it is none of ours."""
+    agent = context._invocation_context.agent
+    model = agent.canonical_model if isinstance(agent, LlmAgent) else None
+    return None if isinstance(model, ModelAdapter) else model
+
+
+def _whose(context: CallbackContext) -> Any:
+    return context.invocation_id, context.agent_name, context._invocation_context.branch
+
+
+def _seconds(context: CallbackContext) -> float:
+    """Since the call began, or since what it said last of which tokens were told."""
+    now, begun = time.monotonic(), current().begun
+    since = now - begun.get(_whose(context), now)
+    begun[_whose(context)] = now
+    return since
+
+
+def _tokens(request: LlmRequest) -> int:
+    """About how many a request has: four letters are one, more or less."""
+    return sum(len(part.text or "") for content in request.contents for part in content.parts or ()) // 4

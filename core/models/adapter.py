@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, cast
 
-from google.adk.models import BaseLlm, LlmCapabilities
+from google.adk.agents import LlmAgent
+from google.adk.models import BaseLlm, LlmCapabilities, LLMRegistry
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
@@ -21,16 +22,15 @@ from core.errors import (
     ProviderStalledError,
     TooLongError,
 )
-from core.models.fallbacks import Fallbacks
 from core.models.finish_reasons import BLOCKED
-from core.models.media_fitting import fitted, shortened, without_files
+from core.models.media import fitted, shorten_history, without_files
 from core.models.messages import clean_json, clean_text, convert_messages, unique_id
-from core.models.model_handle import Offered
 from core.models.provider import (
     Done,
     Failed,
     Media,
     Message,
+    Offered,
     Provider,
     ProviderEvent,
     Request,
@@ -39,8 +39,9 @@ from core.models.provider import (
     Thought,
     ToolCall,
 )
+from core.models.retries import Fallbacks
 from core.models.schemas import tool_specs
-from core.models.thought_signatures import mark, own
+from core.models.tool_calls import mark, own
 from core.usage import meter as metering
 
 log = logging.getLogger(__name__)
@@ -184,7 +185,7 @@ class _Less(NamedTuple):
 
 def _less(messages: Sequence[Message], refusal: ProviderRequestError, *, is_stand_in: bool) -> _Less | None:
     if is_stand_in and isinstance(refusal, TooLongError):
-        shorter = shortened(messages)
+        shorter = shorten_history(messages)
         return _Less(shorter, "without its older half") if shorter is not None else None
     plain = without_files(messages)
     return _Less(plain, "without its files") if plain != messages else None
@@ -287,3 +288,29 @@ def _text_part(text: str, thought: bool, signature: bytes | None = None) -> type
 def _response(parts: list[types.Part], *, partial: bool) -> LlmResponse:
     content = types.Content(role="model", parts=parts) if parts else None
     return LlmResponse(content=content, partial=partial)
+
+
+#: What `core.models.catalog` has providers for.
+PATTERNS = [r"gemini-.*", r"openai/.*", r"anthropic/.*", r"local/.*"]
+
+
+def register(adapter: Callable[[str], ModelAdapter], *, default: str) -> None:
+    """Have ADK ask `adapter` for each model that an agent names, from now on, and for `default` where it names none.
+
+    There is one registry in a process; the newest word holds.
+    """
+
+    class Named(ModelAdapter):
+        """What `adapter` has made, as an object of a class: ADK registers classes."""
+
+        def __init__(self, *, model: str) -> None:
+            made = adapter(model)
+            super().__init__(**{name: getattr(made, name) for name in ModelAdapter.model_fields})
+
+        @classmethod
+        def supported_models(cls) -> list[str]:
+            return PATTERNS
+
+    LLMRegistry.register(Named)
+    LlmAgent.set_default_model(default)
+    LlmAgent.set_default_live_model(default)  # ADK looks at that one too when nothing is live

@@ -7,13 +7,15 @@ right behind the message that made it, nothing answers a call that was never mad
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
-from core.models.code_parts import written
 from core.models.provider import Media, Message, Part, Role, Text, Thought, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from google.genai import types
 
 #: Answers a call whose own result was never stored.
 INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
@@ -210,3 +212,21 @@ def _media(response: types.FunctionResponse) -> Iterable[Media]:
             yield Media(part.inline_data.mime_type or "", data=part.inline_data.data)
         elif part.file_data is not None:
             yield Media(part.file_data.mime_type or "", uri=part.file_data.file_uri)
+
+
+_TICKS = re.compile("`{3,}")
+
+
+def written(part: "types.Part") -> str:
+    """What a part says: its text, the code that was run for its model, or what came of that."""
+    if part.executable_code is not None:
+        return fenced(part.executable_code.code or "", "python")
+    if part.code_execution_result is not None:
+        return fenced(part.code_execution_result.output or "")
+    return part.text or ""
+
+
+def fenced(code: str, language: str = "") -> str:
+    """Code, or what looks like it, as a part of a text."""
+    fence = "`" * (max(map(len, _TICKS.findall(code)), default=2) + 1)
+    return f"\n{fence}{language}\n{code.rstrip()}\n{fence}\n"

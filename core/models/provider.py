@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 
 if TYPE_CHECKING:
     from google.genai.types import FinishReason, GenerateContentConfig
 else:
     GenerateContentConfig = Late("google.genai.types", "GenerateContentConfig")
     FinishReason = Late("google.genai.types", "FinishReason")
+from typing import NamedTuple
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -186,3 +187,10 @@ class Provider(Protocol):
 
     async def aclose(self) -> None:
         """Give back the connections."""
+
+
+class Offered(NamedTuple):
+    """A model that may be asked: its provider, and the name that it has there."""
+
+    provider: Provider
+    model: str

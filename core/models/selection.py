@@ -16,10 +16,9 @@ from core.errors import SettingsError
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
 from core.models.catalog import Endpoints, make_provider
 from core.models.coalescing import Merging, Slots
-from core.models.fallbacks import Fallbacks
-from core.models.model_handle import Offered
-from core.models.retries import WAITS
-from core.tools.stopwatch import Stopwatch
+from core.models.provider import Offered
+from core.models.retries import WAITS, Fallbacks
+from core.usage.meter import Stopwatch
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import StoreError
 from core.files import put
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 
 if TYPE_CHECKING:
     import tiktoken

@@ -1,10 +1,13 @@
 """A tool call, out of the text that a model wrote as its arguments."""
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast
 
-from core.models.provider import ToolCall
+from core.models.provider import Message, Part, Text, Thought, ToolCall
 
 #: How a call is named whose arguments are no JSON object. There is no such tool, which is what the model gets
 #: told, with its own words before its eyes; no tool runs on arguments that were never meant.
@@ -26,3 +29,64 @@ def _object(text: str) -> dict[str, Any] | None:
         if isinstance(arguments, dict):
             return cast(dict[str, Any], arguments)
     return None
+
+
+_MARK = b"parley:"
+
+
+_UNMARKED = "gemini"
+
+
+def mark(signature: bytes | None, provider: str) -> bytes | None:
+    """The signature as the history keeps it; `provider` is the name of the one that made it."""
+    return signature if signature is None or provider == _UNMARKED else _prefix(provider) + signature
+
+
+def own(messages: Iterable[Message], provider: str) -> list[Message]:
+    """The messages as `provider` may be sent them: with its own signatures, as it made them, and no other's.
+
+    A thought without a signature of its own is left out: no vendor takes another's thoughts, and none needs its
+    own unsigned. So is a message of which nothing remains.
+    """
+    kept = (
+        replace(message, parts=tuple(mine for part in message.parts for mine in _kept(part, provider)))
+        for message in messages
+    )
+    return [message for message in kept if message.parts]
+
+
+def _kept(part: Part, provider: str) -> Iterable[Part]:
+    if not isinstance(part, Text | Thought | ToolCall):
+        return (part,)
+    signature = _unmarked(part.signature, provider)
+    if signature is None and (isinstance(part, Thought) or (isinstance(part, Text) and not part.text)):
+        return ()
+    return (replace(part, signature=signature),)
+
+
+def _unmarked(signature: bytes | None, provider: str) -> bytes | None:
+    if signature is None:
+        return None
+    if provider == _UNMARKED:
+        return None if signature.startswith(_MARK) else signature
+    prefix = _prefix(provider)
+    return signature.removeprefix(prefix) if signature.startswith(prefix) else None
+
+
+def _prefix(provider: str) -> bytes:
+    return _MARK + provider.encode() + b":"
+
+
+class CallIds:
+    """Ids for calls that came without: `call_` and the tool's name, repeats counted."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[str] = Counter()
+
+    def take(self, id_: str | None, name: str | None) -> str:
+        wanted = id_ or f"call_{name or 'tool'}"
+        self._taken[wanted] += 1
+        count = self._taken[wanted]
+        if count == 1:
+            return wanted
+        return self.take(f"{wanted}_{count}", name)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from core.lazy_import import Late
-from core.models.call_ids import CallIds
-from core.models.code_parts import written
+from core.models.lazy_import import Late
+from core.models.messages import written
+from core.models.tool_calls import CallIds
 from core.sessions.deserializer import read
 
 if TYPE_CHECKING:

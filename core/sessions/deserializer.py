@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import SchemaError, SchemaValidator
 
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from core.lazy_import import Late
-from core.models.call_ids import CallIds
+from core.models.lazy_import import Late
+from core.models.tool_calls import CallIds
 from core.sessions.codec import role_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from core.agents.config import DEFAULT_NAME
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 from core.sessions.codec import Row
 
 if TYPE_CHECKING:

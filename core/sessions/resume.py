@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 from core.models.tokens import estimate
 from core.sessions.codec import columns, measured, parsed, reference, references, to_row
 from core.sessions.history import INTERRUPTED, answering

@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import PAUSES, retried
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 from core.sessions.codec import jsonable
 from core.store.database import Database
 from core.store.schema import tool_calls, turns

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from core.lazy_import import Late
+from core.models.lazy_import import Late
 from core.sessions.codec import jsonable
 from core.tools.call_log import digest
 

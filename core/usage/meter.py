@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from google.adk.events.event import Event
     from google.adk.models.llm_response import LlmResponse
     from google.genai import types
+from time import monotonic
 
 #: What a stored event is marked with: whose run it is of, and which model has said it.
 _MARK = "parley_call"
@@ -225,3 +226,22 @@ def _call(model: str, told: types.GenerateContentResponseUsageMetadata, **more: 
         cached=told.cached_content_token_count or 0,
         **more,
     )
+
+
+class Stopwatch:
+    """The times of one run's calls, by their ids."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, float] = {}
+        self._took: dict[str, float] = {}
+
+    def begin(self, call_id: str) -> None:
+        self._began[call_id] = monotonic()
+
+    def end(self, call_id: str) -> None:
+        if (began := self._began.get(call_id)) is not None:
+            self._took[call_id] = monotonic() - began
+
+    def seconds(self, call_id: str) -> float | None:
+        """How long a call took; None of one that was not made here, or has not ended."""
+        return self._took.get(call_id)

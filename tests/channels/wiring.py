@@ -30,8 +30,8 @@ from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
-from core.models.fallbacks import Fallbacks
-from core.models.model_handle import Offered
+from core.models.provider import Offered
+from core.models.retries import Fallbacks
 from core.models.tokens import TokenCounter
 from core.observability.turn_report import Ledger
 from core.sessions.artifacts import Artifacts

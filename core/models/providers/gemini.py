@@ -22,9 +22,8 @@ from core.errors import (
     ProviderStalledError,
     ProviderUnavailableError,
 )
-from core.models.code_parts import written
 from core.models.errors import reading, status_error, told
-from core.models.messages import safe_name
+from core.models.messages import safe_name, written
 from core.models.provider import (
     IMAGES,
     PDF,

@@ -14,10 +14,9 @@ from core.agents.factory import ours
 from core.agents.folders import dotenv
 from core.agents.loader import agents, load_app
 from core.errors import SettingsError
-from core.models.adapter import ModelAdapter
+from core.models.adapter import ModelAdapter, register
 from core.models.catalog import Endpoints
 from core.models.provider import Done, ToolCall, ToolResult
-from core.models.registry import register
 from core.models.selection import Choice
 from tests.conversation import Converse, ScriptedProvider
 

@@ -27,13 +27,12 @@ from core.errors import (
     TooLongError,
     UnknownModelError,
 )
-from core.models import fallbacks
+from core.models import retries as fallbacks
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints
-from core.models.fallbacks import Fallbacks
-from core.models.media_fitting import shortened
-from core.models.model_handle import Offered
-from core.models.provider import Done, Failed, Media, Message, ProviderEvent, Takes, Text, ToolCall, Usage
+from core.models.media import shorten_history
+from core.models.provider import Done, Failed, Media, Message, Offered, ProviderEvent, Takes, Text, ToolCall, Usage
+from core.models.retries import Fallbacks
 from core.models.selection import Choice
 from tests.conversation import Converse, ScriptedProvider, kinds, shown
 
@@ -207,7 +206,7 @@ def test_what_is_shortened_begins_with_what_a_person_said() -> None:
         return [Message(names[role], (Text(role),)) for role in roles]
 
     def shape(roles: str) -> str | None:
-        shorter = shortened(talk(roles))
+        shorter = shorten_history(talk(roles))
         return None if shorter is None else "".join(message.role[0] for message in shorter)
 
     long, shorter = ("suauauau", "uauau", "suatatat", "su", "suatatu"), ("suau", "uau", None, None, "su")

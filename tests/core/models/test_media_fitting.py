@@ -1,6 +1,6 @@
 """Which of the files in a history go to the model."""
 
-from core.models.media_fitting import fitted
+from core.models.media import fitted
 from core.models.provider import Media, Message, Takes, Text, ToolResult
 
 TAKES = Takes({"image/png": 10}, total=15)

@@ -15,8 +15,7 @@ from core.agents.runtime import AgentRuntime
 from core.errors import SettingsError
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints
-from core.models.model_handle import Offered
-from core.models.provider import Done, Text, Thought
+from core.models.provider import Done, Offered, Text, Thought
 from core.models.selection import Choice, ChoicePlugin
 from tests.conversation import Converse, ScriptedProvider, adapter
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, ToolResult
-from core.models.thought_signatures import mark, own
+from core.models.tool_calls import mark, own
 
 PROVIDERS = ["gemini", "openai", "anthropic", "local"]
 

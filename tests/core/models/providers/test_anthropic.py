@@ -30,7 +30,7 @@ from core.models.provider import (
     ToolSpec,
     Usage,
 )
-from core.models.providers.anthropic_request import MAX_TOKENS, REDACTED
+from core.models.providers.anthropic import MAX_TOKENS, REDACTED
 from sandbox.models import Call, End, Fail, Finish, Raw, Say, Think
 from tests.core.models.conftest import Wired
 
