@@ -16,23 +16,23 @@ from pathlib import Path
 
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app
-from core.agents.routing import Agents
 from core.agents.runtime import AgentRuntime
 from core.agents.warmup import warm_up
 from core.concurrency import gc_tuning as garbage
-from core.inbox.message import Inbound
 from core.inbox.store import Inbox
+from core.inbox_message import Inbound
 from core.models.adapter import ModelAdapter
 from core.models.coalescing import Merging
 from core.models.provider import NOTHING, Done, Provider, ProviderEvent, Request, Takes, Text
 from core.models.tokens import TokenCounter
+from core.sessions.routing import Agents
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.turns.store import Turns
 from core.turns.turn import Turn
+from core.turns.worker import Worker
 from core.workers.lease import Lease
-from core.workers.worker import Worker
 
 STREAMS = 200
 TOKENS_A_SECOND = 40

@@ -18,10 +18,10 @@ from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.agents.loader import agents as agents_in
 from core.agents.loader import load_app
-from core.agents.routing import Agent, Agents
 from core.errors import SettingsError, ToolError
 from core.models.adapter import ModelAdapter, register
 from core.models.selection import Choice
+from core.sessions.routing import Agent, Agents
 from core.sessions.summarizer import Model
 from core.tools.call_log import Journal
 from core.tools.mcp import load_servers

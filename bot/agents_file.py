@@ -67,7 +67,7 @@ class Table(BaseModel):
 
     @property
     def chosen_at(self) -> frozenset[str] | None:
-        """See `core.agents.routing.Agent`."""
+        """See `core.sessions.routing.Agent`."""
         if isinstance(self.choose, bool):
             return None if self.choose else frozenset()
         return frozenset(self.choose)

@@ -18,37 +18,36 @@ from bot.settings import NO_TOKENS, Settings
 from channels.base import Channel
 from channels.i18n import messages as words
 from channels.services import Desk
-from core.agents.routing import Agents
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retried
 from core.concurrency.tasks import beside
 from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations
+from core.conversations.turn_report import Ledger
 from core.errors import OverdueError, SettingsError
 from core.inbox.interactions import Errands
-from core.inbox.message import Inbound
 from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
+from core.inbox_message import Inbound
 from core.models.lazy_import import Late
-from core.observability.turn_report import Ledger
-from core.privacy.cleanup import Retention
-from core.privacy.pruning import Pruning
+from core.privacy.cleanup import Pruning, Retention
 from core.privacy.vault import Vault
 from core.secrets import traced
-from core.sessions.adoption import home
+from core.sessions.lifecycle import home
+from core.sessions.routing import Agents
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, verify
 from core.tools.approvals import Approval, Approvals
 from core.turns.store import Turns
 from core.turns.turn import Turn
+from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.refusals import Refusals
+from core.usage.rate_limits import Refusals
 from core.usage.spending import Spending
 from core.workers.lease import Lease
 from core.workers.shard_assignment import Leadership
 from core.workers.usage_sharing import Shares, Uses
-from core.workers.worker import Worker
 
 if TYPE_CHECKING:
     from bot import runtime as answering

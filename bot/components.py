@@ -9,9 +9,9 @@ from channels.services import Desk, Reask, Reshow
 from core.store.database import Database
 from core.turns.store import Turns
 from core.turns.turn import Turn
+from core.turns.worker import Worker
 from core.usage.prices import Prices
 from core.workers.lease import Lease
-from core.workers.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,14 @@ from core.agents.runtime import AgentRuntime
 from core.agents.warmup import warm_up
 from core.concurrency.retry import retried
 from core.models.tokens import TokenCounter
-from core.sessions.adoption import adopt
 from core.sessions.artifacts import Artifacts
-from core.sessions.compaction import Compaction
+from core.sessions.lifecycle import adopt
 from core.sessions.memory import Memories
 from core.sessions.service import SessionService
 from core.sessions.summarizer import Summarizer
 from core.store.database import Database
 from core.tools.call_log import Journal
+from core.turns.compaction import Compaction
 from core.turns.turn import Turn
 from core.usage.spending_limits import Caps
 

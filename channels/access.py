@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from channels.i18n import messages as words
-from core.conversations.identity import BOT, Person, Spot, Visitor
+from core.identity import BOT, Person, Spot, Visitor
 
 #: What a list of channels calls direct messages.
 DIRECT = "channel:dm"

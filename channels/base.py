@@ -10,7 +10,7 @@ from channels.intake.downloads import Check, Fetched
 from channels.markdown.dialect import MARKDOWN, Dialect
 from core.conversations.history_state import Background
 from core.errors import SurfaceError
-from core.inbox.message import Attachment, Inbound
+from core.inbox_message import Attachment, Inbound
 from core.workers.usage_sharing import Uses
 
 

@@ -6,11 +6,11 @@ from typing import Protocol
 from channels.access import Door
 from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations, Follow
+from core.conversations.turn_report import Ledger
 from core.inbox.interactions import Errands
 from core.inbox.store import Inbox
-from core.observability.turn_report import Ledger
 from core.tools.approvals import Approval, Approvals
-from core.usage.refusals import Refusals
+from core.usage.rate_limits import Refusals
 from core.usage.spending import Spending
 
 

@@ -17,11 +17,12 @@ from google.adk.sessions import Session
 from google.adk.tools.base_tool import BaseTool
 from google.adk.workflow import Workflow
 
-from core.agents.config import DEFAULT_NAME, AgentConfig
+from core.agents.config import AgentConfig
 from core.agents.events import StreamEvent
 from core.agents.factory import make_app, ours
 from core.agents.plugins import GuardPlugin
 from core.agents.runtime import AgentRuntime
+from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, ProviderEvent, Request, Takes, Text
 from core.models.tokens import TokenCounter
@@ -78,8 +79,8 @@ def team(provider: ScriptedProvider, *members: str, guarded: bool = True) -> App
     agents: list[BaseAgent] = [
         LlmAgent(name=name, description=f"Knows about {name}.", model=adapter(provider)) for name in members
     ]
-    root = LlmAgent(name=DEFAULT_NAME, model=adapter(provider), sub_agents=agents)
-    return App(name=DEFAULT_NAME, root_agent=root, plugins=[GuardPlugin()] if guarded else [])
+    root = LlmAgent(name=DEFAULT_AGENT_NAME, model=adapter(provider), sub_agents=agents)
+    return App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=[GuardPlugin()] if guarded else [])
 
 
 def shown(events: Iterable[StreamEvent]) -> str:
@@ -152,7 +153,7 @@ class Converse(Protocol):
         root: BaseAgent | Workflow | None = None,
         tools: Sequence[Tool | BaseTool | Callable[..., Any]] = (),
         budget: int | None = None,
-        agent: str = DEFAULT_NAME,
+        agent: str = DEFAULT_AGENT_NAME,
     ) -> Coroutine[Any, Any, Conversation]: ...
 
 
@@ -168,17 +169,17 @@ async def converse(tmp_path: Path) -> AsyncIterator[Converse]:
             root: BaseAgent | Workflow | None = None,
             tools: Sequence[Tool | BaseTool | Callable[..., Any]] = (),
             budget: int | None = None,
-            agent: str = DEFAULT_NAME,
+            agent: str = DEFAULT_AGENT_NAME,
         ) -> Conversation:
             database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
             stack.push_async_callback(database.aclose)
             await tables.lay(database)
             sessions = SessionService(database, TokenCounter(tmp_path), budget=budget, agent=agent)
             model = adapter(provider or ScriptedProvider())
-            config = AgentConfig(name=agent or DEFAULT_NAME)
+            config = AgentConfig(name=agent or DEFAULT_AGENT_NAME)
             journal = Journal(database)
             if root is not None:
-                app = App(name=DEFAULT_NAME, root_agent=root, plugins=[GuardPlugin(journal)])
+                app = App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=[GuardPlugin(journal)])
             app = app or make_app(config, model=model, tools=[adapt(tool) for tool in tools], plugins=ours(journal))
             runtime = AgentRuntime(app, sessions)
             stack.push_async_callback(runtime.aclose)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from core.inbox.message import Inbound
+from core.inbox_message import Inbound
 
 _numbers = count(1)
 

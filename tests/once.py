@@ -8,7 +8,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import ClauseElement
 
 from channels.i18n import messages as words
-from core.store.prepared import Prepared, Statement
+from core.store.fast_path import Prepared, Statement
 from core.usage import prices
 from tests import trust
 

@@ -44,22 +44,22 @@ from channels.slack.interactions.commands import COMMANDS
 from channels.slack.replies import streaming as slack_streams
 from channels.slack.replies import surface as slack_surface
 from core import errors
-from core.conversations.identity import Speaker
-from core.conversations.identity import told as speaker_told
+from core.agents.run_record import Receipt, ToolUse
+from core.conversations.overview import ChannelSeen, Failure, Overview, SessionSeen, TurnSeen, Waiting, WorkerSeen
+from core.conversations.turn_report import Account
 from core.errors import ParleyError
+from core.identity import Speaker
+from core.identity import told as speaker_told
 from core.inbox.interactions import Errands
-from core.inbox.message import Inbound
 from core.inbox.store import Accepted, Inbox
 from core.inbox.watermarks import Places
-from core.observability.overview import ChannelSeen, Failure, Overview, SessionSeen, TurnSeen, Waiting, WorkerSeen
-from core.observability.run_record import Receipt, ToolUse
-from core.observability.turn_report import Account
+from core.inbox_message import Inbound
 from core.privacy.deletion import Survey
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tools.tool import is_allowed, is_idempotent, load_tools
 from core.usage.meter import ModelCall
-from core.usage.refusals import Refusals
+from core.usage.rate_limits import Refusals
 from core.workers.lease import Lease
 from core.workers.shard_assignment import Leadership
 from docs.pictures import drawn, exchanges

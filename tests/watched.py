@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.store.database import Database
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
-from core.conversations.quoting import CLOSE, OPEN
+from core.sessions.prompt_text import CLOSE, OPEN
 from sandbox.models import Asked, Say, Turn
 
 #: What stands around a question: words of messages that the bot may be asked yet.

@@ -18,17 +18,17 @@ from channels.intake.downloads import Check, Fetched, UnreadableFileError
 from channels.replies.answerer import Answerer
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app
-from core.agents.routing import Agents
 from core.agents.runtime import AgentRuntime
 from core.agents.warmup import warm_up
 from core.concurrency import gc_tuning as garbage
 from core.conversations.history_state import Background
 from core.conversations.service import Conversations
-from core.inbox.message import Attachment, Inbound
 from core.inbox.store import Inbox
+from core.inbox_message import Attachment, Inbound
 from core.models.adapter import ModelAdapter
 from core.models.provider import NOTHING, Done, ProviderEvent, Request, Takes, Text
 from core.models.tokens import TokenCounter
+from core.sessions.routing import Agents
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -36,9 +36,9 @@ from core.store.schema import turns as rows
 from core.tools.approvals import Approvals
 from core.turns.store import Turns
 from core.turns.turn import Turn
+from core.turns.worker import Worker
 from core.workers.lease import Lease
 from core.workers.usage_sharing import Uses
-from core.workers.worker import Worker
 
 #: Turns at once, more than the bench ever runs.
 LIMIT = 500

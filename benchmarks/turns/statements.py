@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from core.store.database import Database
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 
 _WRITES = re.compile(r"(?:^|\()\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.I)
 

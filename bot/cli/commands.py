@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from core.models.lazy_import import Late
-from core.turns.states import State
+from core.store.turn_states import State
 
 if TYPE_CHECKING:
     from bot.cli import operations as operator

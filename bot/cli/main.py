@@ -20,7 +20,7 @@ from bot.setup import manifest as manifests
 from core.concurrency import gc_tuning as garbage
 from core.errors import OverdueError, ParleyError, SettingsError
 from core.models.lazy_import import Late
-from core.usage.dimensions import By
+from core.usage.spending import By
 
 if TYPE_CHECKING:
     from bot import app

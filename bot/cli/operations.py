@@ -18,24 +18,24 @@ from bot.cli import database as stored
 from bot.cli import output as tables
 from bot.cli import turn_view as accounts
 from bot.monitoring.diagnostics import NEAR, findings, is_alive
-from core.agents.routing import Agents
+from core.conversations.overview import TurnSeen, overview, sessions_seen, turns_seen
 from core.conversations.service import Conversations
+from core.conversations.turn_report import Account, Ledger
 from core.errors import ParleyError
 from core.inbox.store import Inbox
-from core.observability.overview import TurnSeen, overview, sessions_seen, turns_seen
-from core.observability.turn_report import Account, Ledger
+from core.sessions.routing import Agents
 from core.store.database import Database
 from core.store.lock import holder
+from core.store.turn_states import ENDED, State
 from core.turns.cancel import Stopped
 from core.turns.rerun import Refused
-from core.turns.states import ENDED, State
 from core.turns.store import Turns
 from core.turns.turn import Turn
+from core.turns.worker import Worker
 from core.usage.prices import Prices, exact
 from core.usage.spending import Spending
 from core.usage.spending_limits import Caps
 from core.workers.lease import Lease
-from core.workers.worker import Worker
 
 #: What an id of a turn consists of.
 _ID = re.compile(r"[0-9a-f]{1,10}")

@@ -1,8 +1,8 @@
 """What is known of a turn, as operators are shown it."""
 
 from bot.cli import output as tables
-from core.observability.run_record import Receipt, ToolUse
-from core.observability.turn_report import Account, Ruling
+from core.agents.run_record import Receipt, ToolUse
+from core.conversations.turn_report import Account, Ruling
 from core.sessions.history import TURNS
 from core.usage.meter import ModelCall
 from core.usage.prices import dollars

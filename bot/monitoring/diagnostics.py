@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from core.observability.overview import Overview, TurnSeen, WorkerSeen
+from core.conversations.overview import Overview, TurnSeen, WorkerSeen
 from core.usage.prices import dollars
 from core.usage.spending_limits import Near
 

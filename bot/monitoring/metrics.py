@@ -22,12 +22,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from bot.monitoring.health import Health
 from channels.base import Channel
 from core.concurrency.tasks import beside
+from core.conversations.overview import waiting
 from core.errors import StoreError
 from core.observability import metrics
-from core.observability.overview import waiting
 from core.secrets import traced
 from core.store.database import Database
-from core.workers.worker import Worker
+from core.turns.worker import Worker
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, 
 from core.secrets import redact
 from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, tool_calls, turns
-from core.turns.states import UNDER_WAY
+from core.store.turn_states import UNDER_WAY
 from core.usage.meter import calls_in
 from core.usage.prices import DOLLAR, Prices
 

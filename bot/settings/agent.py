@@ -8,7 +8,8 @@ from pydantic_settings import NoDecode
 
 from bot.settings.base import Part
 from bot.settings.parsing import address, read, revealed, several
-from core.agents.config import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
+from core.agents.config import DEFAULT_INSTRUCTION, NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
+from core.identity import DEFAULT_AGENT_NAME
 from core.models.catalog import Endpoints
 
 DEFAULT_MODEL = "gemini-3.5-flash"
@@ -34,7 +35,7 @@ class AgentPart(Part):
 
     agent: str = ""
     agents_file: Path = Path("agents.toml")
-    agent_name: str = DEFAULT_NAME
+    agent_name: str = DEFAULT_AGENT_NAME
     agent_instruction: str = DEFAULT_INSTRUCTION
     agent_instruction_file: Path | None = None
     tools: Annotated[tuple[str, ...], NoDecode] = ("core.tools:current_time",)

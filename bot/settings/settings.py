@@ -18,7 +18,7 @@ from channels.intake.attachments import Allowance
 from channels.intake.backfill import Bounds
 from channels.intake.context import TOKENS
 from channels.replies.buttons import Extra
-from core.agents.folders import dotenv
+from core.agents.config import dotenv
 from core.conversations.service import Follow
 from core.errors import SettingsError
 from core.secrets import remember

@@ -8,7 +8,7 @@ from dotenv import dotenv_values
 from dotenv.parser import Binding, parse_stream
 
 from core.errors import SettingsError
-from core.files import put
+from core.store.atomic_write import put
 
 #: What a file begins with that was not there.
 _HEAD = "# Written by `parley init`. What else can be set, and what it means, stands in .env.example.\n"

@@ -17,9 +17,9 @@ from channels.i18n.messages import Words
 from channels.replies.reactions import Receipts
 from channels.replies.tool_status import plain
 from channels.services import Desk
-from core.conversations.identity import NOWHERE, Spot, Visitor
 from core.errors import StoreError
-from core.inbox.message import Inbound
+from core.identity import NOWHERE, Spot, Visitor
+from core.inbox_message import Inbound
 from core.privacy.export import Form
 from core.secrets import traced
 from core.turns.rerun import Refused

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.replies.approval_message import moment, plain
-from core.observability.run_record import Receipt, ToolUse
-from core.observability.turn_report import Account, Ledger, Ruling
+from core.agents.run_record import Receipt, ToolUse
+from core.conversations.turn_report import Account, Ledger, Ruling
 from core.sessions.history import TURNS
 from core.usage.meter import ModelCall
 from core.usage.prices import dollars

@@ -15,7 +15,7 @@ from channels.discord.events.parser import NAME, guild_of
 from channels.intake.handler import Call
 from channels.rate_limits.caller import RefusedError
 from channels.ttl_cache import Remembered
-from core.conversations.identity import Spot, Visitor
+from core.identity import Spot, Visitor
 
 #: Seconds for which what is known of a member or channel is taken to be the same.
 FRESH = 300.0

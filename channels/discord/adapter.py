@@ -37,9 +37,9 @@ from core.concurrency.retry import retried
 from core.concurrency.tasks import Work
 from core.conversations.history_state import Background
 from core.errors import ParleyError, SettingsError, SurfaceError
-from core.inbox.message import Attachment, Inbound
 from core.inbox.watermarks import Places
-from core.privacy.encryption import Seal
+from core.inbox_message import Attachment, Inbound
+from core.privacy.vault import Seal
 from core.secrets import traced
 from core.workers.shard_assignment import Leadership
 from core.workers.usage_sharing import Uses

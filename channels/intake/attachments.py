@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from channels.base import Channel, Heard
 from channels.intake.downloads import Fetched, UnreadableFileError, too_large
-from core.inbox.message import Attachment, Inbound, storable
+from core.agents.run_record import FileUse
+from core.inbox_message import Attachment, Inbound, storable
 from core.models import media
 from core.models.lazy_import import Late
 from core.models.provider import Takes
-from core.observability.run_record import FileUse
 from core.secrets import traced
 
 if TYPE_CHECKING:

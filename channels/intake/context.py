@@ -13,13 +13,12 @@ from typing import Any
 
 from channels.base import Around, Channel, Heard, Kind, Said
 from channels.rate_limits.caller import soon
+from core.agents.run_record import Others
 from core.concurrency.retry import retried
 from core.conversations.history_state import background
-from core.conversations.prompt_text import Spoken
-from core.conversations.quoting import CLOSE, MARK, OPEN, frame, lines, plain
-from core.inbox.message import Inbound, storable
-from core.observability.run_record import Others
+from core.inbox_message import Inbound, storable
 from core.secrets import traced
+from core.sessions.prompt_text import CLOSE, MARK, OPEN, Spoken, frame, lines, plain
 from core.store.database import Database
 from core.turns.turn import Turn
 

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 import aiohttp
 
 from core.errors import SurfaceError
-from core.inbox.message import Attachment
+from core.inbox_message import Attachment
 from core.models import media
 
 log = logging.getLogger(__name__)

@@ -23,17 +23,16 @@ from channels.replies.buttons import OfRequest, OfTurn, wished
 from channels.replies.reactions import Receipts
 from channels.services import Desk
 from core.concurrency.tasks import Work
-from core.conversations.identity import Person, Spot, Visitor
 from core.errors import StoreError, SurfaceError
+from core.identity import Person, Spot, Visitor
 from core.inbox.edits import Revised, Taken
-from core.inbox.message import Inbound
 from core.inbox.store import Accepted
+from core.inbox_message import Inbound
 from core.secrets import traced
 from core.tools.approvals import Verdict
 from core.turns.cancel import Stopped
 from core.turns.rerun import Refused
-from core.usage.rate_limits import Limited
-from core.usage.refusals import Kind
+from core.usage.rate_limits import Kind, Limited
 
 log = logging.getLogger(__name__)
 

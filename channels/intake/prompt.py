@@ -10,12 +10,12 @@ from channels.access import Admission, Door
 from channels.base import Channel, Heard
 from channels.intake.attachments import Allowance, Attachments
 from channels.intake.context import Context
+from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime
-from core.conversations.identity import Speaker, together
-from core.conversations.prompt_text import Spoken
 from core.errors import DamagedTurnError
-from core.inbox.message import Inbound, storable
-from core.observability.run_record import Clerk
+from core.identity import Speaker, together
+from core.inbox_message import Inbound, storable
+from core.sessions.prompt_text import Spoken
 from core.turns.store import Turns
 from core.turns.turn import Turn
 

@@ -27,15 +27,15 @@ from channels.replies.rerender import Standing, made
 from channels.replies.tool_status import Tools
 from channels.replies.turn_state import Answer, AtWork
 from core.agents.events import StreamEvent
+from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime
 from core.conversations.service import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError, lasts
-from core.inbox.message import Inbound, storable
-from core.observability.run_record import Clerk
+from core.inbox_message import Inbound, storable
 from core.secrets import traced
+from core.store.turn_states import Ended
 from core.tools.approvals import Approval, Approvals
 from core.turns import store as turns
-from core.turns.states import Ended
 from core.turns.store import Turns
 from core.turns.turn import Turn
 

@@ -12,8 +12,8 @@ from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.replies.buttons import under_request
 from channels.replies.reply import Reply
-from core.conversations.identity import EVERYONE
-from core.inbox.message import storable
+from core.identity import EVERYONE
+from core.inbox_message import storable
 from core.secrets import masked, redact
 from core.tools.approvals import ASKER, OTHERS, Approval, Approvals
 

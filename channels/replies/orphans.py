@@ -9,7 +9,7 @@ from channels.base import Surface
 from core.conversations.service import Conversations
 from core.errors import StoreError, SurfaceError
 from core.secrets import traced
-from core.turns.states import ENDED
+from core.store.turn_states import ENDED
 from core.turns.store import LOST
 
 log = logging.getLogger(__name__)

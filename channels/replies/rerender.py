@@ -16,8 +16,8 @@ from channels.replies.reply import FILE_NAME, Reply
 from core.conversations.service import Conversations, Latest
 from core.errors import TurnLostError, lasts
 from core.secrets import traced
+from core.store.turn_states import UNDER_WAY
 from core.tools.approvals import Approvals
-from core.turns.states import UNDER_WAY
 
 if TYPE_CHECKING:
     from core.agents.runtime import AgentRuntime

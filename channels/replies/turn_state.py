@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from channels.base import File
 from channels.replies.latency import Delays
 from channels.replies.reply import Reply
-from core.observability.run_record import Clerk
+from core.agents.run_record import Clerk
 from core.tools.approvals import Approval
 
 #: A whole answer, the files that come with it, and what people are asked for below it.

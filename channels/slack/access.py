@@ -6,7 +6,7 @@ from channels.intake.handler import Call
 from channels.slack.events.parser import NAME, spot_of
 from channels.slack.interactions.responses import Doer
 from channels.slack.user_groups import Groups
-from core.conversations.identity import Spot, Visitor
+from core.identity import Spot, Visitor
 
 #: Who has done something, and where.
 Seen = tuple[Visitor, Spot]

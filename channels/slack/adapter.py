@@ -59,10 +59,9 @@ from channels.slack.user_groups import Groups, is_group
 from channels.slack.users import People
 from core.conversations.history_state import Background
 from core.errors import SettingsError, StoreError, SurfaceError
-from core.inbox.message import Attachment, Inbound
 from core.inbox.watermarks import Places
-from core.privacy.encryption import Seal
-from core.privacy.vault import Vault
+from core.inbox_message import Attachment, Inbound
+from core.privacy.vault import Seal, Vault
 from core.secrets import traced
 from core.workers.usage_sharing import Uses
 

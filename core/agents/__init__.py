@@ -1,1 +1,1 @@
-"""ADK agents: loaded, routed, run, and their events."""
+"""ADK agents: loading, running, plugins, and their events as stream events."""

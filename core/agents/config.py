@@ -1,13 +1,13 @@
-"""What an agent is made of, as far as settings tell it."""
+"""Configuration of an agent: names, instruction, and the folder of an agent that a user brings."""
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
+
+from core.identity import DEFAULT_AGENT_NAME
 
 #: How long a call may take, in seconds, unless it is told otherwise.
 TOOL_SECONDS = 120.0
-
-#: ADK re-sends what was stored under another name as somebody else's words, so a name is for life.
-DEFAULT_NAME = "lango_agent"
 
 #: ADK: an app's name begins with a letter, an agent's is an identifier, and `user` is the user's.
 NAME = re.compile(r"(?!user$)[A-Za-z][A-Za-z0-9_]*")
@@ -23,6 +23,21 @@ in the language it is written in. Write Markdown. If you do not know something, 
 class AgentConfig:
     """What an agent is made of besides its model and its tools."""
 
-    name: str = DEFAULT_NAME
+    name: str = DEFAULT_AGENT_NAME
     instruction: str = DEFAULT_INSTRUCTION
     description: str = "A helpful teammate."
+
+
+def dotenv(agent: str) -> Path | None:
+    """The `.env` that belongs to an agent: the nearest one in its folder or above, as ADK looks for it."""
+    folder = folder_of(agent)
+    above = [folder, *folder.parents] if folder is not None else []
+    return next((each / ".env" for each in above if (each / ".env").is_file()), None)
+
+
+def folder_of(agent: str) -> Path | None:
+    """The folder that is meant, if it is one; a file in it may be named as well."""
+    path = Path(agent).expanduser().resolve()
+    if path.is_file() and path.name in ("agent.py", "__init__.py", "root_agent.yaml"):
+        path = path.parent
+    return path if path.is_dir() else None

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from core.models.provider import Usage
-from core.sessions.history_window import Extent
+from core.sessions.history import Extent
 from core.tools.confirmations import Ask
-from core.usage.meter import ModelCall
+from core.usage.meter import ModelCall, Usage
 
 StreamEventType = Literal[
     "history", "text_delta", "step_reset", "tool_past", "tool_start", "tool_end", "file", "error", "done"

@@ -12,9 +12,11 @@ from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.load_memory_tool import LoadMemoryTool
+from google.adk.tools.preload_memory_tool import PreloadMemoryTool
 from google.adk.workflow import BaseNode
 
-from core.agents.folders import folder_of
+from core.agents.config import folder_of
 from core.errors import ParleyError, SettingsError
 
 _LAYOUT = (
@@ -138,3 +140,9 @@ def _told(error: BaseException, agent: str) -> str:
     if isinstance(cause, ValueError):
         return f"ADK does not take it ({type(cause).__name__}): {_LAYOUT}"
     return f"it cannot be loaded ({type(cause).__name__}): {_LAYOUT}"
+
+
+def recalls(app: App) -> bool:
+    """Whether an agent of an app looks into its memory by ADK's own tools: then what is said is remembered."""
+    kinds = (LoadMemoryTool, PreloadMemoryTool)
+    return any(isinstance(tool, kinds) for agent in agents(app) for tool in agent.tools)

@@ -17,9 +17,9 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 
 from core.agents.config import TOOL_SECONDS
-from core.conversations.identity import NOBODY, SPEAKER, Speaker
-from core.conversations.identity import told as told_of
 from core.errors import ToolError
+from core.identity import NOBODY, SPEAKER, Speaker
+from core.identity import told as told_of
 from core.models.adapter import ModelAdapter
 from core.models.selection import ChosenRun
 from core.secrets import redact
@@ -27,8 +27,7 @@ from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
 from core.tools.call_log import Call, Entry, Journal
 from core.tools.confirmations import allow, rule_on
-from core.tools.result_files import kept
-from core.tools.results import told
+from core.tools.results import kept, told
 from core.tools.tool import ToolAdapter, contain, is_allowed, is_idempotent
 from core.usage.meter import ModelCall, current
 

@@ -14,14 +14,13 @@ from google.genai import types
 
 from core.agents.event_mapper import open_calls
 from core.agents.workflow_input import as_one, asked_for, turning
-from core.conversations.prompt_text import Spoken
 from core.errors import SessionResetError
 from core.sessions.codec import role_of
-from core.sessions.history import is_user_message
-from core.sessions.history_window import Extent
+from core.sessions.history import Extent, is_user_message
+from core.sessions.prompt_text import Spoken
 from core.sessions.resume import correction_of
 from core.sessions.service import SessionService, StoredSession
-from core.turns.fencing import Fence
+from core.workers.fencing import Fence
 
 with warnings.catch_warnings():  # ADK: to go on with a run is an experiment
     warnings.simplefilter("ignore")

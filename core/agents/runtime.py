@@ -26,22 +26,22 @@ from opentelemetry import trace
 
 from core.agents.event_mapper import Steps
 from core.agents.events import StreamEvent
-from core.agents.loader import agents
+from core.agents.loader import agents, recalls
 from core.agents.runner import CorrectedError, OneRunner
-from core.conversations.identity import SPEAKER, Speaker, told
-from core.conversations.prompt_text import Spoken
+from core.agents.tool_progress import BUILT_IN, lines_of
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
+from core.identity import SPEAKER, Speaker, told
 from core.models.adapter import ModelAdapter
 from core.models.provider import MOST_TAKE, Takes
 from core.models.selection import ChosenRun
 from core.secrets import traced
 from core.sessions.artifacts import Artifacts, Made
-from core.sessions.memory import Memories, recalls
+from core.sessions.memory import Memories
+from core.sessions.prompt_text import Spoken
 from core.sessions.resume import correction_of
 from core.tools.confirmations import Ask, Decision, asks_in, behind, telling
-from core.tools.progress import BUILT_IN, lines_of
-from core.turns.fencing import Fence
 from core.usage.meter import Meter, run_with
+from core.workers.fencing import Fence
 
 log = logging.getLogger(__name__)
 

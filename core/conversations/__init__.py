@@ -1,1 +1,1 @@
-"""Conversations: who is in them, what they are set to, how they stand."""
+"""Actions on a conversation (stop, reset, mute, choose), its status, and reports on its turns."""

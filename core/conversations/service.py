@@ -11,19 +11,19 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import PAUSES, retried
-from core.conversations.identity import BOT
 from core.conversations.status import Status, stands
-from core.inbox.message import Inbound
+from core.identity import BOT
+from core.inbox_message import Inbound
 from core.privacy.export import Form, pieces
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
+from core.store.turn_states import State
 from core.store.upsert import insert_new
 from core.turns.cancel import Halt, Stopped, stop, stop_turn
 from core.turns.queries import answered_by, note, readable, row_of
-from core.turns.states import State
 from core.turns.store import STOP, Turns
+from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.workers.worker import Worker
 
 #: What of a conversation that the bot is in is for it though it is not called: nothing, what the one says who spoke
 #: with it last, or all.

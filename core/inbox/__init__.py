@@ -1,1 +1,1 @@
-"""Messages that were received and not answered yet."""
+"""Inbox: accepted messages, their edits and deletions, queued interactions, watermarks."""

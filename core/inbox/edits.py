@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.lifecycle import hold_session
 from core.store.schema import approvals, inbox, turns
+from core.store.turn_states import UNDER_WAY, State
 from core.turns.queries import answered_by, readable
-from core.turns.states import UNDER_WAY, State
 from core.turns.store import WITHDRAWN, Turns
 
 

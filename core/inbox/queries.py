@@ -2,8 +2,8 @@
 
 import sqlalchemy as sa
 
+from core.store.fast_path import Statement
 from core.store.notify import CHANNEL
-from core.store.prepared import Statement
 from core.store.schema import inbox, sessions, turns
 from core.store.upsert import insert_of
 from core.turns.queries import is_under_way, is_waiting

@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.retry import PAUSES, retried
 from core.errors import StoreError
 from core.inbox.edits import Revised, Taken, Withdrawn, revise, withdraw
-from core.inbox.message import Inbound
 from core.inbox.queries import BEGUN, KEPT, comes_behind
+from core.inbox_message import Inbound
 from core.sessions.lifecycle import begin_generation, ensure_session
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
@@ -23,8 +23,8 @@ from core.turns.queries import Again, is_known, is_under_way, is_waiting, note, 
 from core.turns.rerun import Refused, wanted
 from core.turns.store import ANEW, RESET, STOP, WITHDRAWN, Turns
 from core.turns.turn import Kind
+from core.turns.worker import Worker
 from core.usage.rate_limits import BOUNDLESS, LIMITED, Limited, Rates
-from core.workers.worker import Worker
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""Models: the provider contract, ADK adapter, selection, retries, media, token counts."""

@@ -1,7 +1,7 @@
-"""What takes long to import, and is imported when it is used.
+"""Lazy imports of slow modules, such as ADK and its types (over a second).
 
-ADK and its types take over a second. Where only annotations and the insides of functions name them, a module has them
-late, so that what needs no agent (the command line, and hearing what is said) does not wait for one.
+The command line and the intake start without them: modules that need them only in annotations and inside functions
+import them on first use.
 """
 
 from functools import cached_property

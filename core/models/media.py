@@ -1,21 +1,21 @@
-"""What a file is, and in which shape a model gets it: as its bytes, or as text."""
+"""Files in model requests: their types, their text, and the ones that a model takes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from mimetypes import guess_type
 from typing import TYPE_CHECKING
 
 from core.models.lazy_import import Late
+from core.models.provider import NOTHING, Media, Message, Part, Takes, Text, ToolResult
 
 if TYPE_CHECKING:
     from google.genai import types
 else:
     types = Late("google.genai.types")
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-from core.models.provider import NOTHING, Media, Message, Part, Takes, Text, ToolResult
 
 #: What has bytes that say what it is: where in a file, which ones, and what they stand for.
 _MAGIC = (

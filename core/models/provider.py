@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from core.models.lazy_import import Late
+from core.usage.meter import Usage
 
 if TYPE_CHECKING:
     from google.genai.types import FinishReason, GenerateContentConfig
 else:
     GenerateContentConfig = Late("google.genai.types", "GenerateContentConfig")
     FinishReason = Late("google.genai.types", "FinishReason")
-from typing import NamedTuple
+
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -136,16 +137,6 @@ PDF = "application/pdf"
 
 #: What a model takes of which nothing is known.
 MOST_TAKE = Takes(dict.fromkeys((*IMAGES, PDF), 3_900_000), total=14 * 2**20)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens as the provider counts them."""
-
-    input: int = 0
-    output: int = 0
-    thinking: int = 0
-    cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)

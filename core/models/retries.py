@@ -1,4 +1,13 @@
-"""Sends a failed model call again, within limits, and takes back what the broken attempt had said."""
+"""Retries of failed model calls, and fallbacks to other models.
+
+A failed call is sent again within limits; the text of the failed attempt is retracted. After the last attempt, the next
+model takes over if this one is down, overloaded, silent, unknown or refuses its key. A fault of the request itself,
+such as content that safety rules block, is not sent to another model. A fallback may begin in the middle of a text: the
+step is then streamed again. No tool runs twice, because tool calls come with the last event of an answer.
+
+A model that failed is skipped for a pause that grows with each failure, per process; then the next call tries it once.
+If all models are skipped, they are tried in their order.
+"""
 
 import asyncio
 import logging

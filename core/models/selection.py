@@ -11,8 +11,8 @@ from google.adk.models import LlmRequest
 from google.adk.plugins import BasePlugin
 from pydantic import PrivateAttr
 
-from core.conversations.identity import Speaker
 from core.errors import SettingsError
+from core.identity import Speaker
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
 from core.models.catalog import Endpoints, make_provider
 from core.models.coalescing import Merging, Slots

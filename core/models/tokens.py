@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import StoreError
-from core.files import put
 from core.models.lazy_import import Late
+from core.store.atomic_write import put
 
 if TYPE_CHECKING:
     import tiktoken

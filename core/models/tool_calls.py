@@ -1,4 +1,9 @@
-"""A tool call, out of the text that a model wrote as its arguments."""
+"""Tool calls of models: arguments parsed from text, ids for calls without one, thought signatures.
+
+A thought signature can be read only by the vendor that made it, and another vendor refuses a request that has it. ADK
+stores it as bytes without an owner. So each signature is marked with its provider when it is stored, and a signature of
+another provider is left out of the request. Gemini's signatures have no mark: ADK's own Gemini class expects none.
+"""
 
 import json
 from collections import Counter

@@ -1,1 +1,1 @@
-"""Metrics, traces, and what operators are told of turns."""
+"""Metrics, and the trace context of the current turn."""

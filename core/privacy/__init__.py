@@ -1,1 +1,1 @@
-"""Stored data of people: the vault, export, deletion, redaction, retention."""
+"""Privacy: export, deletion, retention, redaction, and the vault of encrypted secrets."""

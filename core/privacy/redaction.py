@@ -16,12 +16,11 @@ from google.adk.events.event import Event
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.conversations.prompt_text import Spoken
-from core.conversations.quoting import MARK, SET_IN
-from core.inbox.message import Inbound
+from core.inbox_message import Inbound
 from core.models.tokens import estimate
 from core.sessions import state as scopes
 from core.sessions.codec import columns, measured, parsed, to_row
+from core.sessions.prompt_text import MARK, SET_IN, Spoken
 from core.sessions.resume import correction_of
 from core.store.schema import approvals, artifacts, inbox, memories, messages, sessions, state, tool_calls, turns
 from core.turns.queries import readable

@@ -10,9 +10,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from core.conversations.prompt_text import Spoken
 from core.privacy.export_files import File, files_in, made_by
 from core.sessions.codec import parsed
+from core.sessions.prompt_text import Spoken
 from core.sessions.resume import correction_of
 from core.store.database import Database
 from core.store.schema import approvals, artifacts, feedback, messages, sessions, turns

@@ -1,0 +1,1 @@
+"""Sessions: ADK's session, artifact and memory services; history, summaries, resuming, routing."""

@@ -17,7 +17,7 @@ from core.sessions.codec import jsonable
 from core.sessions.lifecycle import hold_session
 from core.store.database import Database
 from core.store.schema import artifacts, turns
-from core.turns.fencing import Fence, hold
+from core.workers.fencing import Fence, hold
 
 #: What the name of an artifact begins with that is its user's, and not its session's.
 _USERS = "user:"

@@ -1,5 +1,6 @@
-"""The lives of sessions: how one begins, is held, and starts over."""
+"""Session lifecycle: create, lock, reset, and reassign to another agent."""
 
+import logging
 import time
 from typing import Any
 
@@ -7,6 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import StoreError
+from core.sessions.routing import Agents
+from core.store.database import Database
 from core.store.schema import (
     approvals,
     artifacts,
@@ -97,3 +100,35 @@ async def forget(connection: AsyncConnection, session_id: str) -> None:
     await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
+
+
+log = logging.getLogger(__name__)
+
+
+async def home(database: Database) -> str | None:
+    """The app that conversations are kept under; none if there is no conversation."""
+    async with database.read() as connection:
+        return await connection.scalar(sa.select(sessions.c.app).limit(1))
+
+
+async def adopt(database: Database, agents: Agents) -> None:
+    """Have the agents that run now go on with the conversations of those that do not.
+
+    Nothing of a conversation is lost: what was said by the agent before is there, and ADK has the new one read it
+    as another agent's words. What its tools kept for a place or for all (`user:` and `app:` in ADK's state) stays its
+    own. A conversation for which one was chosen that is gone is answered by the one of its place; the choice stays, and
+    holds again when that one is back.
+    """
+    c, home = sessions.c, agents.default
+    async with database.write() as connection:
+        gone = (await connection.execute(sa.select(c.app).distinct().where(c.app != home))).scalars().all()
+        if gone:
+            await connection.execute(sa.update(sessions).where(c.app != home).values(app=home))
+        counted = sa.select(c.agent, sa.func.count()).where(c.agent.is_not(None)).group_by(c.agent)
+        chosen = (await connection.execute(counted)).all()
+    for name in gone:
+        if name not in agents.known:
+            log.warning("%s goes on with the conversations of %s, which does not run any more", home, name)
+    for name, count in chosen:
+        if name not in agents.known:
+            log.warning("%s was chosen for %d conversations, and is gone: their places' agents answer", name, count)

@@ -11,23 +11,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-from google.adk.apps import App
 from google.adk.events.event import Event
 from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions import Session
-from google.adk.tools.load_memory_tool import LoadMemoryTool
-from google.adk.tools.preload_memory_tool import PreloadMemoryTool
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.agents.loader import agents
 from core.concurrency.retry import PAUSES, retried
 from core.sessions.service import StoredSession
 from core.store.database import Database
 from core.store.schema import memories
 from core.store.upsert import insert_new
-from core.turns.fencing import Fence, hold
+from core.workers.fencing import Fence, hold
 
 #: Characters of one memory that are kept, and of all that are found.
 _LONGEST, _ALL = 8_000, 12_000
@@ -153,12 +149,6 @@ class Memories(BaseMemoryService):
     async def _hold(self, connection: AsyncConnection) -> None:
         if self.session is not None and self.generation is not None:
             await hold(connection, self.session, self.generation, self.fence)
-
-
-def recalls(app: App) -> bool:
-    """Whether an agent of an app looks into its memory by ADK's own tools: then what is said is remembered."""
-    kinds = (LoadMemoryTool, PreloadMemoryTool)
-    return any(isinstance(tool, kinds) for agent in agents(app) for tool in agent.tools)
 
 
 def _entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str, float]]:

@@ -1,7 +1,7 @@
-"""Reading a session: newest first, until as much is there as is sent; the length of its history costs nothing.
+"""Reads a session newest first, until the token budget is full: the length of the history costs nothing.
 
-What is usually needed comes in one statement, so that it is of one moment: the session itself, its state and the newest
-of its messages. Only longer turns, and calls that wait, take further ones.
+One statement returns the session, its state and its newest messages, all of the same moment. Only longer turns and open
+calls take further statements.
 """
 
 import asyncio
@@ -15,13 +15,11 @@ from google.adk.events.event import Event
 
 from core.sessions import state as scopes
 from core.sessions.codec import Row, parsed, references, restored
-from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, sendable, token_budget_truncate
-from core.sessions.history_window import Extent, extent
+from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, Extent, extent, sendable, token_budget_truncate
 from core.sessions.legacy import Rebuilder
-from core.sessions.ordering import NEWEST_FIRST, OLDEST_FIRST, of_session
-from core.sessions.summary_events import shown
+from core.sessions.summarizer import shown
 from core.store.database import Database
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, sessions, state
 
 #: Rows that are read at once: 20 turns of a question and an answer, and some more.
@@ -285,3 +283,18 @@ def _row(row: sa.Row[Any]) -> Row:
 
 
 _COLUMNS = {field.name for field in fields(Row)}
+
+
+NEWEST_FIRST = messages.c.session.desc(), messages.c.id.desc()
+
+
+OLDEST_FIRST = messages.c.session, messages.c.id
+
+
+def of_session(session: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Whether a message is of that session; to be read in one of the two orders.
+
+    PostgreSQL, told `=`, takes the session out of the order, and where sessions are few and long, it goes back through
+    the ids of all that was said since in all of them.
+    """
+    return (messages.c.session >= session) & (messages.c.session <= session)

@@ -17,23 +17,21 @@ from pydantic import PrivateAttr
 from sqlalchemy.exc import IntegrityError
 
 from core.concurrency.retry import PAUSES, retried
-from core.conversations.prompt_text import Spoken
 from core.errors import DamagedSessionError, StoreError
 from core.models.tokens import TokenCounter
 from core.sessions import state as scopes
 from core.sessions.codec import is_state_only, measured, media_size, parsed, stored
-from core.sessions.history import is_user_message, sendable
-from core.sessions.history_window import Extent
+from core.sessions.history import Extent, is_user_message, sendable
 from core.sessions.lifecycle import begin_generation, begin_life, forget, life_of
-from core.sessions.ordering import NEWEST_FIRST, of_session
-from core.sessions.reader import Life, Loader, opened
+from core.sessions.prompt_text import Spoken
+from core.sessions.reader import NEWEST_FIRST, Life, Loader, of_session, opened
 from core.sessions.writer import Appender
 from core.store.database import Database
 from core.store.schema import (
     messages,
     sessions,
 )
-from core.turns.fencing import Fence
+from core.workers.fencing import Fence
 
 T = TypeVar("T")
 

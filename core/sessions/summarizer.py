@@ -1,7 +1,11 @@
-"""What a model is asked for when it is to sum up what was said, and what comes of it.
+"""Summaries of old turns: the request to the model, and the stored summary events.
 
-What people, tools and agents have said is material here, and so is what comes of it: it stands in a frame, there and
-wherever it is read again.
+The words of people, tools and agents are untrusted text: they are quoted in the request and wherever the summary is
+read.
+
+A summary is stored as an ADK compaction event, in a row of `messages` whose `covers` is the last message that it
+summarizes. ADK would order it by its timestamp and hide all events between two times; a retried run keeps its times and
+comes last all the same. So the summary is placed by `covers`, and shown as a summary.
 """
 
 import time
@@ -12,13 +16,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions, EventCompaction
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.genai import types
 
-from core.conversations.quoting import MARK, frame, lines, plain
 from core.errors import ProviderError
 from core.models.adapter import ModelAdapter
 from core.models.tokens import TokenCounter, estimate
+from core.sessions.codec import parsed
+from core.sessions.prompt_text import MARK, frame, lines, plain
 from core.usage.meter import current
 
 #: Gives the model that sums up a session, and the name by which it is asked: told the agent that answers there, and the
@@ -143,3 +150,42 @@ def _cut(text: str, most: int) -> str:
 
 def _parts(answer: LlmResponse) -> Sequence[types.Part]:
     return (answer.content and answer.content.parts) or ()
+
+
+_TITLE = "A summary of what was said here before, which a model has made"
+
+
+def summary(text: str, *, begin: float, end: float) -> Event:
+    """A summary as it is stored.
+
+    Args:
+        begin: when what it tells of began, in seconds since the epoch.
+        end: when that ended.
+    """
+    content = types.Content(role="model", parts=[types.Part(text=text)])
+    compaction = EventCompaction(start_timestamp=begin, end_timestamp=end, compacted_content=content)
+    return Event(author="user", invocation_id=Event.new_id(), actions=EventActions(compaction=compaction))
+
+
+def shown(event: Event | None) -> list[Event]:
+    """A stored summary as the model reads it, before all else; nothing of what is none."""
+    compaction = event and event.actions.compaction
+    if not event or not compaction:
+        return []
+    words = "\n".join(part.text for part in compaction.compacted_content.parts or () if part.text)
+    framed = frame(_TITLE, [f"{MARK}{line}".rstrip() for line in plain(words).splitlines()])
+    return [
+        Event(
+            id=event.id,
+            invocation_id=event.invocation_id,
+            author="user",
+            timestamp=compaction.end_timestamp,
+            content=types.UserContent(framed),
+        )
+    ]
+
+
+def begun_at(stored: str | None) -> float | None:
+    """When what a stored summary tells of began, if it can be read."""
+    event = parsed(stored, 0)
+    return event.actions.compaction.start_timestamp if event and event.actions.compaction else None

@@ -16,10 +16,10 @@ from core.sessions import state as scopes
 from core.sessions.codec import Row, columns
 from core.sessions.history import is_user_message
 from core.store.database import Database
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, sessions
 from core.store.upsert import insert_new, insert_of
-from core.turns.fencing import IS_OWN, Fence, fenced
+from core.workers.fencing import IS_OWN, Fence, fenced
 
 
 @dataclass(frozen=True, slots=True)

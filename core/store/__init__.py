@@ -1,0 +1,1 @@
+"""Database: connections, schema, migrations, notifications, turn states."""

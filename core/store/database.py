@@ -16,8 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from core.errors import ClosedError
 from core.store.engine_options import engine_options
 from core.store.errors import store_errors
-from core.store.fast_path import PostgresSingles, Singles, SqliteSingles
-from core.store.prepared import Prepared, Statement
+from core.store.fast_path import PostgresSingles, Prepared, Singles, SqliteSingles, Statement
 from core.store.schema import pulse
 from core.store.upsert import insert_of
 

@@ -91,3 +91,7 @@ def _passes(fault: BaseException) -> bool:
     if isinstance(fault, _of_postgres("InterfaceError")):
         return not isinstance(fault, ValueError)  # an argument that it cannot send
     return True
+
+
+#: What a row is found out by.
+Unreadable = (TypeError, ValueError, AttributeError, LookupError)

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from core.turns.states import UNDER_WAY
+from core.store.turn_states import UNDER_WAY
 
 metadata = sa.MetaData(
     naming_convention={
@@ -89,7 +89,7 @@ sa.Index(
 #: name of the one that answers. `owner` is the worker that runs it, by the `claims`-th claim; `attempt` counts the
 #: claims but those of which is known that they did not end by a worker's death; `cancel` is why it is to be ended.
 #: `usage` is what it has asked of models (`core.usage.meter`), and `cost` what that came to (`spending`), once it is
-#: counted there. `receipt` is what it was made of, as far as its run can tell (`core.observability.run_record`); it
+#: counted there. `receipt` is what it was made of, as far as its run can tell (`core.agents.run_record`); it
 #: goes with what was said when the session is reset.
 turns = sa.Table(
     "turns",
@@ -259,7 +259,7 @@ tool_calls = sa.Table(
 #: `held` keeps a row from being cut out of the history: the long-running calls that it made, each with whether
 #: it was answered, until the turn after the last answer; empty for ever (a compaction); null for all others.
 #: `covers` is, of a summary, the last message that it tells of: what came before is not sent any more. `spoken` is, of
-#: what people said, who they are: see `core.conversations.prompt_text`.
+#: what people said, who they are: see `core.sessions.prompt_text`.
 messages = sa.Table(
     "messages",
     metadata,

@@ -1,7 +1,7 @@
 """Approvals: calls of tools that wait for a person's word.
 
 Who may decide is told by a tuple: `asker` (who has led to the call), `others` (anybody but him), and what
-`core.conversations.identity.permits` takes. The first decision holds, over all workers. When all is decided that a turn
+`core.identity.permits` takes. The first decision holds, over all workers. When all is decided that a turn
 has asked for, a message of its session says so, and the turn that takes it goes on with the run.
 """
 
@@ -18,23 +18,23 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import PAUSES, retried
-from core.conversations.identity import Person, permits
-from core.inbox.message import Inbound
+from core.identity import Person, permits
+from core.inbox_message import Inbound
 from core.secrets import traced
 from core.sessions import state as scopes
 from core.sessions.codec import jsonable
 from core.sessions.lifecycle import hold_session
 from core.store.database import Database
 from core.store.schema import approvals, inbox, sessions, turns
+from core.store.turn_states import before
 from core.store.upsert import insert_new
 from core.tools.confirmations import Ask, Decision, always
 from core.turns.corrupt_rows import spared
 from core.turns.late_messages import is_overtaken
 from core.turns.queries import answered_by, readable, row_of
-from core.turns.states import before
 from core.turns.store import Turns
 from core.turns.turn import Turn
-from core.workers.worker import Worker
+from core.turns.worker import Worker
 
 log = logging.getLogger(__name__)
 

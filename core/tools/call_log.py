@@ -19,7 +19,7 @@ from core.models.lazy_import import Late
 from core.sessions.codec import jsonable
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
-from core.turns.fencing import Fence, hold
+from core.workers.fencing import Fence, hold
 
 if TYPE_CHECKING:
     from google.adk.events.event_actions import EventActions

@@ -1,13 +1,16 @@
-"""What a model is told of a tool's result: as JSON has it, without secrets, and no more than it can read."""
+"""Tool results for the model: as JSON, without secrets, cut to a readable size; bytes become files."""
 
 from base64 import b64encode
 from collections.abc import Mapping
 from math import isfinite
+from mimetypes import guess_extension
 from typing import Any
 
+from google.adk.tools.tool_context import ToolContext
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from core.models import media
 from core.models.messages import clean_text
 from core.secrets import redact
 
@@ -92,3 +95,27 @@ def _plain(value: Any) -> Any:
         return to_jsonable_python(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
     except (ValueError, RecursionError):  # it holds itself
         return f"({type(value).__name__})"
+
+
+async def kept(result: Any, tool: str, context: ToolContext) -> Any:
+    """A tool's result with its bytes saved as artifacts, and their names in the places."""
+    match result:
+        case bytes() | bytearray():
+            return await _saved(bytes(result), tool, context)
+        case Mapping() if any(isinstance(value, bytes | bytearray) for value in result.values()):
+            return {key: await kept(value, _name(key, tool), context) for key, value in result.items()}
+        case list() | tuple() if any(isinstance(value, bytes | bytearray) for value in result):
+            return [await kept(value, f"{tool}_{number}", context) for number, value in enumerate(result, 1)]
+        case _:
+            return result
+
+
+def _name(key: object, tool: str) -> str:
+    return str(key) if isinstance(key, str) and "." in key else f"{tool}_{key}"
+
+
+async def _saved(data: bytes, name: str, context: ToolContext) -> dict[str, Any]:
+    kind = media.kind_in(data, media.kind_of(name, None) if "." in name else None) or "application/octet-stream"
+    named = name if "." in name else f"{name}{guess_extension(kind) or '.bin'}"
+    await context.save_artifact(named, media.part(kind, data))
+    return {"file": named, "kind": kind, "size": len(data), "note": "The user gets this file with your answer."}

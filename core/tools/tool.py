@@ -21,9 +21,8 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from core.agents.config import TOOL_SECONDS
-from core.conversations.identity import Person, permits
 from core.errors import ToolError
+from core.identity import Person, permits
 
 #: Tools have threads of their own: one that hangs must not take those by which names are resolved.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
@@ -129,7 +128,7 @@ def is_allowed(tool: BaseTool, speaker: Person) -> bool:
     return all(permits(rule, speaker) for rule in rules if isinstance(rule, tuple))
 
 
-def contain(tool: BaseTool, seconds: float = TOOL_SECONDS) -> None:
+def contain(tool: BaseTool, seconds: float) -> None:
     """Let nothing out of a tool that would end the process, and no call of it last for ever.
 
     `SystemExit` or its like is raised as a `ToolError`, and so is it when a call has not ended within `seconds`, or

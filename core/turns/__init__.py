@@ -1,1 +1,1 @@
-"""Turns: runs of an agent, from the claim to the end."""
+"""Turns: claiming, running, cancelling, repeating and finishing them, and history compaction."""

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox.message import Inbound
+from core.inbox_message import Inbound
 from core.sessions.lifecycle import hold_session
 from core.sessions.resume import withdraw
 from core.store.schema import approvals, inbox, turns

@@ -1,29 +1,42 @@
-"""Claiming, as it usually is: nothing waits, or plain messages do that nobody has answered yet.
+"""Claims turns: the usual case in two statements, all other cases in a transaction.
 
-What waits is looked at first, by one statement that holds nobody up. What is found is taken by another one, which takes
-hold of the sessions and looks again: nothing is taken that is answered, edited or forgotten by then. So a look for
-nothing is one round trip, and a turn that begins is two.
+The first statement finds waiting messages and locks nothing. The second locks their sessions and checks again: a
+message that was answered, edited or deleted meanwhile is not claimed. So an empty look is one round trip, a new turn
+two.
 
-All else, a turn that another worker has left or a message that asks for something once more, takes a transaction of
-several steps (`Turns.claim`).
+A turn that another worker left, and a message that asks for a retry, take a transaction of several steps
+(`Turns.claim`), and so does a row that cannot be read.
 """
 
 import json
 import time
 import uuid
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.agents.routing import Agents
-from core.inbox.message import Inbound
+from core.inbox_message import Inbound
+from core.sessions.routing import Agents
 from core.store.database import Database
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 from core.store.schema import inbox, sessions, turns
-from core.turns.queries import answered_together, is_free, is_under_way, is_waiting, readable, waiting_heads
+from core.turns.corrupt_rows import Locate, see_sound, spared, stand_in_for
+from core.turns.queries import (
+    answered_together,
+    begin_again,
+    is_free,
+    is_under_way,
+    is_waiting,
+    parent_of,
+    readable,
+    said_to,
+    waiting_heads,
+    waiting_run,
+)
 from core.turns.turn import Turn
 from core.usage.meter import Meter
 from core.workers.lease import Lease
@@ -237,3 +250,38 @@ def _listed(dialect: str, of: sa.BindParameter[Any], *, is_object: bool = True) 
 
 
 _LOOK, _TAKE = Statement(_looks), Statement(_takes)
+
+
+async def next_turn(
+    connection: AsyncConnection, batch: Sequence[sa.Row[Any]], agents: Agents, locate: Locate
+) -> Turn | None:
+    """The turn that answers what waits, or says that it cannot be read, if it is known where to say that. What an
+    agent has begun or asked for, that one goes on with.
+    """
+    first, said = batch[0], tuple(message for row in batch if (message := readable(row.inbound)))
+    if is_damaged := not said:
+        if (message := await stand_in_for(connection, first, locate)) is None:
+            return None
+        said = (message,)
+    its = (first.session, first.generation, first.model, agents.answering(first.agent, said[-1].spots))
+    turn = replace(plain(Taken(new_id(), *its, said, first.accepted_at)), is_damaged=is_damaged)
+    if is_damaged or first.parent is None:
+        return turn
+    damaged = set[str]()
+    async with spared(connection, turn.id, damaged):
+        if (parent := await parent_of(connection, first)) is not None:
+            see_sound([parent])
+    if damaged or parent is None:
+        return replace(turn, is_damaged=bool(damaged))
+    if first.kind == "retry" and parent.state == "done":  # it has come to its answer after all
+        await connection.execute(sa.update(inbox).where(inbox.c.id == first.id).values(outcome="overtaken"))
+        return None
+    if first.kind == "approval":
+        return replace(turn, kind="approval", run=await waiting_run(connection, parent), agent=parent.agent)
+    kind = first.kind
+    async with spared(connection, turn.id, damaged):
+        kind = await begin_again(connection, parent, first.kind)
+    said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
+    chunks, agent = tuple(parent.chunks or ()), parent.agent if kind == "retry" else turn.agent
+    of_parent = {"origin": parent.origin, "run": parent.run, "messages": said, "chunks": chunks, "agent": agent}
+    return replace(turn, kind=kind, is_damaged=bool(damaged), **of_parent)

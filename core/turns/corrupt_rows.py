@@ -11,10 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox.message import Inbound
+from core.inbox_message import Inbound
 from core.secrets import traced
 from core.store.database import Database
-from core.store.errors import store_errors
+from core.store.errors import Unreadable, store_errors
 from core.store.schema import inbox, sessions, turns
 from core.turns.queries import answered_by, is_under_way, is_waiting, readable
 from core.usage.meter import Meter
@@ -29,9 +29,6 @@ _NEWEST = 20
 
 #: Finds out, by the ids of a message whose words and address are lost, where it is answered; none if they do not tell.
 Locate = Callable[[Inbound], Inbound | None]
-
-#: What a row is found out by.
-Unreadable = (TypeError, ValueError, AttributeError, LookupError)
 
 
 def see_sound(rows: Sequence[sa.Row[Any]]) -> None:

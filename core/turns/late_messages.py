@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.resume import correction_of, rewind
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 from core.store.schema import inbox, tool_calls, turns
-from core.turns.fencing import IS_OWN, writes_own
+from core.store.turn_states import before
 from core.turns.queries import is_under_way, is_waiting
-from core.turns.states import before
+from core.workers.fencing import IS_OWN, writes_own
 
 _CORRECTED = correction_of("")
 

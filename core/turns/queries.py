@@ -8,11 +8,11 @@ from typing import Any, Literal, Protocol, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox.message import Inbound
+from core.inbox_message import Inbound
 from core.sessions.resume import reopen, rewind
 from core.store.schema import approvals, inbox, sessions, turns
+from core.store.turn_states import UNDER_WAY
 from core.store.upsert import insert_of
-from core.turns.states import UNDER_WAY
 
 
 class _Asking(Protocol):

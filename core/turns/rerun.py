@@ -8,11 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox.message import Inbound
+from core.inbox_message import Inbound
 from core.sessions.lifecycle import hold_session
 from core.store.schema import approvals, inbox, turns
+from core.store.turn_states import ENDED
 from core.turns.queries import Again, answered_by, is_waiting, readable
-from core.turns.states import ENDED
 from core.turns.store import STOP
 
 

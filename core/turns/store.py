@@ -1,9 +1,9 @@
 """Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
 
-`core.turns.states` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a turn
-of its own, in the same reply: of the kind `retry` it goes on with what the one that failed has stored, `regenerate` has
-the same question answered anew, and `revise` the question as it was edited. Of the kind `approval`, it goes on with
-what a turn has asked people for when that was decided, in a reply of its own.
+`core.store.turn_states` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a
+turn of its own, in the same reply: of the kind `retry` it goes on with what the one that failed has stored,
+`regenerate` has the same question answered anew, and `revise` the question as it was edited. Of the kind `approval`, it
+goes on with what a turn has asked people for when that was decided, in a reply of its own.
 
 A session has at most one turn that is `queued`, `running` or `answered`: the database holds it to that.
 
@@ -25,23 +25,23 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.agents.routing import Agents
 from core.concurrency.retry import PAUSES, retried
-from core.inbox.message import Inbound
+from core.inbox_message import Inbound
 from core.observability import tracing
 from core.sessions.resume import is_stored, reopen, rewind
+from core.sessions.routing import Agents
 from core.store.database import Database
+from core.store.errors import Unreadable
+from core.store.fast_path import Statement
 from core.store.notify import Notices
-from core.store.prepared import Statement
 from core.store.schema import inbox, turns
-from core.turns.claims import ALIKE, plain, resumed, take
-from core.turns.corrupt_rows import DAMAGED, Locate, Unreadable, put_right, see_sound, spared, stood_in
-from core.turns.fencing import FORGONE, OWN, Fence, kept_usage, writes_own
+from core.store.turn_states import Ended, before
+from core.turns.claims import ALIKE, next_turn, plain, resumed, take
+from core.turns.corrupt_rows import DAMAGED, Locate, put_right, see_sound, spared, stood_in
 from core.turns.late_messages import ANSWERED, OVERTAKEN, OVERTAKEN_INSTEAD, RUNNING, take_in
 from core.turns.queries import batches, is_under_way, led_to, said_to
-from core.turns.starting import next_turn
-from core.turns.states import Ended, before
 from core.turns.turn import Turn
+from core.workers.fencing import FORGONE, OWN, Fence, kept_usage, writes_own
 from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from core.inbox.message import Inbound
+from core.inbox_message import Inbound
 from core.turns.queries import Again
 from core.usage.meter import Meter
 

@@ -1,1 +1,1 @@
-"""What models cost: metering, prices, limits."""
+"""Usage: metering of model calls, prices, spending, and limits per person and place."""

@@ -13,22 +13,31 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from core.models.provider import Usage
 from core.observability import metrics
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event
     from google.adk.models.llm_response import LlmResponse
     from google.genai import types
-from time import monotonic
 
 #: What a stored event is marked with: whose run it is of, and which model has said it.
 _MARK = "parley_call"
 
 #: What a call's error is called that nobody waited for any more.
 BROKEN_OFF = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counts them."""
+
+    input: int = 0
+    output: int = 0
+    thinking: int = 0
+    cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)

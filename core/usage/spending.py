@@ -1,14 +1,14 @@
-"""What was spent, by person, place, model and day: counted when a turn has ended, and kept longer than turns are.
+"""Spending ledger by person, place, model and day; it outlives the turns.
 
-A turn is counted once, whoever comes first: its cost is written in the transaction that adds it up. Nothing is written
-for that while it runs; a round looks for the turns that have ended since.
+A turn is counted once, by the first worker that finds it ended: its cost is written in the transaction that adds it to
+the sums. Nothing is written while the turn runs.
 """
 
 import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,14 +16,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.observability import metrics
 from core.secrets import traced
 from core.store.database import Database
+from core.store.errors import Unreadable
 from core.store.schema import reservations, spending, turns
 from core.store.upsert import insert_of
-from core.turns.corrupt_rows import Unreadable
-from core.usage.dimensions import By
 from core.usage.meter import Meter, ModelCall, calls_in
 from core.usage.prices import DOLLAR, Prices
 
 log = logging.getLogger(__name__)
+
+#: Dimension of a usage report.
+By = Literal["person", "place", "model", "day"]
 
 #: How many turns one transaction counts at most.
 STEP = 200

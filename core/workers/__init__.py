@@ -1,1 +1,1 @@
-"""Workers: leases, and how work is shared among them."""
+"""Workers: leases, fencing tokens, shard assignment, and limits shared among workers."""

@@ -10,7 +10,7 @@ from channels.base import Limits, Priority
 from channels.rate_limits.limiter import Budget
 from channels.replies.chunk_planner import Planner
 from channels.slack.client.rate_limits import TIER_3
-from core.turns.states import ENDED, STEPS
+from core.store.turn_states import ENDED, STEPS
 from docs.pictures.drawing import (
     BLUE,
     GREEN,

@@ -16,7 +16,7 @@ from benchmarks.soak.script import Model, Verdict, answer, could_not_wait, disor
 from channels.base import Said
 from channels.i18n.messages import STOP
 from channels.intake.context import framed
-from core.conversations.quoting import frame
+from core.sessions.prompt_text import frame
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.inbounds import inbound

@@ -4,7 +4,7 @@ from typing import Any
 
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import WHY
-from core.conversations.identity import NOWHERE, Visitor
+from core.identity import NOWHERE, Visitor
 from tests.channels.benches import SlackTalk, Talk
 
 

@@ -17,7 +17,7 @@ from babel.messages.pofile import read_po, write_po
 
 from channels.i18n import messages as words
 from core import errors
-from core.tools.progress import BUILT_IN
+from core.agents.tool_progress import BUILT_IN
 
 LOCALES = Path(words.__file__).with_name("locales")
 FOREIGN = [language for language in words.LANGUAGES if language != words.ENGLISH.language]

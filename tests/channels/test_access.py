@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from channels.access import DIRECT, Admission, Door, Rules
-from core.conversations.identity import Spot, Visitor
+from core.identity import Spot, Visitor
 
 HERE = Spot("T1", "thread", ("C1", "cat"))
 ALONE = Spot("T1", "D1", is_direct=True)

@@ -20,10 +20,10 @@ from channels.replies.error_messages import Apologies
 from channels.services import Desk
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
-from core.agents.routing import Agent, Agents
 from core.agents.runtime import AgentRuntime
 from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations, Follow
+from core.conversations.turn_report import Ledger
 from core.errors import StoreError
 from core.inbox.interactions import Errands
 from core.inbox.store import Inbox
@@ -33,8 +33,8 @@ from core.models.catalog import Endpoints, make_provider
 from core.models.provider import Offered
 from core.models.retries import Fallbacks
 from core.models.tokens import TokenCounter
-from core.observability.turn_report import Ledger
 from core.sessions.artifacts import Artifacts
+from core.sessions.routing import Agent, Agents
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
@@ -43,14 +43,13 @@ from core.tools.approvals import ASKER, Approvals
 from core.tools.call_log import Journal
 from core.turns.store import Turns
 from core.turns.turn import Turn
+from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.rate_limits import BOUNDLESS, Rates
-from core.usage.refusals import Refusals
+from core.usage.rate_limits import BOUNDLESS, Rates, Refusals
 from core.usage.spending import Spending
 from core.usage.spending_limits import Caps, Limits
 from core.workers.lease import Lease
 from core.workers.shard_assignment import Leadership
-from core.workers.worker import Worker
 from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests import tables
 from tests.watched import Watched

@@ -9,8 +9,8 @@ from pathlib import Path
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
-from core.agents.config import DEFAULT_NAME
-from core.inbox.message import Inbound
+from core.identity import DEFAULT_AGENT_NAME
+from core.inbox_message import Inbound
 from core.models.tokens import TokenCounter
 from core.sessions.history import is_user_message
 from core.sessions.service import SessionService
@@ -76,7 +76,7 @@ async def stored(database: Database) -> list[tuple[str, str, str]]:
 
 async def histories(database: Database, folder: Path) -> dict[str, list[Event]]:
     """Each session's history, as it is loaded for the next run."""
-    service = SessionService(database, TokenCounter(folder), agent=DEFAULT_NAME)
+    service = SessionService(database, TokenCounter(folder), agent=DEFAULT_AGENT_NAME)
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(sessions))).all()
     found = {}
@@ -87,7 +87,7 @@ async def histories(database: Database, folder: Path) -> dict[str, list[Event]]:
     return found
 
 
-def breaches(events: Sequence[Event], agent: str = DEFAULT_NAME) -> Iterator[str]:
+def breaches(events: Sequence[Event], agent: str = DEFAULT_AGENT_NAME) -> Iterator[str]:
     """What no model would take of a history."""
     if events and not is_user_message(events[0]):
         yield "it does not begin with a user's message"

@@ -11,18 +11,18 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.agents.routing import Agent, Agents
 from core.concurrency import event_loop
 from core.errors import StoreError
-from core.inbox.message import Inbound
 from core.inbox.store import Inbox
+from core.inbox_message import Inbound
+from core.sessions.routing import Agent, Agents
 from core.store.database import Database
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 from core.store.schema import workers
 from core.turns.store import Turns
 from core.turns.turn import Turn
+from core.turns.worker import Worker
 from core.workers.lease import Lease
-from core.workers.worker import Worker
 from tests import tables
 from tests.conversation import converse
 

@@ -16,13 +16,13 @@ from google.genai import types
 
 from channels.i18n import messages as words
 from core.agents.factory import ours
-from core.agents.routing import Agent, Agents
 from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.sessions import state as scopes
 from core.sessions.artifacts import Artifacts
 from core.sessions.memory import Memories
+from core.sessions.routing import Agent, Agents
 from core.sessions.service import SessionService
 from core.store.schema import artifacts, sessions
 from core.tools.builtin.make_file import make_file
@@ -56,7 +56,7 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 NAMES = {
     "a path upwards": "../../etc/passwd",
     "a path of this machine": "/etc/passwd",
-    "a module": "core.agents.routing",
+    "a module": "core.sessions.routing",
     "an agent that nobody may choose": "payroll",
     "an agent of another place": "law",
     "a mention in the name": "<@everyone>@everyone",

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from channels.access import DIRECT, Rules
 from channels.i18n import messages as words
-from core.conversations.quoting import END
 from core.errors import SurfaceError
+from core.sessions.prompt_text import END
 from core.store.schema import metadata
 from core.usage.rate_limits import Rate, Rates
 from sandbox.discord import DiscordSandbox, Message

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from channels.access import Rules
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import ASK, QUESTION
-from core.conversations.quoting import END
 from core.errors import StoreError, SurfaceError
+from core.sessions.prompt_text import END
 from core.store.schema import metadata
 from core.usage.rate_limits import Rate, Rates
 from sandbox.models import Pause, Say

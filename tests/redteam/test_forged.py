@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from channels.i18n import messages as words
 from channels.slack.client.http_mode import PATH
 from channels.slack.interactions.responses import Doer
-from core.conversations.identity import NOWHERE, Visitor
+from core.identity import NOWHERE, Visitor
 from core.store.schema import approvals, feedback, inbox, sessions, turns
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox

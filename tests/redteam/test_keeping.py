@@ -11,13 +11,12 @@ from google.genai import types
 from channels.commands.handlers import command_in
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
-from core.conversations.identity import NOWHERE, Visitor
-from core.conversations.quoting import CLOSE, END, OPEN
+from core.identity import NOWHERE, Visitor
 from core.models.tokens import TokenCounter
 from core.privacy.deletion import Forgetting, Wish
 from core.privacy.export_files import safe_name
-from core.sessions.summarizer import INSTRUCTION, Summarizer
-from core.sessions.summary_events import shown, summary
+from core.sessions.prompt_text import CLOSE, END, OPEN
+from core.sessions.summarizer import INSTRUCTION, Summarizer, shown, summary
 from core.usage.prices import Prices
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from discord.gateway import DiscordWebSocket
 
-from core.conversations.quoting import END
+from core.sessions.prompt_text import END
 from sandbox.slack import Message as SlackMessage
 from tests.channels.benches import PLATFORMS, Talk, quick, sandbox_of, shows, talking
 

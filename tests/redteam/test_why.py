@@ -12,8 +12,8 @@ from bot.cli import output as tables
 from bot.cli import turn_view as accounts
 from channels.commands.why import MOST, why_text
 from channels.i18n import messages as words
-from core.observability.run_record import FileUse, Receipt, ToolUse, told
-from core.observability.turn_report import Ledger, Ruling
+from core.agents.run_record import FileUse, Receipt, ToolUse, told
+from core.conversations.turn_report import Ledger, Ruling
 from core.secrets import remember
 from core.tools.tool import Tool, adapt
 from core.usage.prices import Prices

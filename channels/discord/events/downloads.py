@@ -11,7 +11,7 @@ from channels.discord.client.api import DiscordApi
 from channels.discord.events.fetch import message_of
 from channels.intake.downloads import Check, Fetched, UnreadableFileError, download
 from core.errors import SurfaceError
-from core.inbox.message import Attachment
+from core.inbox_message import Attachment
 
 #: Where Discord keeps files.
 _HOSTS = ("cdn.discordapp.com", "media.discordapp.net")

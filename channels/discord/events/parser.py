@@ -11,8 +11,8 @@ from channels.discord.events.content import names_in, passed_on, said, says_noth
 from channels.discord.settings import DiscordSettings, Sessions
 from channels.discord.text import without_mention
 from channels.intake.handler import Call
-from core.conversations.identity import Spot
-from core.inbox.message import Attachment, Inbound, storable
+from core.identity import Spot
+from core.inbox_message import Attachment, Inbound, storable
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "discord"

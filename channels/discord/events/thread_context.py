@@ -20,8 +20,8 @@ from channels.discord.events.parser import sent_at, snowflake, thread_of
 from channels.discord.text import headline
 from channels.rate_limits.caller import RefusedError
 from core.conversations.history_state import Background
-from core.conversations.identity import BOT
-from core.inbox.message import Inbound, storable
+from core.identity import BOT
+from core.inbox_message import Inbound, storable
 
 #: Discord: the most messages that one call tells. And the most calls for one question.
 PAGE = 100

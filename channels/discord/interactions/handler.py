@@ -20,11 +20,11 @@ from channels.i18n import messages as words
 from channels.intake.handler import Call, Intake, too_often
 from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
-from core.conversations.identity import Visitor
 from core.errors import StoreError, SurfaceError
+from core.identity import Visitor
 from core.inbox.interactions import Errand
-from core.inbox.message import Attachment, Inbound
-from core.privacy.encryption import Seal
+from core.inbox_message import Attachment, Inbound
+from core.privacy.vault import Seal
 from core.secrets import traced
 
 log = logging.getLogger(__name__)

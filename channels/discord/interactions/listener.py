@@ -19,11 +19,11 @@ from channels.discord.text import headline, quoted
 from channels.i18n import messages as words
 from channels.intake.context import about
 from core.concurrency.tasks import Work
-from core.conversations.identity import BOT, Spot, Visitor
 from core.conversations.service import Conversations
 from core.errors import StoreError, SurfaceError
-from core.inbox.message import Attachment, storable
-from core.privacy.encryption import Seal
+from core.identity import BOT, Spot, Visitor
+from core.inbox_message import Attachment, storable
+from core.privacy.vault import Seal
 from core.secrets import traced
 
 log = logging.getLogger(__name__)

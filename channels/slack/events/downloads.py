@@ -14,7 +14,7 @@ from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_4
 from channels.slack.events.parser import attachment
 from core.errors import SurfaceError
-from core.inbox.message import Attachment
+from core.inbox_message import Attachment
 
 log = logging.getLogger(__name__)
 

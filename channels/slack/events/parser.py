@@ -8,8 +8,8 @@ from channels.intake.handler import MOMENT, Call
 from channels.slack.events.content import passed_on, said
 from channels.slack.settings import Direct
 from channels.slack.text import titled, users_named, without_mention
-from core.conversations.identity import BOT, Spot, Visitor
-from core.inbox.message import Attachment, Inbound, storable
+from core.identity import BOT, Spot, Visitor
+from core.inbox_message import Attachment, Inbound, storable
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "slack"

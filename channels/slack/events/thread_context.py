@@ -15,8 +15,8 @@ from channels.slack.events.mentions import Names
 from channels.slack.events.parser import NAME, is_written, name_of
 from channels.slack.text import to_words
 from core.conversations.history_state import Background
-from core.conversations.identity import BOT
-from core.inbox.message import Inbound
+from core.identity import BOT
+from core.inbox_message import Inbound
 
 #: Slack: the most messages that one call tells. And the most calls for one question.
 PAGE = 999

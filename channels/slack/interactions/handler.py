@@ -26,7 +26,7 @@ from channels.slack.replies.blocks import pressed
 from channels.slack.users import People
 from core.errors import StoreError, SurfaceError
 from core.inbox.interactions import Errand
-from core.privacy.encryption import Seal
+from core.privacy.vault import Seal
 
 log = logging.getLogger(__name__)
 

@@ -25,9 +25,9 @@ from channels.slack.interactions.responses import Doer, Private
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.settings import Direct
 from channels.slack.text import escaped, inert, titled, to_words
-from core.conversations.identity import BOT
 from core.errors import SurfaceError
-from core.inbox.message import Attachment, Inbound, storable
+from core.identity import BOT
+from core.inbox_message import Attachment, Inbound, storable
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""One module for each vendor of models."""
+"""Model providers: Gemini, OpenAI-compatible servers, Anthropic, and a local model."""

@@ -55,10 +55,10 @@ from core.models.provider import (
     ToolCall,
     ToolResult,
     ToolSpec,
-    Usage,
 )
 from core.models.schemas import answer_schema
 from core.models.tool_calls import read_call
+from core.usage.meter import Usage
 
 _FINISHES = {
     "end_turn": types.FinishReason.STOP,

@@ -39,8 +39,8 @@ from core.models.provider import (
     ToolCall,
     ToolResult,
     ToolSpec,
-    Usage,
 )
+from core.usage.meter import Usage
 
 #: Seconds until the connection must stand. How long an answer may take is up to who reads it.
 _TIMEOUTS = {"connect": 10.0, "read": None, "write": 60.0, "pool": 10.0}

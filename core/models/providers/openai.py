@@ -40,10 +40,10 @@ from core.models.provider import (
     ToolCall,
     ToolResult,
     ToolSpec,
-    Usage,
 )
 from core.models.schemas import answer_schema
 from core.models.tool_calls import read_call
+from core.usage.meter import Usage
 
 #: Seconds that the usage may come after the model has finished.
 _USAGE_SECONDS = 5.0

@@ -7,8 +7,8 @@ import pytest
 from bot import settings as configuration
 from bot.setup.check import check
 from bot.setup.probes import Verdict
-from core.conversations.identity import Spot, Visitor
 from core.errors import SettingsError
+from core.identity import Spot, Visitor
 from core.usage.rate_limits import Rate
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox

@@ -9,9 +9,9 @@ import pytest
 
 from channels.commands.why import MOST, MOST_TOOLS, why_text
 from channels.i18n import messages as words
-from core.observability.run_record import FileUse, Others, Receipt, ToolUse
-from core.observability.turn_report import Account, Ledger, Ruling
-from core.sessions.history_window import Extent
+from core.agents.run_record import FileUse, Others, Receipt, ToolUse
+from core.conversations.turn_report import Account, Ledger, Ruling
+from core.sessions.history import Extent
 from core.tools.tool import Tool, adapt
 from core.usage.meter import ModelCall
 from core.usage.prices import DOLLAR, Prices

@@ -21,8 +21,8 @@ from channels.discord.settings import DiscordSettings
 from channels.i18n import messages as words
 from channels.intake.backfill import Bounds
 from channels.replies.reply import MOST_MESSAGES
-from core.conversations.quoting import END
 from core.conversations.service import Follow
+from core.sessions.prompt_text import END
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
 from sandbox.discord.permissions import PERMISSIONS

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from channels.base import Said
 from channels.intake.context import framed, labels
-from core.conversations.quoting import CLOSE, MARK, OPEN, SET_IN, plain
+from core.sessions.prompt_text import CLOSE, MARK, OPEN, SET_IN, plain
 from tests.inbounds import inbound
 
 #: What may try to pass for a frame, a line's beginning, or somebody else.

@@ -11,10 +11,10 @@ from channels.discord.events import listener as ear
 from channels.i18n import messages as words
 from channels.intake import backfill as gaps
 from channels.slack.events import parser as hearing
-from core.conversations.quoting import END
 from core.errors import StoreError
-from core.inbox.message import Inbound
 from core.inbox.store import Accepted, Inbox
+from core.inbox_message import Inbound
+from core.sessions.prompt_text import END
 from core.usage.rate_limits import Limited
 from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, sandbox_of, says, talking

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from core.conversations.quoting import END
 from core.conversations.service import Follow
+from core.sessions.prompt_text import END
 from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, sandbox_of, talking
 

@@ -17,23 +17,23 @@ from channels.replies.buttons import Wish, button
 from channels.replies.reactions import Address, Receipts
 from channels.services import Desk
 from core.conversations.feedback import Feedback
-from core.conversations.identity import NOWHERE, Visitor
 from core.conversations.service import Conversations, Follow
+from core.conversations.turn_report import Ledger
 from core.errors import DamagedSessionError, StoreError, SurfaceError
+from core.identity import NOWHERE, Visitor
 from core.inbox.interactions import Errands
-from core.inbox.message import Attachment, Inbound
 from core.inbox.store import Inbox
-from core.observability.turn_report import Ledger
+from core.inbox_message import Attachment, Inbound
 from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
+from core.store.turn_states import Ended
 from core.tools.approvals import Approval, Approvals
-from core.turns.states import Ended
 from core.turns.store import STOP
 from core.turns.turn import Turn
+from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.refusals import Refusals
+from core.usage.rate_limits import Refusals
 from core.usage.spending import Spending
-from core.workers.worker import Worker
 from tests import tables
 from tests.channels.wiring import BUDGET, MODELS, successor
 from tests.inbounds import inbound

@@ -17,11 +17,11 @@ from channels.slack.settings import Streaming
 from core.agents.runtime import AgentRuntime
 from core.conversations.service import Conversations
 from core.errors import StoreError
-from core.inbox.message import Inbound
+from core.inbox_message import Inbound
 from core.store.schema import turns, workers
+from core.turns import worker
 from core.turns.store import STOP, Turns
 from core.turns.turn import Turn
-from core.workers import worker
 from core.workers.lease import Lease
 from sandbox.models import Cut, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox

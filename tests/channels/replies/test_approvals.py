@@ -11,7 +11,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 
 from channels.i18n import messages as words
-from core.conversations.identity import NOWHERE, SPEAKER, Visitor
+from core.identity import NOWHERE, SPEAKER, Visitor
 from core.store.schema import approvals, state
 from core.tools.approvals import OTHERS
 from core.tools.builtin.make_file import make_file

@@ -13,11 +13,11 @@ from channels.replies import rerender as standing
 from channels.replies.answerer import Answerer
 from channels.replies.buttons import EXTRAS
 from core.agents.runtime import AgentRuntime
-from core.conversations.identity import NOWHERE, Visitor
 from core.errors import ProviderRequestError
+from core.identity import NOWHERE, Visitor
 from core.store.schema import feedback
 from core.turns.store import WITHDRAWN
-from core.workers.worker import Worker
+from core.turns.worker import Worker
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts

@@ -3,9 +3,10 @@
 import pytest
 from google.adk.agents import LlmAgent
 
-from core.agents.config import DEFAULT_INSTRUCTION, DEFAULT_NAME, AgentConfig
+from core.agents.config import DEFAULT_INSTRUCTION, AgentConfig
 from core.agents.factory import make_app
 from core.errors import SettingsError
+from core.identity import DEFAULT_AGENT_NAME
 from core.tools.tool import adapt, current_time
 from tests.conversation import Converse, ScriptedProvider, adapter
 
@@ -42,7 +43,7 @@ def test_any_other_name_will_do(name: str) -> None:
 
 
 def test_the_name_by_default_is_the_one_that_old_messages_are_given() -> None:
-    assert AgentConfig().name == DEFAULT_NAME == "lango_agent"
+    assert AgentConfig().name == DEFAULT_AGENT_NAME == "lango_agent"
 
 
 @pytest.mark.parametrize(

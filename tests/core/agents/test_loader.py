@@ -10,8 +10,8 @@ from google.adk.agents import LlmAgent
 from google.adk.models import LLMRegistry
 from google.adk.models import registry as adks
 
+from core.agents.config import dotenv
 from core.agents.factory import ours
-from core.agents.folders import dotenv
 from core.agents.loader import agents, load_app
 from core.errors import SettingsError
 from core.models.adapter import ModelAdapter, register

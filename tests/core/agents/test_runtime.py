@@ -17,7 +17,6 @@ from google.genai import types
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app
 from core.agents.warmup import warm_up
-from core.conversations.identity import Speaker
 from core.errors import (
     ContentBlockedError,
     ProviderError,
@@ -26,12 +25,14 @@ from core.errors import (
     ProviderUnavailableError,
     StepLimitError,
 )
+from core.identity import Speaker
 from core.models.adapter import ModelAdapter
 from core.models.coalescing import Merging
 from core.models.finish_reasons import CUT_OFF, WITHHELD
-from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult, Usage
+from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult
 from core.store.schema import state
 from core.tools.tool import Tool, adapt
+from core.usage.meter import Usage
 from tests.conversation import USER, Conversation, Converse, ScriptedProvider, adapter, kinds, shown, team
 
 

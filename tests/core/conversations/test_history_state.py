@@ -10,7 +10,7 @@ from core.store.database import Database
 from core.store.schema import messages
 from core.turns.store import Turns
 from core.turns.turn import Turn
-from core.workers.worker import Worker
+from core.turns.worker import Worker
 from tests.core.conftest import done, never
 from tests.inbounds import inbound
 

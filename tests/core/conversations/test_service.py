@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
-from core.agents.routing import Agent, Agents
 from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations, Latest
-from core.inbox.message import Inbound
 from core.inbox.store import Inbox
+from core.inbox_message import Inbound
 from core.models.tokens import TokenCounter
-from core.privacy.pruning import DAY, Pruning
+from core.privacy.cleanup import DAY, Pruning
 from core.sessions.resume import correction_of
+from core.sessions.routing import Agent, Agents
 from core.sessions.service import SessionService
 from core.store.schema import feedback as feedback_table
 from core.store.schema import inbox as inbox_table
@@ -27,8 +27,8 @@ from core.turns import late_messages as overtaking
 from core.turns.cancel import Halt, Stopped
 from core.turns.store import RESET, STOP, Turns
 from core.turns.turn import Turn
+from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.workers.worker import Worker
 from tests.core.conftest import MODELS, Faulty, done, never, worker_on
 from tests.core.sessions.speech import answered, called, replied, said
 from tests.inbounds import inbound

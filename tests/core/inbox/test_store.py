@@ -10,10 +10,9 @@ from sqlalchemy.exc import IntegrityError
 
 import core.inbox.store
 from core.errors import StoreError
-from core.inbox.message import Attachment, Inbound
 from core.inbox.store import Accepted, Inbox
-from core.sessions.adoption import adopt
-from core.sessions.lifecycle import ensure_session
+from core.inbox_message import Attachment, Inbound
+from core.sessions.lifecycle import adopt, ensure_session
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import sessions

@@ -15,17 +15,8 @@ from google.genai import types
 
 from core.errors import ContentBlockedError, ProviderLimitError, ProviderStalledError
 from core.models.adapter import NO_CONTENT, ModelAdapter
-from core.models.provider import (
-    Done,
-    Failed,
-    ProviderEvent,
-    Request,
-    Takes,
-    Text,
-    Thought,
-    ToolCall,
-    Usage,
-)
+from core.models.provider import Done, Failed, ProviderEvent, Request, Takes, Text, Thought, ToolCall
+from core.usage.meter import Usage
 
 both_modes = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streaming"])
 HELLO: list[ProviderEvent] = [Text("Hello "), Text("world"), Done(usage=Usage(input=3, output=2, thinking=4, cached=1))]

@@ -12,7 +12,7 @@ from google.adk.apps import App
 from google.adk.models import LlmRequest
 from google.genai import types
 
-from core.agents.config import DEFAULT_NAME, AgentConfig
+from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.concurrency import event_loop
 from core.errors import (
@@ -27,13 +27,15 @@ from core.errors import (
     TooLongError,
     UnknownModelError,
 )
+from core.identity import DEFAULT_AGENT_NAME
 from core.models import retries as fallbacks
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints
 from core.models.media import shorten_history
-from core.models.provider import Done, Failed, Media, Message, Offered, ProviderEvent, Takes, Text, ToolCall, Usage
+from core.models.provider import Done, Failed, Media, Message, Offered, ProviderEvent, Takes, Text, ToolCall
 from core.models.retries import Fallbacks
 from core.models.selection import Choice
+from core.usage.meter import Usage
 from tests.conversation import Converse, ScriptedProvider, kinds, shown
 
 DOWN: list[ProviderEvent | asyncio.Event] = [Failed(ProviderUnavailableError("down"))]
@@ -189,8 +191,8 @@ def test_a_fallback_that_cannot_be_had_is_a_fault_at_the_start(name: str) -> Non
 async def test_who_stops_listening_to_a_fallback_closes_its_connection(converse: Converse) -> None:
     other = ScriptedProvider([Text("Well"), asyncio.Event()])
     app = App(
-        name=DEFAULT_NAME,
-        root_agent=LlmAgent(name=DEFAULT_NAME, model=chain(ScriptedProvider(DOWN), other)),
+        name=DEFAULT_AGENT_NAME,
+        root_agent=LlmAgent(name=DEFAULT_AGENT_NAME, model=chain(ScriptedProvider(DOWN), other)),
         plugins=ours(),
     )
     async with aclosing((await converse(app=app)).stream("hi")) as events:

@@ -9,10 +9,11 @@ from google.adk.agents.base_agent import BaseAgent
 from google.adk.apps import App
 from google.adk.tools.agent_tool import AgentTool
 
-from core.agents.config import DEFAULT_NAME, AgentConfig
+from core.agents.config import AgentConfig
 from core.agents.factory import make_app
 from core.agents.runtime import AgentRuntime
 from core.errors import SettingsError
+from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints
 from core.models.provider import Done, Offered, Text, Thought
@@ -84,7 +85,7 @@ async def test_every_agent_asks_it_but_one_that_has_a_model_of_its_own(converse:
     agents: Sequence[BaseAgent] = [LlmAgent(name=f"agent{i}", model=model) for i, model in enumerate(models)]
     with pytest.warns(DeprecationWarning, match="SequentialAgent"):
         root = SequentialAgent(name="root", sub_agents=list(agents))
-    talk = await converse(app=App(name=DEFAULT_NAME, root_agent=root, plugins=[ChoicePlugin()]))
+    talk = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=[ChoicePlugin()]))
     assert (await talk.events("hi", model="b/other"))[-1].text == "One.\n\nTwo.\n\nThree."
 
 

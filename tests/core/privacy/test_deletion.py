@@ -11,21 +11,19 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.conversations.feedback import Feedback
-from core.conversations.prompt_text import Spoken
-from core.conversations.quoting import frame, lines
 from core.inbox.store import Accepted, Inbox
 from core.inbox.watermarks import Places
 from core.models.tokens import TokenCounter
 from core.privacy import deletion as forgetting
 from core.privacy import deletion_queries as deletion
-from core.privacy.cleanup import Retention
+from core.privacy.cleanup import DAY, Retention
 from core.privacy.deletion import Forgetting, Survey, Wish, wipe
-from core.privacy.pruning import DAY
 from core.sessions.artifacts import Artifacts
 from core.sessions.codec import columns, to_row
 from core.sessions.history import sendable
+from core.sessions.prompt_text import Spoken, frame, lines
 from core.sessions.service import SessionService, StoredSession
-from core.sessions.summary_events import summary
+from core.sessions.summarizer import summary
 from core.store.schema import approvals, memories, messages, metadata, sessions, state, tool_calls
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table

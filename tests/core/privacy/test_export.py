@@ -9,7 +9,6 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.conversations.feedback import Feedback
-from core.conversations.prompt_text import Spoken
 from core.inbox.store import Inbox
 from core.models.tokens import TokenCounter
 from core.privacy import export_files as exported
@@ -18,8 +17,9 @@ from core.privacy.export_files import safe_name
 from core.privacy.transcript import runs
 from core.sessions.artifacts import Artifacts
 from core.sessions.codec import columns, to_row
+from core.sessions.prompt_text import Spoken
 from core.sessions.service import SessionService, StoredSession
-from core.sessions.summary_events import summary
+from core.sessions.summarizer import summary
 from core.store.schema import messages, sessions
 from core.turns.store import Turns
 from core.usage.meter import ModelCall

@@ -6,13 +6,13 @@ import sqlalchemy as sa
 
 from core.conversations.service import Conversations
 from core.inbox.store import Accepted, Inbox
-from core.privacy import pruning
-from core.privacy.pruning import DAY, HOUR, Pruning
+from core.privacy import cleanup as pruning
+from core.privacy.cleanup import DAY, HOUR, Pruning
 from core.store.schema import inbox as inbox_table
 from core.store.schema import tool_calls, workers
 from core.store.schema import turns as turns_table
 from core.turns.store import Turns
-from core.workers.worker import Worker
+from core.turns.worker import Worker
 from tests.core.conftest import Faulty, done, never
 from tests.inbounds import inbound
 

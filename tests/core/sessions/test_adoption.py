@@ -8,10 +8,10 @@ from google.adk.agents import LlmAgent
 from google.adk.apps import App
 
 from core.agents.factory import ours
-from core.agents.routing import Agent, Agents
 from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
-from core.sessions.adoption import adopt
+from core.sessions.lifecycle import adopt
+from core.sessions.routing import Agent, Agents
 from core.store.schema import sessions
 from core.tools.call_log import Journal
 from tests.conversation import Conversation, Converse, ScriptedProvider, adapter
@@ -40,7 +40,7 @@ async def test_the_next_agent_goes_on_and_reads_the_words_of_the_one_before_as_a
     talk = await converse(app=app("before", before))
     await talk.reply("What time is it?")
     provider = ScriptedProvider("It was noon.", "Still.")
-    with caplog.at_level(logging.WARNING, "core.sessions.adoption"):
+    with caplog.at_level(logging.WARNING, "core.sessions.lifecycle"):
         talk = await succeeded(talk, provider)
     assert caplog.messages[-1:] == ["after goes on with the conversations of before, which does not run any more"]
     assert await talk.reply("And before that?") == "It was noon."
@@ -73,7 +73,7 @@ async def test_what_was_chosen_and_is_gone_is_told_and_stays_chosen_for_when_it_
     talk = await converse(app=app("third", ScriptedProvider("Hi.")))
     async with talk.database.write() as connection:
         await connection.execute(sa.update(sessions).values(agent="weather"))
-    with caplog.at_level(logging.WARNING, "core.sessions.adoption"):
+    with caplog.at_level(logging.WARNING, "core.sessions.lifecycle"):
         await adopt(talk.database, Agents("first", {"third": Agent("third", ("one",))}))
     assert caplog.messages[-1:] == ["weather was chosen for 1 conversations, and is gone: their places' agents answer"]
     async with talk.database.read() as connection:

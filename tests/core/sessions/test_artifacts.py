@@ -18,7 +18,7 @@ from core.sessions.artifacts import Artifacts, Made
 from core.sessions.resume import correction_of, rewind
 from core.sessions.service import SessionService
 from core.store.schema import turns
-from core.turns.fencing import Fence
+from core.workers.fencing import Fence
 from tests.core.conftest import Faulty
 
 PNG = types.Part.from_bytes(data=b"pixels", mime_type="image/png")

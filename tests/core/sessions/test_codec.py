@@ -8,8 +8,8 @@ from google.genai import types
 from hypothesis import given
 from pydantic import BaseModel
 
+from core.sessions import codec as reading
 from core.sessions import codec as record
-from core.sessions import deserializer as reading
 from core.sessions.codec import INLINE_BYTES, Row
 from core.sessions.legacy import Rebuilder
 from tests.core.sessions import strategies

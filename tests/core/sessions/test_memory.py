@@ -21,7 +21,7 @@ from core.models.tokens import TokenCounter
 from core.sessions.memory import Memories
 from core.sessions.resume import rewind
 from core.sessions.service import SessionService
-from core.turns.fencing import Fence
+from core.workers.fencing import Fence
 from tests.conversation import ScriptedProvider, adapter
 from tests.core.conftest import Faulty
 

@@ -8,7 +8,7 @@ from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.workflow import Workflow
 
-from core.agents.config import DEFAULT_NAME
+from core.identity import DEFAULT_AGENT_NAME
 from core.models.provider import Done, Text, ToolCall
 from core.sessions.resume import correction_of, rewind
 from core.store.schema import tool_calls
@@ -103,7 +103,7 @@ async def test_the_agent_that_it_was_handed_over_to_is_asked_again_only_if_it_is
     talk = await converse(app=team(provider, "cook"))
     await talk.events("go", run_id="run-1")
     assert await anew(talk) == "I can do that."
-    assert [row.author for row in await talk.rows()] == ["user", DEFAULT_NAME]
+    assert [row.author for row in await talk.rows()] == ["user", DEFAULT_AGENT_NAME]
 
 
 async def test_what_a_model_was_told_about_a_wrong_name_goes_too_and_what_others_ran_stays(converse: Converse) -> None:

@@ -16,12 +16,12 @@ from google.genai import types
 
 from core.errors import SessionResetError, StoreError
 from core.models.tokens import TokenCounter
-from core.sessions import compaction
 from core.sessions.lifecycle import ensure_session
 from core.sessions.service import SessionService, StoredSession
 from core.store.database import Database
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, metadata, sessions, state
+from core.turns import compaction
 from tests.core.sessions.speech import answered, called, replied, said, texts
 
 APP, USER = "app", "place"

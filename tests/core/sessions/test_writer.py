@@ -19,7 +19,7 @@ from core.models.tokens import TokenCounter
 from core.sessions.lifecycle import begin_generation
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, state
 from sandbox.postgres import PostgresSandbox
 from tests.core.conftest import with_tables

@@ -14,8 +14,7 @@ from core.errors import SettingsError, StoreError
 from core.observability import metrics
 from core.store import database as database_module
 from core.store.database import Database
-from core.store.fast_path import PostgresSingles, SqliteSingles
-from core.store.prepared import Statement
+from core.store.fast_path import PostgresSingles, SqliteSingles, Statement
 from core.store.schema import state
 from sandbox.postgres import PostgresSandbox
 from tests.core.conftest import Faulty, with_tables

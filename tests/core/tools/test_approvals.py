@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from core.conversations.identity import EVERYONE, Person
 from core.errors import SurfaceError, TurnLostError
+from core.identity import EVERYONE, Person
 from core.inbox.store import Inbox
-from core.privacy.pruning import Pruning
+from core.privacy.cleanup import Pruning
 from core.store.schema import approvals as table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
@@ -19,7 +19,7 @@ from core.tools.approvals import ASKER, OTHERS, Approval, Approvals, Verdict
 from core.tools.confirmations import Ask
 from core.turns.store import STOP, Turns
 from core.turns.turn import Turn
-from core.workers.worker import Worker
+from core.turns.worker import Worker
 from tests.core.conftest import Faulty, never, worker_on
 from tests.inbounds import inbound
 

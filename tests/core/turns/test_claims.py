@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from benchmarks.turns.statements import counted
-from core.agents.routing import Agent, Agents
 from core.inbox.store import Inbox
-from core.store.prepared import Statement
+from core.sessions.routing import Agent, Agents
+from core.store.fast_path import Statement
 from core.store.schema import inbox as inbox_table
 from core.store.schema import sessions
 from core.store.schema import turns as turns_table

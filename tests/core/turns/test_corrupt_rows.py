@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from core.inbox.message import Inbound
 from core.inbox.store import Inbox
+from core.inbox_message import Inbound
 from core.store.schema import messages
 from core.turns.queries import Again
 from core.turns.store import Turns

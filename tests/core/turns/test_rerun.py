@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 
 from core.inbox.edits import Taken
-from core.inbox.message import Inbound
 from core.inbox.store import Accepted, Inbox
+from core.inbox_message import Inbound
 from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
 from core.store.schema import messages, tool_calls
@@ -20,7 +20,7 @@ from core.turns.queries import Again
 from core.turns.rerun import Refused
 from core.turns.store import STOP, Turns
 from core.turns.turn import Turn
-from core.workers.worker import Worker
+from core.turns.worker import Worker
 from tests.core.conftest import Faulty, done, never, worker_on
 from tests.core.sessions.speech import answered, called, replied, said
 from tests.inbounds import inbound

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import StoreError, TurnLostError
-from core.inbox.message import Inbound
 from core.inbox.store import Inbox
+from core.inbox_message import Inbound
 from core.store.database import Database
 from core.store.notify import Notices
 from core.store.schema import inbox as inbox_table

@@ -14,12 +14,12 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.agents.config import DEFAULT_NAME
 from core.agents.factory import ours
 from core.errors import ProviderUnavailableError
+from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
-from core.models.provider import Done, Failed, ProviderEvent, Request, Text, ToolCall, Usage
-from core.usage.meter import BROKEN_OFF, Meter, ModelCall, calls_in
+from core.models.provider import Done, Failed, ProviderEvent, Request, Text, ToolCall
+from core.usage.meter import BROKEN_OFF, Meter, ModelCall, Usage, calls_in
 from tests.conversation import Converse, ScriptedProvider, adapter
 
 TOLD = Usage(10, 2, 1, 4)
@@ -62,8 +62,8 @@ async def test_every_call_of_a_run_is_told_also_those_that_failed_and_those_of_a
     )
     expert = LlmAgent(name="expert", model=adapter(ScriptedProvider([Text("It is blue."), Done(usage=Usage(5, 3))])))
     model = ModelAdapter(model="openai/boss", provider=provider, waits=(0,))
-    root = LlmAgent(name=DEFAULT_NAME, model=model, tools=[AgentTool(expert)])
-    conversation = await converse(app=App(name=DEFAULT_NAME, root_agent=root, plugins=ours()))
+    root = LlmAgent(name=DEFAULT_AGENT_NAME, model=model, tools=[AgentTool(expert)])
+    conversation = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=ours()))
     done = (await conversation.events("Which colour?"))[-1]
     assert done.type == "done"
     assert [counted(call) for call in done.calls] == [

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from core.agents.routing import Agents
 from core.inbox.store import Accepted, Inbox
+from core.sessions.routing import Agents
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.turns.rerun import Refused
 from core.turns.store import Turns
+from core.turns.worker import Worker
 from core.usage.rate_limits import LIMITED, Limited, Rate, Rates
 from core.workers.lease import Lease
-from core.workers.worker import Worker
 from tests.inbounds import inbound
 
 Workers = Callable[[Rates], Inbox]

@@ -2,7 +2,7 @@ import asyncio
 import time
 
 from core.store.database import Database
-from core.usage.refusals import Refusals
+from core.usage.rate_limits import Refusals
 
 
 async def test_of_all_workers_one_tells_a_person_and_none_before_the_time_is_over(database: Database) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from core.inbox.store import Inbox
 from core.observability import metrics
-from core.privacy.pruning import Pruning
+from core.privacy.cleanup import Pruning
 from core.store.schema import reservations, spending
 from core.store.schema import turns as turns_table
-from core.turns.states import Ended
+from core.store.turn_states import Ended
 from core.turns.store import Turns
 from core.turns.turn import Turn
 from core.usage.meter import Meter, ModelCall

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from bot.monitoring.diagnostics import findings
+from core.conversations.overview import Overview, Waiting
 from core.errors import CapError, DayCapError, ModelCapError, PersonCapError, PlaceCapError, StoreError
 from core.inbox.store import Inbox
-from core.observability.overview import Overview, Waiting
 from core.store.database import Database
 from core.store.schema import reservations, workers
 from core.turns.store import Turns

@@ -8,16 +8,16 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.agents.routing import Agents
 from core.concurrency import event_loop
 from core.errors import StoreError, TurnLostError
 from core.inbox.store import Inbox
+from core.sessions.routing import Agents
 from core.store.schema import workers
 from core.turns.store import Turns
+from core.turns.worker import Worker
 from core.workers import lease as lease_module
 from core.workers.lease import Lease
 from core.workers.shard_assignment import Leadership
-from core.workers.worker import Worker
 from tests.core.conftest import Faulty, Passes, never
 from tests.inbounds import inbound
 

@@ -8,8 +8,8 @@ import pytest
 
 from channels.i18n import messages as words
 from core.errors import StoreError
-from core.inbox.message import Inbound
 from core.inbox.store import Accepted, Inbox
+from core.inbox_message import Inbound
 from core.usage.rate_limits import Limited
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say

@@ -10,10 +10,10 @@ from channels.discord.interactions import responses as answers
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from channels.rate_limits.limiter import Window
-from core.agents.routing import Agent, Agents
-from core.conversations.quoting import END
 from core.errors import StoreError
 from core.inbox.store import Inbox
+from core.sessions.prompt_text import END
+from core.sessions.routing import Agent, Agents
 from core.usage.rate_limits import Rate, Rates
 from sandbox.discord import DiscordSandbox, Message
 from sandbox.models import Pause, Say

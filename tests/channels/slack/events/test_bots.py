@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from core.conversations.quoting import END
+from core.sessions.prompt_text import END
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
 

@@ -8,9 +8,9 @@ import pytest
 
 from channels.i18n import messages as words
 from channels.slack import adapter as channel
-from core.conversations.quoting import END
 from core.errors import StoreError
 from core.inbox.store import Inbox
+from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
 from sandbox.slack import File, SlackSandbox
 from tests.channels.slack.conftest import running

@@ -5,7 +5,7 @@ import pytest
 from channels.intake.handler import Call
 from channels.slack.events.parser import Change, changed, hear, root_of
 from channels.slack.text import TITLE_SIZE
-from core.inbox.message import Attachment
+from core.inbox_message import Attachment
 
 BOT = "UBOT"
 _SAID = {"type": "message", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "100.000200", "text": "hi"}

@@ -13,12 +13,12 @@ from channels.i18n import messages as words
 from channels.intake.backfill import Gaps
 from channels.slack.interactions.commands import COMMANDS, MOST
 from channels.slack.interactions.shortcuts import SHORTCUTS
-from core.conversations.identity import NOWHERE, Visitor
-from core.conversations.quoting import END
 from core.conversations.service import Conversations
 from core.errors import StoreError
+from core.identity import NOWHERE, Visitor
 from core.inbox import interactions as errands
 from core.inbox.interactions import Errands
+from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
 from sandbox.slack import Message, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, Bot, running

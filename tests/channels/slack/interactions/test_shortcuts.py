@@ -7,9 +7,9 @@ import pytest
 
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import ASK, KEPT, RESET
-from core.conversations.quoting import END
 from core.errors import SurfaceError
 from core.inbox.store import Inbox
+from core.sessions.prompt_text import END
 from core.usage.rate_limits import Rate, Rates
 from sandbox.slack import File, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, running

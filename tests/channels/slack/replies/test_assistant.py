@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.slack.client.api import SlackApi
 from channels.slack.replies import assistant as sessions
 from channels.slack.settings import PROMPTS
-from core.conversations.quoting import END
+from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running

@@ -17,20 +17,9 @@ from core.errors import (
     UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
-from core.models.provider import (
-    Done,
-    Failed,
-    Media,
-    Message,
-    Part,
-    Text,
-    Thought,
-    ToolCall,
-    ToolResult,
-    ToolSpec,
-    Usage,
-)
+from core.models.provider import Done, Failed, Media, Message, Part, Text, Thought, ToolCall, ToolResult, ToolSpec
 from core.models.providers.anthropic import MAX_TOKENS, REDACTED
+from core.usage.meter import Usage
 from sandbox.models import Call, End, Fail, Finish, Raw, Say, Think
 from tests.core.models.conftest import Wired
 

@@ -22,18 +22,10 @@ from core.errors import (
     UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
-from core.models.provider import (
-    Done,
-    Media,
-    Message,
-    Text,
-    Thought,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
+from core.models.provider import Done, Media, Message, Text, Thought, ToolCall, ToolResult
 from core.models.providers.openai import OpenAIProvider, _Calls
 from core.models.tool_calls import MALFORMED_CALL
+from core.usage.meter import Usage
 from sandbox.models import Asked, Call, End, Fail, Finish, Pause, Raw, Say, ScriptedOpenAI, Stall, Turn
 from tests.core.models.conftest import Wired
 

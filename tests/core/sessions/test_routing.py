@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.agents.routing import Agent, Agents
+from core.sessions.routing import Agent, Agents
 
 MODELS = ("one",)
 DESK, LAW = Agent("desk", MODELS), Agent("law", MODELS, chosen_at=frozenset({"dm"}))

@@ -8,7 +8,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.tool_context import ToolContext
 
 from core.agents.factory import ours
-from core.conversations.identity import ADMINS, EVERYONE, Person, Speaker, permits, together
+from core.identity import ADMINS, EVERYONE, Person, Speaker, permits, together
 from core.models.provider import Done, ToolCall
 from core.tools.tool import Tool, adapt, allowed
 from tests.conversation import Converse, ScriptedProvider, adapter

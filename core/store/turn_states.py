@@ -1,4 +1,4 @@
-"""What becomes of a turn."""
+"""States of a turn and the transitions between them."""
 
 from collections.abc import Mapping
 from typing import Literal, get_args

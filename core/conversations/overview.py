@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.store.database import Database
 from core.store.schema import approvals, channels, inbox, sessions, turns, workers
+from core.store.turn_states import State
 from core.turns.queries import is_under_way, is_waiting
-from core.turns.states import State
 
 HOUR = 3600.0
 

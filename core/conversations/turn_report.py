@@ -7,11 +7,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.observability.run_record import Receipt
+from core.agents.run_record import Receipt
 from core.store.database import Database
 from core.store.schema import approvals, inbox, messages, sessions, turns
+from core.store.turn_states import State
 from core.turns.queries import answered_by
-from core.turns.states import State
 from core.usage.meter import ModelCall, calls_in
 from core.usage.prices import Prices
 

@@ -24,7 +24,7 @@ from core.models.tokens import TokenCounter
 from core.sessions.history import INTERRUPTED
 from core.sessions.lifecycle import begin_generation
 from core.sessions.service import SessionService, StoredSession
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
 from core.tools.call_log import Call, Journal

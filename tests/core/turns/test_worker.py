@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from core.errors import StoreError
 from core.inbox.store import Inbox
 from core.store.schema import turns as turns_table
+from core.turns import worker
 from core.turns.store import ANEW, LOST, RESET, SHUTDOWN, STOP, Turns
 from core.turns.turn import Turn
-from core.workers import worker
-from core.workers.worker import Worker
+from core.turns.worker import Worker
 from tests import tables
 from tests.core.conftest import Faulty, worker_on
 from tests.inbounds import inbound

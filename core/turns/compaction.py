@@ -23,19 +23,18 @@ from core.concurrency import event_loop
 from core.secrets import traced
 from core.sessions.codec import columns, to_row
 from core.sessions.history import DEFAULT_BUDGET, TURNS
-from core.sessions.ordering import NEWEST_FIRST, OLDEST_FIRST, of_session
-from core.sessions.summarizer import Summarizer, Summed
-from core.sessions.summary_events import begun_at, summary
+from core.sessions.reader import NEWEST_FIRST, OLDEST_FIRST, of_session
+from core.sessions.summarizer import Summarizer, Summed, begun_at, summary
 from core.store.database import Database
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 from core.store.schema import messages, sessions, turns
 from core.turns.queries import is_under_way
 from core.turns.store import Turns
 from core.turns.turn import Turn
+from core.turns.worker import Answer
 from core.usage.meter import run_with
 from core.usage.spending_limits import Caps
 from core.workers.lease import Lease
-from core.workers.worker import Answer
 
 log = logging.getLogger(__name__)
 

@@ -14,24 +14,23 @@ from google.genai import types
 
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
-from core.agents.routing import Agents
 from core.agents.runtime import AgentRuntime
-from core.conversations.prompt_text import Spoken
-from core.conversations.quoting import OPEN
+from core.conversations.turn_report import Ledger
 from core.inbox.store import Inbox
 from core.models.adapter import ModelAdapter
 from core.models.providers.openai import OpenAIProvider
 from core.models.tokens import TokenCounter
-from core.observability.turn_report import Ledger
-from core.sessions import compaction as compactions
-from core.sessions.compaction import Compaction
 from core.sessions.history import TURNS
+from core.sessions.prompt_text import OPEN, Spoken
 from core.sessions.resume import reopen
+from core.sessions.routing import Agents
 from core.sessions.service import SessionService, StoredSession
 from core.sessions.summarizer import Summarizer
 from core.store.schema import messages, sessions, spending
 from core.store.schema import turns as turns_table
 from core.tools.call_log import Journal
+from core.turns import compaction as compactions
+from core.turns.compaction import Compaction
 from core.turns.store import Turns
 from core.turns.turn import Turn
 from core.usage.meter import ModelCall

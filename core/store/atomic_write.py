@@ -1,4 +1,4 @@
-"""Files that are there as a whole, or as they were."""
+"""Atomic file write: a reader finds the old file or the new one, never a part."""
 
 import os
 import tempfile

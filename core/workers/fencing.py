@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import SessionResetError, TurnLostError
-from core.store.prepared import Statement
+from core.store.fast_path import Statement
 from core.store.schema import sessions, turns
 
 

@@ -157,3 +157,7 @@ def together(speakers: Iterable[Speaker]) -> Speaker:
 
 def _tuples(data: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:
     return {name: tuple(data[name]) for name in names if name in data}
+
+
+#: ADK re-sends what was stored under another name as somebody else's words, so a name is for life.
+DEFAULT_AGENT_NAME = "lango_agent"

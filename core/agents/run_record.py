@@ -1,7 +1,7 @@
 """Receipts: what a turn was made of, as far as its run can tell.
 
 A receipt is kept with the turn by the statement that keeps its answer or its end. What else there is to know of a turn
-stands in other rows, and `core.observability.turn_report` puts it together.
+stands in other rows, and `core.conversations.turn_report` puts it together.
 """
 
 import json
@@ -13,9 +13,9 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from core.agents.events import StreamEvent
-from core.inbox.message import storable
+from core.inbox_message import storable
 from core.secrets import masked, redact
-from core.sessions.history_window import Extent
+from core.sessions.history import Extent
 
 #: How many calls of tools and files a receipt tells of, and how much of each, in characters.
 MOST_TOOLS, MOST_FILES = 50, 20

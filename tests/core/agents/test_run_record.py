@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from core.agents.events import StreamEvent
+from core.agents.run_record import MOST_TOOLS, Clerk, FileUse, Receipt
 from core.errors import ProviderRequestError
 from core.models.provider import Done, Failed, ToolCall
-from core.observability.run_record import MOST_TOOLS, Clerk, FileUse, Receipt
 from core.sessions.history import TURNS
 from core.tools.tool import Tool
 from tests.conversation import Converse, ScriptedProvider

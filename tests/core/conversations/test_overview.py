@@ -6,12 +6,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from bot.monitoring.diagnostics import DEAF, Finding, findings
+from core.conversations.overview import overview, sessions_seen, turns_seen
+from core.conversations.turn_report import Ledger
 from core.inbox.store import Inbox
-from core.observability.overview import overview, sessions_seen, turns_seen
-from core.observability.turn_report import Ledger
 from core.store.schema import approvals, channels, messages
 from core.store.schema import turns as turns_table
-from core.turns.states import Ended
+from core.store.turn_states import Ended
 from core.turns.store import Turns
 from core.usage.prices import Prices
 from tests.core.conftest import Faulty, done

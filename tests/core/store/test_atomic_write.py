@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.files import put
+from core.store.atomic_write import put
 
 
 def test_a_file_takes_the_place_of_the_one_that_is_there(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.conversations.identity import BOT, NOWHERE, Spot, Visitor
+from core.identity import BOT, NOWHERE, Spot, Visitor
 
 
 @dataclass(frozen=True, slots=True)
