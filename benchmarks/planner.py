@@ -4,9 +4,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from channels.base import Limits, Priority
-from channels.discord.markdown import DiscordMarkdown
-from channels.discord.markdown import size as utf16
+from channels.base import Priority
+from channels.discord.text import DiscordMarkdown
+from channels.discord.text import size as utf16
+from channels.markdown.dialect import Limits
 from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown
 from channels.slack.text import size as utf8

@@ -1,0 +1,1 @@
+"""The process: command line, settings, set-up, monitoring, wiring."""

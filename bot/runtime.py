@@ -19,8 +19,8 @@ from bot.components import Answers, Hearing
 from bot.sandbox.process import FEED
 from bot.settings import LOCAL_MODEL, Settings
 from bot.settings.price_check import check_prices
+from channels.answerer import Answerer
 from channels.intake.context import Context
-from channels.replies.answerer import Answerer
 from channels.replies.error_messages import Apologies
 from core.agents.runtime import AgentRuntime
 from core.agents.warmup import warm_up

@@ -6,12 +6,28 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal, Protocol
 
-from channels.intake.downloads import Check, Fetched
-from channels.markdown.dialect import MARKDOWN, Dialect
+from channels.markdown.dialect import Limits
 from core.conversations.history_state import Background
 from core.errors import SurfaceError
 from core.inbox_message import Attachment, Inbound
 from core.workers.usage_sharing import Uses
+
+#: Room in each message for a line under the text that says what is going on, in whatever unit.
+STATUS_RESERVE = 102
+
+#: Since when that is out of date which says nothing yet: see `Surface.ready`.
+SILENT = float("-inf")
+
+#: How much a button is to be seen, in the words of both platforms; plain by default.
+Style = Literal["", "primary", "danger"]
+
+#: Awaited after each post and before the next, with the chunk's position and the new message's id. A plan's files have
+#: the positions behind its last chunk.
+Record = Callable[[int, str], Awaitable[None]]
+
+#: How other people's words belong to a message: they were said before it, it replies to them, it passes them on, or it
+#: is a question about them.
+Kind = Literal["before", "quoted", "forwarded", "about"]
 
 
 class Priority(IntEnum):
@@ -31,30 +47,6 @@ class Priority(IntEnum):
 #: What is shown with these is complete.
 LAST_WORDS = frozenset({Priority.FINAL, Priority.APPROVAL, Priority.ERROR})
 
-#: Room in each message for a line under the text that says what is going on, in whatever unit.
-STATUS_RESERVE = 102
-
-
-#: Since when that is out of date which says nothing yet: see `Surface.ready`.
-SILENT = float("-inf")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a platform lets a message be.
-
-    Attributes:
-        chunk_size: the most that one message of a reply may hold, in units of `measure`.
-        measure: the size of a text in the platform's own unit (bytes, UTF-16 units, ...).
-        reserve: what of `chunk_size` is kept free for a line under the text that says what is going on.
-        dialect: how the platform wants Markdown written.
-    """
-
-    chunk_size: int
-    measure: Callable[[str], int]
-    reserve: int = 0
-    dialect: Dialect = MARKDOWN
-
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -69,10 +61,6 @@ class Chunk:
     end: int
     text: str
     settled: int = 0
-
-
-#: How much a button is to be seen, in the words of both platforms; plain by default.
-Style = Literal["", "primary", "danger"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +128,6 @@ class EditRefusedError(SurfaceError):
     """A message that grows stands as it was: the platform refuses what it is to say now."""
 
 
-#: Awaited after each post and before the next, with the chunk's position and the new message's id. A plan's files have
-#: the positions behind its last chunk.
-Record = Callable[[int, str], Awaitable[None]]
-
-
 @dataclass(frozen=True, slots=True)
 class Heard:
     """What the model reads.
@@ -163,11 +146,6 @@ class Heard:
         """What was said. Of files, others tell."""
         said = said or ("" if attachments else f"[{speaker} called you without saying anything]")
         return cls(said, speaker, alone)
-
-
-#: How other people's words belong to a message: they were said before it, it replies to them, it passes them on, or it
-#: is a question about them.
-Kind = Literal["before", "quoted", "forwarded", "about"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +272,37 @@ class Surface(Protocol):
     async def begun(self) -> None:
         """Take back the sign that the message waits, if it bears one."""
         ...
+
+
+class Check(Protocol):
+    """Whether a file is to be read, as far as is known of it.
+
+    Attributes:
+        most: of how many bytes it may be.
+    """
+
+    @property
+    def most(self) -> int: ...
+
+    def __call__(self, file: Attachment) -> None:
+        """Let it pass.
+
+        Raises:
+            UnreadableFileError: it is not to be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A file that was read.
+
+    Attributes:
+        file: what is known of it now.
+    """
+
+    file: Attachment
+    data: bytes
 
 
 class Channel(Protocol):

@@ -1,0 +1,1 @@
+"""The agent: turns, sessions, models, tools, storage. It knows nothing of Slack or Discord."""

@@ -13,6 +13,9 @@ SPEAKER = "temp:speaker"
 #: Whom a rule may name beside ids of people and roles: those who run the bot, and all.
 ADMINS, EVERYONE = "admins", "everyone"
 
+#: ADK re-sends what was stored under another name as somebody else's words, so a name is for life.
+DEFAULT_AGENT_NAME = "lango_agent"
+
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
@@ -157,7 +160,3 @@ def together(speakers: Iterable[Speaker]) -> Speaker:
 
 def _tuples(data: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:
     return {name: tuple(data[name]) for name in names if name in data}
-
-
-#: ADK re-sends what was stored under another name as somebody else's words, so a name is for life.
-DEFAULT_AGENT_NAME = "lango_agent"

@@ -25,16 +25,16 @@ from bot.monitoring.diagnostics import Finding
 from bot.settings import Settings
 from bot.setup import probes as trials
 from bot.setup.manifest import Platform, manifest
-from channels.base import Limits
 from channels.commands.handlers import COMMANDS as WORDS
 from channels.discord.adapter import DiscordChannel
 from channels.discord.client import api as discord_api
 from channels.discord.client.auth import intents
-from channels.discord.client.invite import PERMISSIONS
-from channels.discord.client.invite import permissions as permissions_of
+from channels.discord.invite import PERMISSIONS
+from channels.discord.invite import permissions as permissions_of
 from channels.discord.replies import surface as discord_surface
 from channels.discord.settings import DiscordSettings
 from channels.intake.backfill import Bounds
+from channels.markdown.dialect import Limits
 from channels.rate_limits.limiter import Window
 from channels.services import Desk
 from channels.slack import settings as slack_settings

@@ -12,10 +12,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from channels.access import Door
-from channels.base import Around, File, Heard, Limits, Plan, Priority, Record, Surface
+from channels.answerer import Answerer
+from channels.base import Around, Check, Fetched, File, Heard, Plan, Priority, Record, Surface
 from channels.intake.context import Context
-from channels.intake.downloads import Check, Fetched, UnreadableFileError
-from channels.replies.answerer import Answerer
+from channels.intake.downloads import UnreadableFileError
+from channels.markdown.dialect import Limits
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app
 from core.agents.runtime import AgentRuntime

@@ -1,1 +1,1 @@
-"""How the process is: health, logs, metrics, traces, diagnostics."""
+"""Monitoring: health, logs, metrics, traces, diagnostics."""

@@ -1,1 +1,1 @@
-"""The `sandbox` command: the bot as a child process against local platforms."""
+"""The `sandbox` command: the bot as a child process beside the local platforms."""

@@ -20,9 +20,9 @@ from core.usage.prices import Prices
 if TYPE_CHECKING:
     from bot import settings as configuration
     from bot.settings import Settings
-    from channels.slack.client import manifest
+    from channels.slack import manifest
 else:
-    configuration, manifest = Late("bot.settings"), Late("channels.slack.client.manifest")
+    configuration, manifest = Late("bot.settings"), Late("channels.slack.manifest")
 
 #: Where the page is, if nobody else listens there.
 PORT = 4000

@@ -1,1 +1,1 @@
-"""Setting up: the wizard, `.env`, manifests, and the check of each setting."""
+"""Set-up: the wizard, `.env`, the Slack manifest, and a check of each setting."""

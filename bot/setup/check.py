@@ -13,8 +13,8 @@ from bot.cli import output as tables
 from bot.settings import Settings
 from bot.setup import probes as trials
 from bot.setup.probes import Finding, Verdict, faults, good
-from channels.discord import access_lists as discord_known
-from channels.slack import access_lists as slack_known
+from channels.discord import access as discord_known
+from channels.slack import access as slack_known
 from core.agents.runtime import AgentRuntime
 from core.errors import ParleyError, SettingsError, ToolError
 from core.models.selection import Choice

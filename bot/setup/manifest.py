@@ -11,10 +11,10 @@ from core.models.lazy_import import Late
 
 if TYPE_CHECKING:
     from bot.settings.access import AccessPart
-    from channels.discord.client import invite
-    from channels.slack.client import manifest as slack
+    from channels.discord import invite
+    from channels.slack import manifest as slack
 else:
-    invite, slack = Late("channels.discord.client.invite"), Late("channels.slack.client.manifest")
+    invite, slack = Late("channels.discord.invite"), Late("channels.slack.manifest")
 
 #: Stands in a manifest for the address of the bot's HTTP server, which only its operator knows.
 YOUR_ADDRESS = "https://your-bot.example.com"

@@ -16,7 +16,7 @@ from bot.setup import manifest as manifests
 from bot.setup import probes as trials
 from bot.setup.manifest import Platform
 from bot.setup.probes import Finding
-from channels.discord.client import invite
+from channels.discord import invite
 from channels.slack.settings import SlackSettings
 from core.errors import ProviderError, SettingsError, UnknownModelError
 from core.models.catalog import make_provider

@@ -1,1 +1,1 @@
-"""Chat commands."""
+"""Chat commands, and the reports "Why?" and usage."""

@@ -1,20 +1,24 @@
-"""Who comes, and where he is, as the door asks for it.
+"""Access to the bot on Discord: the author, roles and place of an event, and the ids in the access lists.
 
-Discord: a message or interaction of a server tells its author's roles; what is found later does not, and direct
-messages tell nothing of servers. There, it is asked of those servers that are named.
+Discord: an event in a server has its author's roles. Messages that are fetched later do not, and direct messages belong
+to no server: their roles are fetched from the servers that the settings name.
 """
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import discord
 
 from channels.discord.client.api import DiscordApi
-from channels.discord.events.parser import NAME, guild_of
+from channels.discord.client.auth import log_in, make_client
+from channels.discord.session_ids import NAME, guild_of
+from channels.discord.settings import DiscordSettings
 from channels.intake.handler import Call
 from channels.rate_limits.caller import RefusedError
 from channels.ttl_cache import Remembered
+from core.errors import SettingsError
 from core.identity import Spot, Visitor
 
 #: Seconds for which what is known of a member or channel is taken to be the same.
@@ -105,3 +109,48 @@ class Visits:
 
 def _roles(member: discord.Member) -> tuple[str, ...]:
     return tuple(str(role.id) for role in member.roles)
+
+
+async def unknown(settings: DiscordSettings, rules: Iterable[str]) -> list[str]:
+    """A line for each of the rules (`kind:id`) that names what the bot cannot find in Discord.
+
+    Raises:
+        SettingsError: Discord cannot be asked.
+    """
+    named = [rule.partition(":") for rule in rules]
+    if not named:
+        return []
+    client = make_client(settings)
+    try:
+        await log_in(client, settings)
+        guilds = [guild async for guild in client.fetch_guilds(limit=None)]
+        roles = set[int]()
+        if any(kind == "role" for kind, _, _ in named):
+            roles = {role.id for guild in guilds for role in await guild.fetch_roles()}
+        lines = list[str]()
+        for kind, _, id_ in named:
+            match kind:
+                case "guild":
+                    is_known = int(id_) in {guild.id for guild in guilds}
+                case "role":
+                    is_known = int(id_) in roles
+                case "user":
+                    is_known = await _is_there(client.fetch_user, id_)
+                case _:
+                    is_known = id_ == "dm" or await _is_there(client.fetch_channel, id_)
+            if not is_known:
+                lines.append(f"the bot finds no {kind}:{id_} in Discord: copy the id anew, or remove it")
+        return lines
+    except (discord.HTTPException, aiohttp.ClientError, TimeoutError, OSError) as error:
+        said = f"cannot be asked ({type(error).__name__}); try again"
+        raise SettingsError(f"DISCORD_API_URL: {settings.api_url} {said}.") from error
+    finally:
+        await client.close()
+
+
+async def _is_there(fetch: Callable[[int], Awaitable[Any]], id_: str) -> bool:
+    try:
+        await fetch(int(id_))
+    except (discord.NotFound, discord.Forbidden):
+        return False
+    return True

@@ -9,27 +9,27 @@ from typing import Any
 
 from discord.http import Route
 
-from channels.base import Around, Heard, Surface
+from channels.base import Around, Check, Fetched, Heard, Surface
 from channels.discord.access import Visits
 from channels.discord.client.api import MESSAGES, DiscordApi
 from channels.discord.client.auth import hears_all, intents, log_in, make_client
-from channels.discord.client.gateway import PULSE, Connection, Shard
+from channels.discord.client.gateway import PULSE, Shard
 from channels.discord.client.shards import Shards, shard_of
+from channels.discord.dispatcher import Dispatcher
 from channels.discord.events.downloads import Downloads
 from channels.discord.events.history import History
 from channels.discord.events.listener import Ear
-from channels.discord.events.parser import ASIDE, NAME, located
 from channels.discord.events.thread_context import Surroundings
 from channels.discord.interactions.commands import WAYS, commands_of
+from channels.discord.interactions.ephemeral import Aside
 from channels.discord.interactions.handler import Deeds
 from channels.discord.interactions.listener import Interactions
 from channels.discord.interactions.responses import Token
-from channels.discord.replies.ephemeral import Aside
 from channels.discord.replies.reactions import receipts, send_away
 from channels.discord.replies.surface import DiscordSurface
+from channels.discord.session_ids import ASIDE, NAME, located
 from channels.discord.settings import DiscordSettings
 from channels.intake.backfill import Bounds, Gaps
-from channels.intake.downloads import Check, Fetched
 from channels.intake.handler import Intake
 from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
@@ -259,13 +259,13 @@ class DiscordChannel:
 
     async def _connection(
         self, shard: Shard, on_connected: Callable[[], None], on_sign: Callable[[], None]
-    ) -> tuple[Connection, str]:
+    ) -> tuple[Dispatcher, str]:
         """A new client. What the app may hear is asked each time: it can be changed while the bot runs."""
         flags = (await self._client.application_info()).flags
         _shards, address, limit = await self._client.http.get_bot_gateway()
         if limit["remaining"] < shard.of:  # all of them may be about to begin one
             raise ParleyError(f"Discord lets this bot begin no session for {limit['reset_after'] // 60_000} minutes")
-        connection = Connection(
+        connection = Dispatcher(
             shard=shard,
             intents=intents(hears_all=hears_all(flags)),
             commands=commands_of(self._interactions),

@@ -1,1 +1,1 @@
-"""What the bot says in its own name, and in which language."""
+"""The bot's own messages, their translations, and the language of a user."""

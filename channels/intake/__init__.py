@@ -1,1 +1,1 @@
-"""From what a platform tells to what a turn is asked."""
+"""Intake: from platform events to inbox messages and prompts; attachments, context, backfill."""

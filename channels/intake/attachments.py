@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from channels.base import Channel, Heard
-from channels.intake.downloads import Fetched, UnreadableFileError, too_large
+from channels.base import Channel, Fetched, Heard
+from channels.intake.downloads import UnreadableFileError, too_large
 from core.agents.run_record import FileUse
 from core.inbox_message import Attachment, Inbound, storable
 from core.models import media

@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import aiohttp
 
+from channels.base import Check, Fetched
 from core.errors import SurfaceError
 from core.inbox_message import Attachment
 from core.models import media
@@ -36,37 +36,6 @@ class UnreadableFileError(SurfaceError):
     def __init__(self, why: str, *, status: int = 0) -> None:
         super().__init__(why)
         self.status = status
-
-
-class Check(Protocol):
-    """Whether a file is to be read, as far as is known of it.
-
-    Attributes:
-        most: of how many bytes it may be.
-    """
-
-    @property
-    def most(self) -> int: ...
-
-    def __call__(self, file: Attachment) -> None:
-        """Let it pass.
-
-        Raises:
-            UnreadableFileError: it is not to be read.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A file that was read.
-
-    Attributes:
-        file: what is known of it now.
-    """
-
-    file: Attachment
-    data: bytes
 
 
 async def download(

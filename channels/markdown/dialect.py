@@ -1,4 +1,7 @@
-"""What a platform makes of Markdown."""
+"""Markdown dialect and message limits of a platform."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from channels.markdown.links import Link
 
@@ -62,3 +65,20 @@ class Dialect:
 
 #: Standard Markdown, as it comes.
 MARKDOWN = Dialect()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a platform lets a message be.
+
+    Attributes:
+        chunk_size: the most that one message of a reply may hold, in units of `measure`.
+        measure: the size of a text in the platform's own unit (bytes, UTF-16 units, ...).
+        reserve: what of `chunk_size` is kept free for a line under the text that says what is going on.
+        dialect: how the platform wants Markdown written.
+    """
+
+    chunk_size: int
+    measure: Callable[[str], int]
+    reserve: int = 0
+    dialect: Dialect = MARKDOWN

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from channels.base import Limits
 from channels.markdown import inline
 from channels.markdown.blocks import LINE_END, Kind, Place, Reader, begins_block, lacking, split_quote
+from channels.markdown.dialect import Limits
 from channels.markdown.renderer import (
     ROUND_TABLE,
     TABLE_MARKS,

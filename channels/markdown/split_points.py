@@ -1,12 +1,13 @@
-"""Where a text is best cut in two: between paragraphs, else lines, else words, else characters."""
+"""Split points of a text: between paragraphs, else lines, else words, else grapheme clusters (Unicode UAX #29)."""
 
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+import regex  # type: ignore[import-untyped]  # it comes without types
+
 from channels.markdown.blocks import Kind, begins_block
-from channels.markdown.graphemes import boundaries, is_boundary
 from channels.markdown.inline import Scan
 from channels.markdown.renderer import Line
 
@@ -19,6 +20,8 @@ _WORDS = re.compile(r"(?<=\s)(?=\S)")
 
 #: What a message must not begin with if it did not begin a line before: it would mean something else there.
 _LOOKS_LIKE_BLOCK = re.compile(r"[#>+\-*=|`~]|\d{1,9}(?:[.)]|\Z)")
+
+_CLUSTER = regex.compile(r"\X")
 
 
 def seam(lines: Sequence[Line], text: str, marks: Sequence[str]) -> int:
@@ -107,3 +110,14 @@ def _is_within(at: int, atoms: Sequence[tuple[int, int]]) -> bool:
     """Whether `at` is inside of one of `atoms`, which are in order."""
     before = bisect_left(atoms, (at, 0))
     return before > 0 and at < atoms[before - 1][1]
+
+
+def boundaries(text: str, start: int, stop: int) -> Iterator[int]:
+    """Where in `text` a character of the reader's begins, between `start`, which is such a place, and `stop`."""
+    for found in _CLUSTER.finditer(text, start, stop):
+        yield found.start()
+
+
+def is_boundary(text: str, at: int) -> bool:
+    """Whether a character of the reader's begins at `at`, when what stands before it is white space."""
+    return at == 0 or len(_CLUSTER.match(text, at - 1, at + 1)[0]) == 1

@@ -1,1 +1,1 @@
-"""API calls within the limits of a platform."""
+"""Rate limits of platform APIs: limiter with priorities, shares among workers, caller with retries."""

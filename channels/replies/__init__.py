@@ -1,1 +1,1 @@
-"""From what an agent says to the messages of a platform."""
+"""Replies: planning chunks, streaming them to a surface, buttons, approvals, error messages."""

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from channels.base import LAST_WORDS, Chunk, Limits, Plan, Priority
+from channels.base import LAST_WORDS, Chunk, Plan, Priority
 from channels.i18n.messages import PLACEHOLDER
 from channels.markdown.blocks import Place
+from channels.markdown.dialect import Limits
 from channels.markdown.page import Page
 
 #: How often, while a message fills, it is worth a look whether it is full.

@@ -8,18 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from channels.base import (
-    LAST_WORDS,
-    Button,
-    Chunk,
-    EditRefusedError,
-    File,
-    FileRefusedError,
-    Limits,
-    Plan,
-    Priority,
-    Record,
-)
+from channels.base import LAST_WORDS, Button, Chunk, EditRefusedError, File, FileRefusedError, Plan, Priority, Record
+from channels.markdown.dialect import Limits
 from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import Budget
 from channels.replies.reactions import Address, Receipts

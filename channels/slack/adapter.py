@@ -13,49 +13,36 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
 from channels.access import Admission
-from channels.base import Around, Heard
+from channels.base import Around, Check, Fetched, Heard
 from channels.i18n import messages as words
 from channels.intake.backfill import Bounds, Gaps
-from channels.intake.downloads import Check, Fetched
 from channels.intake.handler import Call, Intake
 from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
-from channels.slack.access import Visits
-from channels.slack.client import event_types as events
+from channels.slack import manifest as events
+from channels.slack.access import Groups, Visits, is_group
 from channels.slack.client.api import SlackApi
-from channels.slack.client.auth import client, connections, verify
+from channels.slack.client.auth import PROOF_INTERVAL, Proof, client, connections, verify
 from channels.slack.client.http_mode import Requests
 from channels.slack.client.oauth import Installing
 from channels.slack.client.socket_mode import PING_INTERVAL, Sockets
-from channels.slack.client.token_monitor import PROOF_INTERVAL, Proof
 from channels.slack.client.workspaces import Workspaces
 from channels.slack.events.downloads import Downloads
 from channels.slack.events.history import History
 from channels.slack.events.mentions import Names
-from channels.slack.events.parser import (
-    NAME,
-    Change,
-    called_by_edit,
-    changed,
-    hear,
-    lacks_files,
-    located,
-    session_id,
-    team_of,
-)
+from channels.slack.events.parser import Change, called_by_edit, changed, hear, lacks_files, team_of
 from channels.slack.events.thread_context import Surroundings
 from channels.slack.interactions.commands import SlashCommands, asking
 from channels.slack.interactions.handler import Deeds
 from channels.slack.interactions.responses import Doer, Private
 from channels.slack.interactions.shortcuts import WAYS, Shortcuts
-from channels.slack.replies.assistant import Sessions
+from channels.slack.replies.assistant import Sessions, suggest
 from channels.slack.replies.reactions import receipts, send_away
 from channels.slack.replies.streaming import Streams, StreamSurface
-from channels.slack.replies.suggested_prompts import suggest
 from channels.slack.replies.surface import SlackSurface
+from channels.slack.session_ids import NAME, located, session_id
 from channels.slack.settings import SlackSettings
 from channels.slack.text import to_words
-from channels.slack.user_groups import Groups, is_group
 from channels.slack.users import People
 from core.conversations.history_state import Background
 from core.errors import SettingsError, StoreError, SurfaceError
@@ -280,8 +267,8 @@ class SlackChannel:
                 elif change := changed(body):
                     await self._take_change(change, called_by_edit(body, self._hear))
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
-                opened = Doer(team_of(body), str(event["channel"]), str(event["user"]), "", "", "")
-                if self._desk.door.admits(*await self._visits.of_deed(opened)) is not Admission.ADMITTED:
+                where = team_of(body), str(event["channel"]), str(event["user"])
+                if self._desk.door.admits(*await self._visits.resolve_interaction(*where)) is not Admission.ADMITTED:
                     return
                 prompts = suggest(self._api, team_of(body), event["channel"], self._settings.prompts)
                 self._intake.run(prompts, name="prompts")
@@ -330,7 +317,7 @@ class SlackChannel:
         event, team = body["event"], team_of(body)
         channel, user, root = str(event["channel"]), str(event["user"]), str(event.get("thread_ts") or "")
         doer = Doer(team, channel, user, root, "", str(body.get("event_id")))
-        seen = await self._visits.of_deed(doer)
+        seen = await self._visits.resolve_interaction(team, channel, user)
         if (refused := await self._intake.refusal(*seen)) is not None:
             if refused:
                 say = words.of(await words.told(self._people.locale(team, user)))

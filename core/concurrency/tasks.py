@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
+T = TypeVar("T")
+
 
 class Work:
     """What a stop waits for.
@@ -58,9 +60,6 @@ async def beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-T = TypeVar("T")
 
 
 async def abreast(work: Callable[[T], Awaitable[None]], items: Iterable[T], many: int) -> None:

@@ -52,6 +52,9 @@ NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 #: How long a model may say nothing, unless it is told otherwise.
 IDLE_SECONDS = 120.0
 
+#: What `core.models.catalog` has providers for.
+PATTERNS = [r"gemini-.*", r"openai/.*", r"anthropic/.*", r"local/.*"]
+
 
 class ModelAdapter(BaseLlm):
     """A provider's model as ADK knows models.
@@ -288,10 +291,6 @@ def _text_part(text: str, thought: bool, signature: bytes | None = None) -> type
 def _response(parts: list[types.Part], *, partial: bool) -> LlmResponse:
     content = types.Content(role="model", parts=parts) if parts else None
     return LlmResponse(content=content, partial=partial)
-
-
-#: What `core.models.catalog` has providers for.
-PATTERNS = [r"gemini-.*", r"openai/.*", r"anthropic/.*", r"local/.*"]
 
 
 def register(adapter: Callable[[str], ModelAdapter], *, default: str) -> None:

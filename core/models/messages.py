@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Answers a call whose own result was never stored.
 INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
 
+_TICKS = re.compile("`{3,}")
+
 
 def convert_messages(
     contents: Sequence[types.Content], system_instruction: types.ContentUnion | None = None
@@ -212,9 +214,6 @@ def _media(response: types.FunctionResponse) -> Iterable[Media]:
             yield Media(part.inline_data.mime_type or "", data=part.inline_data.data)
         elif part.file_data is not None:
             yield Media(part.file_data.mime_type or "", uri=part.file_data.file_uri)
-
-
-_TICKS = re.compile("`{3,}")
 
 
 def written(part: "types.Part") -> str:

@@ -23,6 +23,11 @@ else:
 
 Role = Literal["system", "user", "assistant", "tool"]
 
+#: What nearly every model that sees takes.
+IMAGES = ("image/png", "image/jpeg", "image/webp")
+
+PDF = "application/pdf"
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -130,10 +135,6 @@ class Takes:
 
 #: A model that takes no files.
 NOTHING = Takes({}, 0)
-
-#: What nearly every model that sees takes.
-IMAGES = ("image/png", "image/jpeg", "image/webp")
-PDF = "application/pdf"
 
 #: What a model takes of which nothing is known.
 MOST_TAKE = Takes(dict.fromkeys((*IMAGES, PDF), 3_900_000), total=14 * 2**20)

@@ -35,6 +35,12 @@ LONGEST_WAIT = 30.0
 
 _TAKES_BACK = "parley_takes_back"
 
+#: Seconds for which a model is passed over that has failed, for the first time and at the most.
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+
+#: One attempt at a call: of the model of that full name, instead of another one if one is named.
+Attempt = Callable[[str, str], AsyncGenerator[LlmResponse, None]]
+
 
 class Telling:
     """What a listener has before him of one call, over all attempts at it."""
@@ -96,14 +102,6 @@ def _pause(error: ProviderError, wait: float) -> float | None:
     if not error.retryable or asked > LONGEST_WAIT:
         return None
     return asked + wait * random.uniform(0.5, 1.5)  # noqa: S311 - so that many do not come back at one moment
-
-
-#: Seconds for which a model is passed over that has failed, for the first time and at the most.
-FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
-
-
-#: One attempt at a call: of the model of that full name, instead of another one if one is named.
-Attempt = Callable[[str, str], AsyncGenerator[LlmResponse, None]]
 
 
 @dataclass(slots=True)

@@ -18,6 +18,10 @@ from core.models.provider import Message, Part, Text, Thought, ToolCall
 #: told, with its own words before its eyes; no tool runs on arguments that were never meant.
 MALFORMED_CALL = "malformed_call_to_"
 
+_MARK = b"parley:"
+
+_UNMARKED = "gemini"
+
 
 def read_call(call_id: str, name: str, arguments: str, *, cut_short: bool) -> ToolCall | None:
     """The call; with `cut_short`, none if the arguments ended in the middle."""
@@ -34,12 +38,6 @@ def _object(text: str) -> dict[str, Any] | None:
         if isinstance(arguments, dict):
             return cast(dict[str, Any], arguments)
     return None
-
-
-_MARK = b"parley:"
-
-
-_UNMARKED = "gemini"
 
 
 def mark(signature: bytes | None, provider: str) -> bytes | None:

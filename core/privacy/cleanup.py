@@ -16,6 +16,19 @@ from core.usage.rate_limits import is_over
 
 log = logging.getLogger(__name__)
 
+#: How many rows one transaction takes away at most, and the seconds between two of them.
+STEP = 200
+
+PAUSE = 0.5
+
+#: Seconds after which it is tried again when it failed.
+AGAIN = 60.0
+
+HOUR, DAY = 3600.0, 86_400.0
+
+#: Seconds between two times that it is looked for what is old.
+EVERY = HOUR
+
 
 class Retention:
     """Deletes what was said longer ago than some days, as `Forgetting` does. Every process looks for it; where an
@@ -58,24 +71,6 @@ class Retention:
         await self._forgetting.spent(before)
         if whole or parts:
             log.info("%d conversations and parts of %d are older than they may be: deleted", whole, parts)
-
-
-#: How many rows one transaction takes away at most, and the seconds between two of them.
-STEP = 200
-
-
-PAUSE = 0.5
-
-
-#: Seconds after which it is tried again when it failed.
-AGAIN = 60.0
-
-
-HOUR, DAY = 3600.0, 86_400.0
-
-
-#: Seconds between two times that it is looked for what is old.
-EVERY = HOUR
 
 
 class Pruning:

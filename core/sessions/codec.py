@@ -49,6 +49,23 @@ _CIRCUMSTANCES = {
     "long_running_tool_ids",
 }
 
+#: What of a row is a column of its own in `messages`.
+_COLUMNS = (
+    "role",
+    "author",
+    "content",
+    "tool_calls",
+    "created_at",
+    "invocation_id",
+    "event_id",
+    "event",
+    "held",
+)
+
+_IMAGE_TOKENS = 1_000  # between Gemini's 258 a tile and Anthropic's 1,600 for the largest
+
+_FOR_CALLERS = {"_accept_convenience_kwargs", "_check_field_type_mismatches"}
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -150,20 +167,6 @@ def columns(row: Row, tokens: int) -> dict[str, Any]:
     return {name: getattr(row, name) for name in _COLUMNS} | {"tokens": tokens}
 
 
-#: What of a row is a column of its own in `messages`.
-_COLUMNS = (
-    "role",
-    "author",
-    "content",
-    "tool_calls",
-    "created_at",
-    "invocation_id",
-    "event_id",
-    "event",
-    "held",
-)
-
-
 def references(event: Event) -> set[str]:
     """The SHA-256 of each of the blobs that a stored event refers to."""
     return {data.removeprefix(REFERENCE).decode() for data in _all_bytes(event) if data.startswith(REFERENCE)}
@@ -222,9 +225,6 @@ def measured(event: Event) -> tuple[str, int]:
 def media_size(event: Event) -> int:
     """The bytes of media that came with an event."""
     return sum(map(len, _all_bytes(event)))
-
-
-_IMAGE_TOKENS = 1_000  # between Gemini's 258 a tile and Anthropic's 1,600 for the largest
 
 
 def _media_tokens(media: types.Blob | types.FunctionResponseBlob | None) -> int:
@@ -312,12 +312,6 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
-log = logging.getLogger(__name__)
-
-
-_FOR_CALLERS = {"_accept_convenience_kwargs", "_check_field_type_mismatches"}
-
-
 def read(event: str) -> Event:
     """The event that `model_dump_json` has made this of.
 
@@ -333,7 +327,7 @@ def _reader() -> Callable[[str], Event]:
         # the classes' own validators, which are what pydantic would put in the place of their schemas, are not wanted
         lean = SchemaValidator(_without_callers(Event.__pydantic_core_schema__), _use_prebuilt=False)
     except (AttributeError, TypeError, SchemaError) as error:  # a pydantic, or an ADK, of another make
-        log.warning("events are read as their class reads them, which takes three times as long: %s", error)
+        logger.warning("events are read as their class reads them, which takes three times as long: %s", error)
         return Event.model_validate_json
     return lean.validate_json
 

@@ -26,6 +26,9 @@ TURNS = 20
 
 INTERRUPTED = "interrupted, may have taken effect"
 
+#: Why older messages are left out: the budget is full, or there are as many newer turns as are sent.
+Bound = Literal["", "tokens", "turns"]
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -258,10 +261,6 @@ def _call_ids(event: Event) -> list[str]:
 
 def _response_ids(event: Event) -> list[str]:
     return [answer.id or f"name:{answer.name}" for answer in event.get_function_responses()]
-
-
-#: Why older messages are left out: the budget is full, or there are as many newer turns as are sent.
-Bound = Literal["", "tokens", "turns"]
 
 
 @dataclass(frozen=True, slots=True)

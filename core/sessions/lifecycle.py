@@ -23,6 +23,8 @@ from core.store.schema import (
     turns,
 )
 
+log = logging.getLogger(__name__)
+
 
 async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> int:
     """Make sure that a session is there, and keep it from all others until the end of the transaction.
@@ -100,9 +102,6 @@ async def forget(connection: AsyncConnection, session_id: str) -> None:
     await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
-
-
-log = logging.getLogger(__name__)
 
 
 async def home(database: Database) -> str | None:

@@ -30,6 +30,12 @@ HELD = 64
 
 _SLICE = 16  # events that are read on end: that takes up to 0.1 ms each
 
+_COLUMNS = {field.name for field in fields(Row)}
+
+NEWEST_FIRST = messages.c.session.desc(), messages.c.id.desc()
+
+OLDEST_FIRST = messages.c.session, messages.c.id
+
 
 class Message(NamedTuple):
     """What of a row of `messages` is always needed.
@@ -280,15 +286,6 @@ class Loader:
 
 def _row(row: sa.Row[Any]) -> Row:
     return Row(**{name: value for name, value in row._mapping.items() if name in _COLUMNS})
-
-
-_COLUMNS = {field.name for field in fields(Row)}
-
-
-NEWEST_FIRST = messages.c.session.desc(), messages.c.id.desc()
-
-
-OLDEST_FIRST = messages.c.session, messages.c.id
 
 
 def of_session(session: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:

@@ -47,6 +47,9 @@ _ADVICE = {
 #: What is raised when a database cannot be used.
 _FAULTS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
 
+#: What a row is found out by.
+Unreadable = (TypeError, ValueError, AttributeError, LookupError)
+
 
 def _of_postgres(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
     """Those errors of asyncpg's, and others; where it is not at work, and not imported, the others alone."""
@@ -91,7 +94,3 @@ def _passes(fault: BaseException) -> bool:
     if isinstance(fault, _of_postgres("InterfaceError")):
         return not isinstance(fault, ValueError)  # an argument that it cannot send
     return True
-
-
-#: What a row is found out by.
-Unreadable = (TypeError, ValueError, AttributeError, LookupError)

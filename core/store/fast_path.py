@@ -24,6 +24,8 @@ _TOGETHER = 16
 #: A statement in the driver's own words, and its arguments.
 Asked = tuple[str, list[Any]]
 
+Made = sa.Select[Any] | sa.CompoundSelect[Any] | sa.UpdateBase
+
 
 class Singles(Protocol):
     """Runs statements in the driver's own words."""
@@ -246,9 +248,6 @@ class Prepared:
 
     writes: bool
     steps: Sequence[Step]
-
-
-Made = sa.Select[Any] | sa.CompoundSelect[Any] | sa.UpdateBase
 
 
 @dataclass(frozen=True, eq=False)

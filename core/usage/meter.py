@@ -29,6 +29,10 @@ _MARK = "parley_call"
 #: What a call's error is called that nobody waited for any more.
 BROKEN_OFF = "cancelled"
 
+#: Whether a model may be asked: its full name, and what tells about how many tokens it is to read. It raises what says
+#: that it may not.
+Ask = Callable[[str, Callable[[], int]], Awaitable[None]]
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -90,11 +94,6 @@ class Count:
 
     def tell(self, usage: Usage) -> None:
         self.usage = usage
-
-
-#: Whether a model may be asked: its full name, and what tells about how many tokens it is to read. It raises what says
-#: that it may not.
-Ask = Callable[[str, Callable[[], int]], Awaitable[None]]
 
 
 async def _unasked(_model: str, _tokens: Callable[[], int]) -> None:

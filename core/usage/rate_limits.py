@@ -24,6 +24,12 @@ _RATE = re.compile(r"(?P<most>[1-9]\d{0,5})\s*/\s*(?P<unit>[mhd])")
 #: What is noted of a message that was one too many: it is not answered, and none of its words are kept.
 LIMITED = "limited"
 
+#: Why somebody is not answered: he may not speak, or has spoken too often.
+Kind = Literal["door", "rate"]
+
+#: Seconds for which somebody is not told again that he may not speak.
+HOUR = 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -98,14 +104,6 @@ def _is_answered(table: sa.FromClause) -> sa.ColumnElement[bool]:
     """Whether a message asks, or has asked, for an answer that somebody wants of his own accord."""
     said_for_others = ("overheard", "command", "reset", LIMITED)
     return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(said_for_others)) & (table.c.kind != "approval")
-
-
-#: Why somebody is not answered: he may not speak, or has spoken too often.
-Kind = Literal["door", "rate"]
-
-
-#: Seconds for which somebody is not told again that he may not speak.
-HOUR = 3600.0
 
 
 class Refusals:

@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from textwrap import wrap
 
-from channels.base import Limits, Priority
+from channels.base import Priority
+from channels.markdown.dialect import Limits
 from channels.rate_limits.limiter import Budget
 from channels.replies.chunk_planner import Planner
 from channels.slack.client.rate_limits import TIER_3

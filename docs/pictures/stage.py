@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from channels.slack.client.manifest import manifest
+from channels.slack.manifest import manifest
 from channels.slack.settings import PROMPTS
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI

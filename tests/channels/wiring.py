@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from google.adk.tools.base_tool import BaseTool
 
 from channels.access import Door, Rules
+from channels.answerer import Answerer
 from channels.base import Channel
 from channels.intake.attachments import ALLOWANCE, Allowance
 from channels.intake.backfill import Bounds
 from channels.intake.context import TOKENS, Context
-from channels.replies.answerer import Answerer
 from channels.replies.error_messages import Apologies
 from channels.services import Desk
 from core.agents.config import AgentConfig

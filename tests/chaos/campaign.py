@@ -22,7 +22,7 @@ COUNTED = 2
 MOST_LINES = 40
 
 #: Where a point that is come by most often is come by all through an answer.
-ANSWER = "channels/replies/answerer.py"
+ANSWER = "channels/answerer.py"
 
 #: The places at which one process after the other dies; the one after them lives.
 Case = tuple[Crash, ...]

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from channels.slack.client.manifest import manifest
+from channels.slack.manifest import manifest
 from channels.slack.settings import PROMPTS
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox

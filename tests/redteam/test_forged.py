@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from channels.i18n import messages as words
 from channels.slack.client.http_mode import PATH
-from channels.slack.interactions.responses import Doer
 from core.identity import NOWHERE, Visitor
 from core.store.schema import approvals, feedback, inbox, sessions, turns
 from sandbox.models import Pause, Say
@@ -93,7 +92,7 @@ async def test_no_button_that_was_made_up_does_anything(slack: SlackSandbox, tmp
         await bot.shows(question, lambda texts: "Once" in texts)
         before = await all_rows(bot)
         (turn,) = await bot.turn_rows()
-        seen = await bot.channel._visits.of_deed(visitor_of(bot, "ada"))
+        seen = await bot.channel._visits.resolve_interaction(*general_and_user(bot, "ada"))
         for wish in WISHES:
             for made_up in MADE_UP:
                 button = f"{wish}:{made_up.replace('TURN', turn.id)}"
@@ -111,7 +110,7 @@ async def test_a_button_of_another_place_obeys_nobody_who_did_not_ask_there(
         await bot.shows(question, lambda texts: "Once" in texts)
         before = await all_rows(bot)
         (turn,) = await bot.turn_rows()
-        who, where = await bot.channel._visits.of_deed(visitor_of(bot, "grace"))
+        who, where = await bot.channel._visits.resolve_interaction(*general_and_user(bot, "grace"))
         word = await bot.channel._intake.press(f"{wish}:{turn.id}", visitor=who, spot=where, locale="")
         assert word in (words.NOT_YOURS, words.NOT_YOURS_TO_STOP)
         assert await all_rows(bot) == before
@@ -140,5 +139,5 @@ async def test_a_choice_of_a_conversation_elsewhere_is_none(slack: SlackSandbox,
         assert len(slack.calls) == calls
 
 
-def visitor_of(bot: Bot, user: str) -> Doer:
-    return Doer(bot.slack.team_id, bot.slack.channels["general"].id, bot.slack.people[user].id, "", "", "1.2.3")
+def general_and_user(bot: Bot, user: str) -> tuple[str, str, str]:
+    return bot.slack.team_id, bot.slack.channels["general"].id, bot.slack.people[user].id

@@ -1,1 +1,1 @@
-"""The connection to Discord: REST, gateway, shards, login."""
+"""Connection to Discord: REST API, gateway, shards, login."""

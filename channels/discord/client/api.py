@@ -11,10 +11,9 @@ import aiohttp
 import discord
 
 from channels.base import Button, File, Priority
-from channels.discord.client.pending_calls import Taking
-from channels.discord.client.rate_limits import Told, tracing
-from channels.discord.replies.components import view_of
-from channels.discord.replies.files import sent
+from channels.discord.client.components import view_of
+from channels.discord.client.files import sent
+from channels.discord.client.rate_limits import Taking, Told, tracing
 from channels.rate_limits.caller import PAUSES, Caller, PassingError, RefusedError
 from channels.rate_limits.limiter import Budget, Window
 from channels.rate_limits.registry import Pacer

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import aiohttp
 import discord
 
-from channels.discord.client.invite import link
+from channels.discord.invite import link
 from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 

@@ -4,19 +4,14 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
-import aiohttp
 import discord
 import yarl
-from discord import app_commands
 from discord.gateway import DiscordWebSocket
 
 from channels.discord.client.auth import LONG_WAIT
-from channels.discord.events.listener import Ear
-from channels.discord.interactions.commands import Command, Translator, sync
 from core.concurrency import event_loop
 from core.secrets import traced
 
@@ -38,9 +33,6 @@ PULSE = 45.0
 #: Seconds that saying goodbye to Discord may take.
 CLOSE_TIMEOUT = 5.0
 
-#: Seconds that registering the commands may take; the bot hears without them too.
-SYNC_TIMEOUT = 10.0
-
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -57,14 +49,11 @@ class Shard:
     passed: Callable[[int], Awaitable[None]]
 
 
-class Connection(discord.Client):
-    """One client's life on the gateway. What was once connected, discord.py resumes by itself.
+class GatewayClient(discord.Client):
+    """One client's life on the gateway. discord.py resumes a lost session by itself.
 
     Args:
-        shard: what it hears. The first one registers the commands.
-        commands: the application commands that there are to be; nothing is told to Discord if it knows them.
-        ear: told of each message, the bot's own included, and of what becomes of it.
-        on_pressed: awaited with each press of a button, and with the button's id.
+        shard: the shard of this connection.
         on_connected: called with each new session. Discord may begin one anew at any time.
         on_sign: called with each sign of life of a session.
 
@@ -77,9 +66,6 @@ class Connection(discord.Client):
         *,
         shard: Shard,
         intents: discord.Intents,
-        commands: Sequence[Command],
-        ear: Ear,
-        on_pressed: Callable[[discord.Interaction, str], Awaitable[None]],
         on_connected: Callable[[], None],
         on_sign: Callable[[], None],
     ) -> None:
@@ -88,38 +74,21 @@ class Connection(discord.Client):
             shard_id=shard.id,
             shard_count=shard.of,
             allowed_mentions=discord.AllowedMentions.none(),
-            max_messages=None,  # nothing here looks at what was said before
+            max_messages=None,  # no message is looked up in a cache
             member_cache_flags=discord.MemberCacheFlags.none(),
             chunk_guilds_at_startup=False,
-            guild_ready_timeout=0.0,  # nothing here waits to be told of all servers
+            guild_ready_timeout=0.0,  # nothing waits for the list of servers
             heartbeat_timeout=SILENCE,
             max_ratelimit_timeout=LONG_WAIT,
             enable_debug_events=True,  # `on_socket_raw_receive`
         )
         self._shard = shard
-        self._ear = ear
-        self._on_pressed = on_pressed
         self._on_connected = on_connected
         self._on_sign = on_sign
         self.is_up = False
-        self._tree = _Tree(self)
-        for command in commands:
-            self._tree.add_command(command)
-
-    async def setup_hook(self) -> None:
-        """Discord.py calls it once, before it connects."""
-        if self._shard.id:
-            return
-        try:
-            async with asyncio.timeout(SYNC_TIMEOUT):
-                await self._tree.set_translator(Translator())
-                if await sync(self._tree):
-                    log.info("the commands are registered anew")
-        except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:
-            log.error("the commands cannot be registered: %s", traced(error))
 
     async def before_identify_hook(self, _shard_id: int | None, *, initial: bool = False) -> None:
-        """Discord.py would wait in each client by itself, and not before its first session."""
+        """Wait for this shard's turn: discord.py paces each client by itself, and not before its first session."""
         del initial
         await self._shard.passed(self._shard.id)
 
@@ -138,41 +107,13 @@ class Connection(discord.Client):
         self.is_up = False
 
     async def on_socket_raw_receive(self, _message: str) -> None:
-        """Anything at all, be it the answer to a heartbeat. What comes before the session stands tells of no event."""
+        """Note any data, heartbeat acknowledgements included, once the session is up."""
         if self.is_up:
             self._on_sign()
 
-    async def on_message(self, message: discord.Message) -> None:
-        await self._ear.heard(message)
-
-    async def on_raw_message_edit(self, about: discord.RawMessageUpdateEvent) -> None:
-        await self._ear.edited(about.message)
-
-    async def on_raw_message_delete(self, about: discord.RawMessageDeleteEvent) -> None:
-        await self._ear.deleted(about.guild_id, about.channel_id, {about.message_id})
-
-    async def on_raw_bulk_message_delete(self, about: discord.RawBulkMessageDeleteEvent) -> None:
-        await self._ear.deleted(about.guild_id, about.channel_id, about.message_ids)
-
-    async def on_raw_thread_delete(self, about: discord.RawThreadDeleteEvent) -> None:
-        await self._ear.closed(about.guild_id, about.parent_id, about.thread_id)
-
-    async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
-        await self._ear.closed(channel.guild.id, channel.id, None)
-
-    async def on_interaction(self, interaction: discord.Interaction) -> None:
-        if interaction.type is discord.InteractionType.component:
-            data: Any = interaction.data
-            await self._on_pressed(interaction, str(data["custom_id"]))
-
     async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
-        """Discord.py's own word on it would quote what was said."""
+        """Log the error without the message text that discord.py would quote."""
         log.error("%s: %s", event_method, traced(sys.exception() or RuntimeError()))
-
-
-class _Tree(app_commands.CommandTree[Connection]):
-    async def on_error(self, _interaction: discord.Interaction, error: app_commands.AppCommandError, /) -> None:
-        log.error("a command failed: %s", traced(error.__cause__ or error))
 
 
 class Gateway:
@@ -189,7 +130,7 @@ class Gateway:
 
     def __init__(
         self,
-        make: Callable[[Callable[[], None], Callable[[], None]], Awaitable[tuple[Connection, str]]],
+        make: Callable[[Callable[[], None], Callable[[], None]], Awaitable[tuple[GatewayClient, str]]],
         *,
         on_back: Callable[[float], None],
     ) -> None:
@@ -267,7 +208,7 @@ class Gateway:
             await _hang_up(client)
 
 
-async def _hang_up(client: Connection) -> None:
+async def _hang_up(client: GatewayClient) -> None:
     """Say goodbye, so that the bot is seen to be gone. Nobody may be listening to the client any more: discord.py
     would answer the close of its own with another one, after which Discord waits for the bot to come back. Should it
     take the close for another one, the bot is not to be seen all the same.

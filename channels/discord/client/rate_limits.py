@@ -1,12 +1,13 @@
-"""What Discord says of its limits, in the headers of each answer.
+"""Discord's rate limits: the headers of each answer, and calls that discord.py still holds.
 
-Discord: docs.discord.com/developers/topics/rate-limits. It publishes no numbers, and asks to go by these.
+Discord: docs.discord.com/developers/topics/rate-limits. It publishes no numbers, and asks to follow the headers.
 """
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ import aiohttp
 
 from channels.discord.client.auth import LONG_WAIT
 from core.observability import metrics
+
+#: Has the answer to the call that is made in this context, as soon as Discord has taken it.
+TAKEN: ContextVar[asyncio.Future[bytes]] = ContextVar("TAKEN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +27,6 @@ class Told:
     calls: int
     left: int
     seconds: float
-
-
-#: Has the answer to the call that is made in this context, as soon as Discord has taken it.
-TAKEN: ContextVar[asyncio.Future[bytes]] = ContextVar("TAKEN")
 
 
 def tracing(learn: Callable[[str, str, Told], None]) -> aiohttp.TraceConfig:
@@ -53,3 +53,38 @@ def tracing(learn: Callable[[str, str, Told], None]) -> aiohttp.TraceConfig:
     trace = aiohttp.TraceConfig()
     trace.on_request_end.append(ended)
     return trace
+
+
+class Taking:
+    """Waits for calls to take effect, and for no longer.
+
+    discord.py keeps who has made a call, when it has taken effect, until the window is over in which it was the last
+    one, or in which those under way leave no other; here, whoever wants to make the next one waits.
+    """
+
+    def __init__(self) -> None:
+        self._resting = set[asyncio.Task[Any]]()
+
+    async def taken(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """What Discord answers to `call`, as soon as it has taken it; what is raised until then is raised."""
+        taken, context = asyncio.get_running_loop().create_future(), copy_context()
+        context.run(TAKEN.set, taken)
+        calling = asyncio.create_task(call, name="call", context=context)
+        self._resting.add(calling)
+        calling.add_done_callback(self._rested)
+        await asyncio.wait([calling, taken], return_when=asyncio.FIRST_COMPLETED)
+        if not taken.done():
+            calling.result()
+        return json.loads(taken.result())
+
+    async def aclose(self) -> None:
+        """Wait for nothing more."""
+        for call in self._resting:
+            call.cancel()
+        if self._resting:
+            await asyncio.wait(self._resting)
+
+    def _rested(self, call: asyncio.Task[Any]) -> None:
+        self._resting.discard(call)
+        if not call.cancelled():
+            call.exception()  # whoever waited for it has it

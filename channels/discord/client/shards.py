@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
-from channels.discord.client.gateway import PULSE, Connection, Gateway, Shard
+from channels.discord.client.gateway import PULSE, Gateway, GatewayClient, Shard
 from channels.intake.backfill import Gaps
 from core.concurrency import event_loop
 
@@ -19,7 +19,7 @@ from core.concurrency import event_loop
 IDENTIFY_SECONDS = 5.25
 
 #: See `Gateway`: a client of that shard.
-Make = Callable[[Shard, Callable[[], None], Callable[[], None]], Awaitable[tuple[Connection, str]]]
+Make = Callable[[Shard, Callable[[], None], Callable[[], None]], Awaitable[tuple[GatewayClient, str]]]
 
 #: Waits until so many seconds have passed since any process has begun a session of the group of a shard.
 Admitted = Callable[[int, float], Awaitable[None]]

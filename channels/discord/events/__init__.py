@@ -1,1 +1,1 @@
-"""From Discord's messages to inbound messages."""
+"""Messages of Discord as inbox messages: parsing, history, thread context, downloads."""

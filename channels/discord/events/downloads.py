@@ -7,9 +7,10 @@ import time
 from dataclasses import replace
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
+from channels.base import Check, Fetched
 from channels.discord.client.api import DiscordApi
-from channels.discord.events.fetch import message_of
-from channels.intake.downloads import Check, Fetched, UnreadableFileError, download
+from channels.discord.events.history import message_of
+from channels.intake.downloads import UnreadableFileError, download
 from core.errors import SurfaceError
 from core.inbox_message import Attachment
 

@@ -1,7 +1,7 @@
-"""What was said in Discord while nobody listened.
+"""Channel history of Discord, for the backfill of missed messages.
 
-Discord: a channel's history has nothing of its threads; a server tells which of those are active, and of each channel
-and thread the id of its latest message: one call for all channels tells in which there is anything to be read.
+Discord: a channel's history has nothing of its threads. A server lists its active threads, and the last message id of
+each channel and thread: one call shows which of them have new messages.
 """
 
 import asyncio
@@ -16,9 +16,8 @@ from weakref import WeakValueDictionary
 import discord
 
 from channels.base import Priority
-from channels.discord.client.api import DiscordApi
-from channels.discord.events.fetch import messages_in
-from channels.discord.events.parser import ASIDE, snowflake, thread_of
+from channels.discord.client.api import MESSAGES, DiscordApi
+from channels.discord.session_ids import ASIDE, snowflake, thread_of
 from channels.intake.handler import Call
 from channels.rate_limits.caller import RefusedError
 from core.concurrency import event_loop
@@ -163,3 +162,31 @@ async def _unless_hidden(call: Awaitable[T]) -> T | None:
             raise
         log.info("a place cannot be looked into: %s", refusal)
         return None
+
+
+async def messages_in(
+    api: DiscordApi, room: Any, *, after: int, before: int | None, limit: int, priority: Priority = Priority.PROGRESS
+) -> list[discord.Message]:
+    """The newest messages of a channel or thread between two ids, newest first."""
+    start, end = discord.Object(after), None if before is None else discord.Object(before)
+
+    async def send() -> list[discord.Message]:
+        return [message async for message in room.history(limit=limit, after=start, before=end, oldest_first=False)]
+
+    return await api.call("history", send, api.budget(("history", room.id), MESSAGES), priority=priority) or []
+
+
+async def message_of(api: DiscordApi, channel: int, message: int) -> discord.Message:
+    """A message.
+
+    Raises:
+        SurfaceError: it cannot be had.
+    """
+    room = api.direct(channel)
+
+    async def send() -> discord.Message:
+        return await room.fetch_message(message)
+
+    found = await api.call("message", send, api.budget(("message", channel), MESSAGES))
+    assert found is not None, "only a tick may be dropped"
+    return found

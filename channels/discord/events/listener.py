@@ -12,17 +12,8 @@ import discord
 
 from channels.discord.access import Visits
 from channels.discord.client.api import DiscordApi
-from channels.discord.events.parser import (
-    event_key,
-    guild_of,
-    hear,
-    is_named,
-    is_spoken,
-    place_of,
-    sent_at,
-    text_of,
-    threaded,
-)
+from channels.discord.events.parser import hear, is_named, is_spoken, text_of, threaded
+from channels.discord.session_ids import event_key, guild_of, place_of, sent_at
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import headline
 from channels.intake.backfill import Gaps

@@ -8,24 +8,11 @@ import discord
 
 from channels.discord.client.api import SPOKEN
 from channels.discord.events.content import names_in, passed_on, said, says_nothing
-from channels.discord.settings import DiscordSettings, Sessions
+from channels.discord.session_ids import ASIDE, NAME, event_key, guild_of, place, sent_at, session_id, thread_of
+from channels.discord.settings import DiscordSettings
 from channels.discord.text import without_mention
 from channels.intake.handler import Call
-from core.identity import Spot
 from core.inbox_message import Attachment, Inbound, storable
-
-#: The channel's name in sessions, inbox and logs.
-NAME = "discord"
-
-#: What stands for a server in the places of those who ask where the bot cannot write.
-ASIDE = "aside"
-
-#: Colons in the id of a thread's session.
-_THREAD_DEPTH = 3
-
-#: Discord counts milliseconds from the first second of 2015, in the upper bits of an id.
-_EPOCH = 1_420_070_400.0
-_SECOND = 1000 * 2**22
 
 
 def is_spoken(message: discord.Message) -> bool:
@@ -105,11 +92,6 @@ def _is_free(message: discord.Message, channels: frozenset[int]) -> bool:
     return (channel.id in channels or parent in channels) and not is_others
 
 
-def event_key(channel: int, message: int) -> str:
-    """What a message is accepted under, wherever it is answered."""
-    return f"{NAME}:{channel}:{message}"
-
-
 def attachments_of(message: discord.Message) -> tuple[Attachment, ...]:
     return tuple(_attachment(file, message) for file in message.attachments)
 
@@ -117,35 +99,6 @@ def attachments_of(message: discord.Message) -> tuple[Attachment, ...]:
 def _locale(guild: discord.Guild | None) -> str:
     """The language of a server. Discord: one that is no community has not chosen any, and is said to speak English."""
     return guild.preferred_locale.value if guild is not None and "COMMUNITY" in guild.features else ""
-
-
-def guild_of(message: discord.Message) -> int | None:
-    """The id of the server in which it was said; none for a direct message."""
-    if message.guild is not None:
-        return message.guild.id
-    return message.channel.guild_id if isinstance(message.channel, discord.PartialMessageable) else None
-
-
-def session_id(guild: int | None, channel: discord.abc.Snowflake, author: int, sessions: Sessions) -> str:
-    """A channel is a session, or each author's part of it; each thread (or post of a forum) is its own; so are direct
-    messages.
-    """
-    where = place(guild, channel)
-    if isinstance(channel, discord.Thread):
-        return f"{where}:{channel.id}"
-    return where if guild is None or sessions == "shared" else f"{where}:@{author}"
-
-
-def aside(user: int, channel: int) -> tuple[str, str]:
-    """The place and the session of what somebody asks where the bot cannot write: it is his alone."""
-    where = f"{NAME}:{ASIDE}:{user}"
-    return where, f"{where}:@{channel}"
-
-
-def thread_of(session_id: str) -> int | None:
-    """The id of the thread that a session is, if it is one."""
-    last = session_id.rpartition(":")[2]
-    return int(last) if session_id.count(":") == _THREAD_DEPTH and last.isdecimal() else None
 
 
 def threaded(call: Call) -> Call | None:
@@ -160,44 +113,6 @@ def threaded(call: Call) -> Call | None:
     message = inbound.address["message"]
     address = {**inbound.address, "channel": message, "root": inbound.address["channel"]}
     return replace(call, inbound=replace(inbound, session_id=f"{inbound.place}:{message}", address=address))
-
-
-def located(lost: Inbound) -> Inbound | None:
-    """The message with the address that its ids tell; none if it was no message, or in a place without an id."""
-    _, channel, message = [*lost.event_key.split(":"), *("",) * 2][:3]
-    guild, parent = lost.place.split(":")[1:3]
-    if not (channel.isdecimal() and message.isdecimal()) or guild == ASIDE:
-        return None
-    address = {"channel": channel, "message": message, "author": lost.author if lost.author.isdecimal() else "0"}
-    if guild.isdecimal():
-        address["guild"] = guild
-    if thread_of(lost.session_id) == int(message):  # it was begun for the answer
-        address |= {"channel": message, "root": channel}
-    spot = Spot(guild, channel, (parent,)) if "guild" in address else Spot(channel=channel, is_direct=True)
-    return replace(lost, address=address, spot=spot)
-
-
-def place(guild: int | None, channel: discord.abc.Snowflake) -> str:
-    """Where the conversation is: a channel with its threads, direct messages, or a private thread, which has other
-    readers than its channel: what is remembered of it is theirs.
-    """
-    parent = channel.parent_id if isinstance(channel, discord.Thread) and not channel.is_private() else None
-    return place_of(guild, parent or channel.id)
-
-
-def place_of(guild: int | None, channel: int) -> str:
-    """The same of the id of a channel that is no thread."""
-    return f"{NAME}:dm:{channel}" if guild is None else f"{NAME}:{guild}:{channel}"
-
-
-def sent_at(snowflake: int) -> float:
-    """When the message or interaction with this id was made, in seconds since the epoch."""
-    return snowflake / _SECOND + _EPOCH
-
-
-def snowflake(at: float) -> int:
-    """The id that is smaller than those of all messages of that time (seconds since the epoch) and later."""
-    return int((at - _EPOCH) * _SECOND)
 
 
 def _attachment(file: discord.Attachment, message: discord.Message) -> Attachment:

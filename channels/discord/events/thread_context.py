@@ -14,9 +14,9 @@ import discord
 from channels.base import Around, Said
 from channels.discord.client.api import SPOKEN, DiscordApi
 from channels.discord.events.content import names_in, passed_on, says_nothing, shown
-from channels.discord.events.fetch import message_of, messages_in
+from channels.discord.events.history import message_of, messages_in
 from channels.discord.events.mentions import Names
-from channels.discord.events.parser import sent_at, snowflake, thread_of
+from channels.discord.session_ids import sent_at, snowflake, thread_of
 from channels.discord.text import headline
 from channels.rate_limits.caller import RefusedError
 from core.conversations.history_state import Background

@@ -1,1 +1,1 @@
-"""Application commands, buttons and menus."""
+"""Interactions of Discord: application commands, buttons, modals, ephemeral replies."""

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from channels.access import Admission
 from channels.commands.handlers import PRIVATE, Asker, Said
-from channels.discord.events.parser import NAME
 from channels.discord.interactions.responses import ORIGINAL, Token
 from channels.discord.replies.surface import DiscordSurface
+from channels.discord.session_ids import NAME
 from channels.discord.text import inert
 from channels.i18n import messages as words
 from channels.intake.handler import Call, Intake, too_often

@@ -12,8 +12,9 @@ import discord
 from channels.commands.handlers import Asker, Name
 from channels.discord.access import Visits
 from channels.discord.client.api import DiscordApi
-from channels.discord.events.parser import NAME, aside, attachments_of, event_key, place, sent_at, session_id, text_of
+from channels.discord.events.parser import attachments_of, text_of
 from channels.discord.interactions.handler import Deed, Deeds, Does
+from channels.discord.session_ids import NAME, aside, event_key, place, sent_at, session_id
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import headline, quoted
 from channels.i18n import messages as words

@@ -12,8 +12,8 @@ from discord.http import Route, handle_message_parameters
 
 from channels.base import Button, File, Priority
 from channels.discord.client.api import NO_MENTIONS, DiscordApi, Said
-from channels.discord.replies.components import view_of
-from channels.discord.replies.files import sent
+from channels.discord.client.components import view_of
+from channels.discord.client.files import sent
 from channels.rate_limits.limiter import Budget, Window
 
 #: What is commonly seen of the messages of one token.

@@ -1,1 +1,1 @@
-"""Replies as Discord's messages."""
+"""Replies on Discord: message surface and reactions."""

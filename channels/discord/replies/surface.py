@@ -1,17 +1,20 @@
-"""Shows a reply in a Discord channel, thread or direct message."""
+"""Reply surface of a Discord channel, thread or direct message."""
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from channels.base import LAST_WORDS, Button, File, Limits, Plan, Priority, Record
-from channels.discord.client.api import ARCHIVED, GONE, NO_REPLIES, THREAD_LOCKED, DiscordApi, Said
-from channels.discord.markdown import DiscordMarkdown, size
-from channels.discord.replies.files import FILE_SIZE, check
-from channels.discord.replies.own_messages import apart, beside, chain
+import discord
+
+from channels.base import LAST_WORDS, Button, File, Plan, Priority, Record
+from channels.discord.client.api import ARCHIVED, GONE, NO_REPLIES, SPOKEN, THREAD_LOCKED, DiscordApi, Said
+from channels.discord.client.components import has_button
+from channels.discord.client.files import FILE_SIZE, check
+from channels.discord.text import DiscordMarkdown, size
 from channels.i18n import messages as words
+from channels.markdown.dialect import Limits
 from channels.rate_limits.caller import PassingError, RefusedError
 from channels.rate_limits.limiter import Budget
 from channels.replies.reactions import Receipts
@@ -231,3 +234,39 @@ class DiscordSurface(MessageSurface):
         question = None if self._opens else self._question
         found = apart(own, self._apart) if self._apart else chain(own, question)
         return {position: str(message.id) for position, message in enumerate(found)}
+
+
+def chain(own: Sequence[discord.Message], question: int | None) -> list[discord.Message]:
+    """The first reply to the question, the reply to that, and so on.
+
+    Args:
+        question: none in a thread that was begun from it. There the first of them is a reply to nothing.
+    """
+    found, last = list[discord.Message](), question
+    for message in own:
+        if message.type in SPOKEN and _answered(message) == last:
+            found.append(message)
+            last = message.id
+    return found
+
+
+def beside(own: Sequence[discord.Message], question: int | None, shown: Collection[int]) -> list[discord.Message]:
+    """What answers the same as the messages of a reply that are shown, and is none of them. A reply to nothing may be
+    anything.
+    """
+    answered = {question, *shown} - {None}
+    return [
+        message
+        for message in own
+        if message.type in SPOKEN and _answered(message) in answered and message.id not in shown
+    ]
+
+
+def apart(own: Sequence[discord.Message], name: str) -> list[discord.Message]:
+    """The first that has a button whose id ends in this name, if one has."""
+    return [message for message in own if has_button(message, f":{name}")][:1]
+
+
+def _answered(message: discord.Message) -> int | None:
+    """The id of the message that it replies to."""
+    return message.reference.message_id if message.reference else None

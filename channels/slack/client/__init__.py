@@ -1,1 +1,1 @@
-"""The connection to Slack: Web API, Socket Mode, HTTP mode, OAuth."""
+"""Connection to Slack: Web API, Socket Mode, HTTP mode, OAuth, workspaces."""

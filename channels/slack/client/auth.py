@@ -1,4 +1,8 @@
-"""How the app gets into a workspace: what it needs for that, and whether what it has will do."""
+"""Authentication of the Slack app: tokens, scopes, and a periodic check of the token."""
+
+import asyncio
+import logging
+import time
 
 import aiohttp
 from slack_sdk.errors import SlackApiError
@@ -7,6 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.slack.client.api import is_passing, refusal
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError
+from core.secrets import traced
 
 #: Seconds that one call of the Web API may take.
 CALL_TIMEOUT = 15
@@ -41,6 +46,11 @@ _WHERE_APP_TOKEN = (
     f"It begins with xapp-, needs the scope connections:write, and is made {_WHERE}, under Basic Information."
 )
 _WHERE_SCOPES = f"Add them {_WHERE}, under OAuth & Permissions, and install the app again."
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two calls that prove it.
+PROOF_INTERVAL = 10.0
 
 
 def client(settings: SlackSettings) -> AsyncWebClient:
@@ -113,3 +123,41 @@ def _code(error: SlackApiError, web: AsyncWebClient) -> str:
         said = code or f"HTTP {status}"
         raise SettingsError(f"SLACK_API_URL: {web.base_url} cannot answer right now ({said}); try again.") from error
     return code or f"HTTP {status}, and nothing that Slack would say"
+
+
+class Proof:
+    """Asks Slack, which says nothing by itself where a token is good no more: a socket stays open without one.
+
+    Attributes:
+        at: when the token was good the last time, in seconds since the epoch.
+    """
+
+    def __init__(self, client: AsyncWebClient) -> None:
+        self._client = client
+        self._proving: asyncio.Task[None] | None = None
+        self.at = 0.0
+
+    def begin(self) -> None:
+        """Ask from now on. The token is taken to be good at first."""
+        self.at = time.time()
+        self._proving = asyncio.create_task(self._prove(), name="slack token")
+
+    async def end(self) -> None:
+        if self._proving is not None:
+            self._proving.cancel()
+            await asyncio.wait([self._proving])
+
+    async def _prove(self) -> None:
+        while True:
+            await asyncio.sleep(PROOF_INTERVAL)
+            try:
+                await self._client.auth_test()
+                self.at = time.time()
+            except SlackApiError as error:
+                status, code, _ = refusal(error)
+                if status == 429:
+                    self.at = time.time()
+                else:
+                    log.warning("auth.test: Slack says %s", code or f"HTTP {status}")
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                log.warning("auth.test: Slack cannot be reached: %s", traced(error))

@@ -15,7 +15,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
-from channels.slack.client.token_monitor import Proof
+from channels.slack.client.auth import Proof
 from core.concurrency.tasks import Work
 from core.secrets import traced
 

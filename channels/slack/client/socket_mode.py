@@ -13,7 +13,7 @@ from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 
-from channels.slack.client.token_monitor import Proof
+from channels.slack.client.auth import Proof
 from core.concurrency.tasks import Work
 
 log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""From Slack's events to inbound messages."""
+"""Events of Slack as inbox messages: parsing, history, thread context, downloads."""

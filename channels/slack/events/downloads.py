@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from channels.intake.downloads import Check, Fetched, UnreadableFileError, download
+from channels.base import Check, Fetched
+from channels.intake.downloads import UnreadableFileError, download
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_4

@@ -17,7 +17,7 @@ from channels.intake.handler import Call
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.rate_limits import PAST, PROOFS, TIER_3
-from channels.slack.events.parser import root_of
+from channels.slack.session_ids import root_of
 from core.concurrency.event_loop import room
 from core.inbox.watermarks import Place
 

@@ -6,23 +6,17 @@ from typing import Any
 
 from channels.intake.handler import MOMENT, Call
 from channels.slack.events.content import passed_on, said
+from channels.slack.session_ids import NAME, event_key, is_direct, place, session_id
 from channels.slack.settings import Direct
 from channels.slack.text import titled, users_named, without_mention
 from core.identity import BOT, Spot, Visitor
 from core.inbox_message import Attachment, Inbound, storable
-
-#: The channel's name in sessions, inbox and logs.
-NAME = "slack"
 
 #: Messages that people write; every other subtype is Slack's own talk, an edit, or a bot's.
 _SPOKEN = {None, "file_share", "thread_broadcast"}
 
 #: What of a file says where its bytes are.
 _SOURCE = ("id", "url_private_download", "file_access")
-
-
-#: What stands for the thread in the session of direct messages that are one conversation.
-_SINGLE = "dm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +163,6 @@ def attachment(file: Mapping[str, Any]) -> Attachment:
     )
 
 
-def is_direct(channel: str) -> bool:
-    """Whether a channel is the direct messages between somebody and the bot."""
-    return channel.startswith("D")
-
-
 def is_from_outside(body: Mapping[str, Any]) -> bool:
     """Whether a message is by somebody from another workspace, with whom a channel is shared (Slack Connect).
 
@@ -200,35 +189,3 @@ def team_of(body: Mapping[str, Any]) -> str:
 def bot_of(body: Mapping[str, Any]) -> str:
     """The bot's own user. Slack: an event's authorization names the user that the app acts as."""
     return str((body.get("authorizations") or [{}])[0].get("user_id") or "")
-
-
-def place(team: str, channel: str) -> str:
-    return f"{NAME}:{team}:{channel}"
-
-
-def spot_of(team: str, channel: str) -> Spot:
-    return Spot(team, channel, is_direct=is_direct(channel))
-
-
-def event_key(team: str, channel: str, ts: str) -> str:
-    return f"{place(team, channel)}:{ts}"
-
-
-def located(lost: Inbound) -> Inbound | None:
-    """The message with the address that its ids tell; none if it was no message."""
-    _, team, channel, ts = [*lost.event_key.split(":"), *("",) * 3][:4]
-    if lost.event_key != event_key(team, channel, ts) or not ts.replace(".", "").isdecimal():
-        return None
-    user = "" if lost.who.author.startswith(BOT) else lost.author
-    where = {"team": team, "channel": channel, "thread_ts": root_of(lost.session_id), "ts": ts}
-    return replace(lost, address={**where, "user": user, "user_team": team}, spot=spot_of(team, channel))
-
-
-def session_id(team: str, channel: str, root_ts: str, direct: Direct = "thread") -> str:
-    """A thread is a session; its first message has the same one as what is said under it."""
-    return f"{place(team, channel)}:{_SINGLE if direct == 'single' and is_direct(channel) else root_ts}"
-
-
-def root_of(session: str) -> str:
-    """The thread of a session; empty for direct messages that are one conversation."""
-    return session.rpartition(":")[2].removesuffix(_SINGLE)

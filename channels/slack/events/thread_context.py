@@ -12,7 +12,8 @@ from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.rate_limits import PAST, PROOFS
 from channels.slack.events.content import PERMALINK, passed_on, said
 from channels.slack.events.mentions import Names
-from channels.slack.events.parser import NAME, is_written, name_of
+from channels.slack.events.parser import is_written, name_of
+from channels.slack.session_ids import NAME
 from channels.slack.text import to_words
 from core.conversations.history_state import Background
 from core.identity import BOT

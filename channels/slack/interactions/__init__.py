@@ -1,1 +1,1 @@
-"""Slash commands, buttons, shortcuts and modals."""
+"""Interactions of Slack: slash commands, buttons, shortcuts, modals, ephemeral replies."""

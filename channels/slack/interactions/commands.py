@@ -14,8 +14,8 @@ from channels.base import Button
 from channels.commands.handlers import FORMS, Asker, Commands, Name
 from channels.i18n import messages as words
 from channels.slack.access import Seen
-from channels.slack.events.parser import NAME, root_of
 from channels.slack.interactions.responses import Doer, Handed, Private
+from channels.slack.session_ids import NAME, root_of
 from channels.slack.text import titled
 from channels.slack.users import People
 from core.conversations.service import Conversations, Recent

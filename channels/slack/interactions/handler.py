@@ -18,11 +18,11 @@ from channels.i18n.messages import Words
 from channels.intake.handler import Intake
 from channels.services import Desk
 from channels.slack.access import Seen, Visits
-from channels.slack.events.parser import NAME
 from channels.slack.interactions.commands import COMMANDS, PICK, SlashCommands
 from channels.slack.interactions.responses import KEPT_AT, Doer, Private
 from channels.slack.interactions.shortcuts import ASKED, Shortcuts
 from channels.slack.replies.blocks import pressed
+from channels.slack.session_ids import NAME
 from channels.slack.users import People
 from core.errors import StoreError, SurfaceError
 from core.inbox.interactions import Errand
@@ -84,8 +84,12 @@ class Deeds:
         """Who does something, and where; nothing if that cannot be told at once."""
         with suppress(SurfaceError, TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
-                return await self._visits.of_deed(Doer.of_deed(body))
+                return await self._resolve(body)
         return None
+
+    async def _resolve(self, body: Mapping[str, Any]) -> Seen:
+        doer = Doer.of_deed(body)
+        return await self._visits.resolve_interaction(doer.team, doer.channel, doer.user, home=doer.home)
 
     async def _kept(self, body: Mapping[str, Any]) -> Errand | None:
         """What somebody has asked for, kept until it is done if that can be; nothing if it was here before."""
@@ -102,7 +106,7 @@ class Deeds:
     async def _seen_to_do(self, body: Mapping[str, Any]) -> Seen | None:
         """Who does something, and where, if he may; who may not, or cannot be seen, is told."""
         try:
-            seen = await self._visits.of_deed(Doer.of_deed(body))
+            seen = await self._resolve(body)
         except SurfaceError as error:
             log.warning("it cannot be seen who does something: %s", error)
             public = error.public

@@ -19,10 +19,11 @@ from channels.rate_limits.caller import RefusedError
 from channels.slack.access import Seen
 from channels.slack.events.content import said
 from channels.slack.events.mentions import Names
-from channels.slack.events.parser import NAME, attachment, event_key, name_of, session_id
+from channels.slack.events.parser import attachment, name_of
 from channels.slack.interactions.commands import COMMANDS, asking
 from channels.slack.interactions.responses import Doer, Private
 from channels.slack.replies.surface import SlackSurface
+from channels.slack.session_ids import NAME, event_key, session_id
 from channels.slack.settings import Direct
 from channels.slack.text import escaped, inert, titled, to_words
 from core.errors import SurfaceError

@@ -1,1 +1,1 @@
-"""Replies as Slack's messages and streams."""
+"""Replies on Slack: message and stream surfaces, blocks, files, reactions."""

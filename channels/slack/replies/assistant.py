@@ -1,12 +1,13 @@
-"""What Slack shows of a conversation with an agent: whether something is being done there, and what it is about.
+"""Slack's agent session of a thread: its status, its title, and suggested prompts.
 
-Slack: docs.slack.dev/ai/agent-sessions. While a session is `processing`, Slack shows so beside its own button to stop.
+Slack: docs.slack.dev/ai/agent-sessions. While a session is `processing`, Slack shows so beside its own stop button.
+Slack: docs.slack.dev/reference/methods/assistant.threads.setSuggestedPrompts. An agent's prompts belong to no thread.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from channels.base import Priority
 from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import Budget
 from channels.slack.client.api import SlackApi
-from channels.slack.client.rate_limits import TIER_3
+from channels.slack.client.rate_limits import TIER_3, TIER_4
 from core.concurrency import event_loop
 from core.concurrency.tasks import Work
 from core.errors import SurfaceError
@@ -26,6 +27,8 @@ METHOD = "agents.sessions.setStatus"
 
 #: Seconds for which nothing is told where Slack has refused it: the app is no agent there.
 RESPITE = 600.0
+
+PROMPTS_METHOD = "assistant.threads.setSuggestedPrompts"
 
 
 class Sessions:
@@ -118,3 +121,14 @@ async def _behind(other: asyncio.Task[None] | None, work: Callable[[], Awaitable
     if other is not None:
         await asyncio.wait([other])
     await work()
+
+
+async def suggest(api: SlackApi, team: str, channel: str, prompts: Sequence[str]) -> None:
+    """Suggest to say these, in direct messages. What cannot be suggested now is so when they are opened again."""
+    said = {"channel_id": channel, "prompts": [{"title": prompt, "message": prompt} for prompt in prompts]}
+    try:
+        await api.at(team).call(
+            PROMPTS_METHOD, said, api.budget((PROMPTS_METHOD, team), TIER_4), priority=Priority.LOOK
+        )
+    except SurfaceError as error:
+        log.warning("nothing is suggested to who opens the direct messages: %s", error)

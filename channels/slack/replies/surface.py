@@ -6,7 +6,8 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any
 
-from channels.base import STATUS_RESERVE, Button, File, FileRefusedError, Limits, Priority
+from channels.base import STATUS_RESERVE, Button, File, FileRefusedError, Priority
+from channels.markdown.dialect import Limits
 from channels.rate_limits.caller import PassingError, RefusedError
 from channels.rate_limits.limiter import Budget, Window
 from channels.replies.reactions import Receipts

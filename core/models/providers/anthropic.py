@@ -87,6 +87,23 @@ _MOST_IMAGE, _MOST_BYTES = 3_900_000, 22 * 2**20
 
 _TAKES = Takes({**dict.fromkeys((*IMAGES, "image/gif"), _MOST_IMAGE), PDF: _MOST_BYTES}, total=_MOST_BYTES)
 
+Block = dict[str, Any]
+
+#: What the signature of redacted thinking begins with; the rest is its data. No signature has a colon in it.
+REDACTED = b"redacted:"
+
+#: Anthropic wants a limit. What every model of these years can say in one answer.
+MAX_TOKENS = 8192
+
+#: Anthropic: thinking gets at least so many tokens.
+_LEAST_BUDGET = 1024
+
+_THINKING = ("thinking", "redacted_thinking")
+
+_IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
+
+_LONGEST_ID = 64
+
 
 class AnthropicProvider:
     """The models of Anthropic's API. It tries each request once."""
@@ -233,30 +250,6 @@ def _status_named(error: anthropic.APIStatusError, model: str) -> ProviderError:
     status = _STATUSES.get(error.type or "", 500) if within else error.status_code
     wait = None if within else retry_after(error.response.headers)
     return status_error("anthropic", model, status, retry_after=wait)
-
-
-Block = dict[str, Any]
-
-
-#: What the signature of redacted thinking begins with; the rest is its data. No signature has a colon in it.
-REDACTED = b"redacted:"
-
-
-#: Anthropic wants a limit. What every model of these years can say in one answer.
-MAX_TOKENS = 8192
-
-
-#: Anthropic: thinking gets at least so many tokens.
-_LEAST_BUDGET = 1024
-
-
-_THINKING = ("thinking", "redacted_thinking")
-
-
-_IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
-
-
-_LONGEST_ID = 64
 
 
 def body(request: Request) -> dict[str, Any]:

@@ -74,6 +74,11 @@ _TAKES = Takes({**dict.fromkeys((*IMAGES, "image/gif"), 15 * 2**20), PDF: 24 * 2
 #: What models take besides that hear.
 _HEARD = {"audio/wav": _MOST_BYTES, "audio/mpeg": _MOST_BYTES}
 
+#: OpenAI: the id of a call has at most so many characters.
+_LONGEST_ID = 40
+
+_AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
 
 class OpenAIProvider:
     """The models of an OpenAI-compatible server. It tries each request once."""
@@ -255,13 +260,6 @@ def _usage(usage: CompletionUsage) -> Usage:
         thinking=thinking,
         cached=(prompt and prompt.cached_tokens) or 0,
     )
-
-
-#: OpenAI: the id of a call has at most so many characters.
-_LONGEST_ID = 40
-
-
-_AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
 def body(request: Request, *, own_server: bool) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from channels.discord.adapter import DiscordChannel
 from channels.discord.client import gateway
 from channels.intake import backfill as gaps
 from channels.slack.adapter import SlackChannel
+from channels.slack.client import auth as proof
 from channels.slack.client import socket_mode as socket
-from channels.slack.client import token_monitor as proof
 from core.errors import DeafError, StoreError
 from core.store.database import Database
 from core.store.migrate import migrate

@@ -8,7 +8,7 @@ import pytest
 
 from bot.settings import Settings
 from bot.setup.manifest import YOUR_ADDRESS, Platform, manifest
-from channels.discord.client.invite import link as invitation
+from channels.discord.invite import link as invitation
 from core.errors import SettingsError
 from sandbox.slack.manifest import check_manifest
 

@@ -16,7 +16,7 @@ from channels.discord.adapter import DiscordChannel
 from channels.discord.client import gateway, shards
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import log_in, make_client
-from channels.discord.client.invite import permissions
+from channels.discord.invite import permissions
 from channels.discord.settings import DiscordSettings
 from channels.i18n import messages as words
 from channels.intake.backfill import Bounds

@@ -8,7 +8,7 @@ import pytest
 
 from channels.discord.adapter import DiscordChannel
 from channels.discord.client import gateway as gateway_module
-from channels.discord.client.gateway import Connection
+from channels.discord.client.gateway import GatewayClient
 from channels.i18n import messages as words
 from channels.intake import backfill as gaps
 from core.errors import StoreError
@@ -257,12 +257,12 @@ async def test_a_stop_is_seen_by_discord_as_one(server: DiscordSandbox, tmp_path
 async def test_a_stop_that_discord_takes_for_a_lost_connection_leaves_no_bot_to_be_seen(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def close(client: Connection) -> None:
+    async def close(client: GatewayClient) -> None:
         """As discord.py does where it answers its own close: with a code after which Discord waits."""
         await client.ws.close(code=4000)
         await client.http.close()
 
-    monkeypatch.setattr(Connection, "close", close)
+    monkeypatch.setattr(GatewayClient, "close", close)
     async with running(server, tmp_path, echo):
         (session,) = server.sessions
     assert session.close_code == 4000

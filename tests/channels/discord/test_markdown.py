@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.base import Limits, Priority
-from channels.discord.markdown import DiscordMarkdown, size
+from channels.base import Priority
+from channels.discord.text import DiscordMarkdown, size
+from channels.markdown.dialect import Limits
 from channels.replies.chunk_planner import Planner
 
 LIMITS = Limits(chunk_size=2_000, measure=size, reserve=170, dialect=DiscordMarkdown())

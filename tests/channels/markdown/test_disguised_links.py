@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from channels.base import Limits, Priority
-from channels.discord.markdown import DiscordMarkdown
-from channels.discord.markdown import size as utf16
+from channels.base import Priority
+from channels.discord.text import DiscordMarkdown
+from channels.discord.text import size as utf16
+from channels.markdown.dialect import Limits
 from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown
 from channels.slack.text import size as utf8

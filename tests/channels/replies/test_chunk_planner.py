@@ -8,11 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from channels.base import Chunk, Limits, Priority
-from channels.discord.markdown import DiscordMarkdown
-from channels.discord.markdown import size as utf16
+from channels.base import Chunk, Priority
+from channels.discord.text import DiscordMarkdown
+from channels.discord.text import size as utf16
 from channels.i18n.messages import PLACEHOLDER
-from channels.markdown.graphemes import boundaries
+from channels.markdown.dialect import Limits
+from channels.markdown.split_points import boundaries
 from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown
 from channels.slack.text import size as utf8

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from channels.answerer import Answerer
 from channels.i18n import messages as words
 from channels.replies import rerender as standing
-from channels.replies.answerer import Answerer
 from channels.replies.buttons import EXTRAS
 from core.agents.runtime import AgentRuntime
 from core.errors import ProviderRequestError

@@ -16,13 +16,13 @@ from channels.base import (
     EditRefusedError,
     File,
     FileRefusedError,
-    Limits,
     Plan,
     Priority,
     Record,
 )
 from channels.i18n import messages as words
 from channels.i18n.messages import PLACEHOLDER
+from channels.markdown.dialect import Limits
 from channels.replies import reply as reply_module
 from channels.replies.reply import Reply
 from core.errors import SurfaceError, TurnLostError

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from channels.discord.markdown import size
 from channels.discord.replies.surface import LIMITS as DISCORD
+from channels.discord.text import size
 from channels.i18n import messages as words
 from channels.replies.tool_status import Tools, doing
 from core.agents.events import StreamEvent

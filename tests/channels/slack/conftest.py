@@ -18,7 +18,7 @@ from channels.slack.adapter import SlackChannel
 from channels.slack.client import socket_mode as socket
 from channels.slack.client.auth import client
 from channels.slack.client.http_mode import PATH
-from channels.slack.client.manifest import manifest
+from channels.slack.manifest import manifest
 from channels.slack.settings import PROMPTS, SlackSettings, Streaming
 from core.conversations.service import Follow
 from core.privacy.vault import Vault

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.base import Limits, Priority
+from channels.base import Priority
+from channels.markdown.dialect import Limits
 from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown, escaped, inert, size, to_words, users_named, without_mention
 from sandbox.slack.markup import Content, pings, shown

@@ -131,9 +131,9 @@ async def test_a_line_that_has_gone_dead_is_noticed(tmp_path: Path, monkeypatch:
 async def test_a_stop_lets_the_goodbye_be_said_that_somebody_else_has_begun(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hang_up, begun, said = gateway._hang_up, asyncio.Event(), list[gateway.Connection]()
+    hang_up, begun, said = gateway._hang_up, asyncio.Event(), list[gateway.GatewayClient]()
 
-    async def slowly(client: gateway.Connection) -> None:
+    async def slowly(client: gateway.GatewayClient) -> None:
         begun.set()
         await asyncio.sleep(0.05)
         await hang_up(client)

@@ -9,7 +9,7 @@ import pytest
 
 from channels.discord import adapter as channel_module
 from channels.discord.client import gateway, shards
-from channels.discord.client.gateway import Connection
+from channels.discord.client.gateway import GatewayClient
 from channels.discord.client.shards import Turnstile
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
@@ -96,7 +96,7 @@ async def test_what_is_to_be_connected_anew_while_it_is_stopped_stays_away(
 ) -> None:
     hang_up, is_hanging_up, go_on = gateway._hang_up, asyncio.Event(), asyncio.Event()
 
-    async def slowly(client: Connection) -> None:
+    async def slowly(client: GatewayClient) -> None:
         is_hanging_up.set()
         await go_on.wait()
         await hang_up(client)

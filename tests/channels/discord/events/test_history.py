@@ -9,7 +9,7 @@ import pytest
 from channels.discord.client import gateway
 from channels.discord.client.auth import log_in
 from channels.discord.events import history
-from channels.discord.events.parser import sent_at
+from channels.discord.session_ids import sent_at
 from channels.i18n import messages as words
 from channels.intake import backfill as gaps
 from channels.intake.backfill import Bounds

@@ -7,7 +7,7 @@ import pytest
 from discord import app_commands
 
 from channels.commands.handlers import COMMANDS
-from channels.discord.client import gateway
+from channels.discord import dispatcher
 from channels.i18n import messages as words
 from core.errors import StoreError
 from core.inbox.store import Inbox
@@ -153,7 +153,7 @@ async def test_any_other_commands_are_replaced(
 async def test_a_start_does_not_depend_on_the_commands(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, route: str, fault: str
 ) -> None:
-    monkeypatch.setattr(gateway, "SYNC_TIMEOUT", 0.2)
+    monkeypatch.setattr(dispatcher, "SYNC_TIMEOUT", 0.2)
     match fault:
         case "limit":
             server.faults.rate_limit(route, 20)

@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from channels.slack import adapter as channel
+from channels.slack.client import auth as proof
 from channels.slack.client import http_mode as http
-from channels.slack.client import token_monitor as proof
 from core.errors import StoreError
 from core.inbox.store import Inbox
 from sandbox.slack import File, SlackSandbox

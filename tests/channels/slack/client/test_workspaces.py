@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from channels.slack.client import workspaces
-from channels.slack.client.manifest import manifest
 from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
+from channels.slack.manifest import manifest
 from channels.slack.settings import PROMPTS
 from core.errors import SettingsError
 from core.store.schema import vault

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from channels.intake.handler import Call
-from channels.slack.events.parser import Change, changed, hear, root_of
+from channels.slack.events.parser import Change, changed, hear
+from channels.slack.session_ids import root_of
 from channels.slack.text import TITLE_SIZE
 from core.inbox_message import Attachment
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
-from channels.slack.client.event_types import STOPPED
+from channels.slack.manifest import STOPPED
 from core.conversations.service import Conversations
 from core.errors import StoreError
 from core.turns.cancel import Halt

@@ -20,12 +20,11 @@ from channels.rate_limits.caller import RefusedError
 from channels.replies.approval_message import show_request
 from channels.replies.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.replies.error_messages import Apologies, cause_of, instead, level, marked, restarting
-from channels.replies.latency import Delays
 from channels.replies.orphans import clearing
 from channels.replies.reply import MOST_MESSAGES, Reply
 from channels.replies.rerender import Standing, made
 from channels.replies.tool_status import Tools
-from channels.replies.turn_state import Answer, AtWork
+from channels.replies.turn_state import Answer, AtWork, Delays
 from core.agents.events import StreamEvent
 from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime

@@ -1,4 +1,4 @@
-"""The manifest: what a workspace is asked for when the app is made. No more than the code needs, and no less.
+"""Slack app manifest: the events, commands and scopes that the code needs, no more and no less.
 
 Slack: docs.slack.dev/reference/app-manifest.
 """
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from channels.slack.client.auth import SCOPES, WISHES
-from channels.slack.client.event_types import EVENTS
 from channels.slack.client.http_mode import PATH
 from channels.slack.client.oauth import REDIRECT_PATH
 from channels.slack.interactions.commands import COMMANDS
@@ -15,6 +14,29 @@ from channels.slack.interactions.shortcuts import ABOUT, SHORTCUTS
 
 NAME = "Parley"
 ABOUT_APP = "An agent that answers in threads and direct messages."
+
+#: Slack's own button to stop was pressed.
+STOPPED = "agent_session_stopped"
+
+#: Somebody opens the messages with the bot.
+OPENED = "app_home_opened"
+
+#: The app was taken out of a workspace; and tokens are good no more, for that or for another reason.
+UNINSTALLED, REVOKED = "app_uninstalled", "tokens_revoked"
+
+EVENTS = frozenset(
+    {
+        "app_mention",
+        "message.channels",
+        "message.groups",
+        "message.im",
+        "message.mpim",
+        OPENED,
+        STOPPED,
+        UNINSTALLED,
+        REVOKED,
+    }
+)
 
 
 def manifest(*, prompts: Sequence[str], address: str = "", back: str = "") -> dict[str, Any]:

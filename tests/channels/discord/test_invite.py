@@ -2,7 +2,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from channels.discord.client.invite import application_of, link, permissions
+from channels.discord.invite import application_of, link, permissions
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from channels.base import LAST_WORDS, Button, File, Plan, Priority, Record
 from channels.discord.client.api import GONE
+from channels.discord.client.files import check
 from channels.discord.interactions.responses import ORIGINAL, Token
-from channels.discord.replies.files import check
 from channels.discord.replies.surface import DELETED, LIMITS
 from channels.i18n import messages as words
 from channels.rate_limits.caller import PassingError, RefusedError

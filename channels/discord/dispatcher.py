@@ -1,0 +1,92 @@
+"""Dispatcher: passes the events of one gateway client to the message listener and the interaction listener."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import aiohttp
+import discord
+from discord import app_commands
+
+from channels.discord.client.gateway import GatewayClient, Shard
+from channels.discord.events.listener import Ear
+from channels.discord.interactions.commands import Command, Translator, sync
+from core.secrets import traced
+
+log = logging.getLogger(__name__)
+
+#: Seconds that registering the commands may take; the bot receives messages without them too.
+SYNC_TIMEOUT = 10.0
+
+
+class Dispatcher(GatewayClient):
+    """Gateway client with the event handlers of this bot.
+
+    Args:
+        shard: the shard of this connection. The first one registers the commands.
+        commands: the application commands to register; Discord is called only if they changed.
+        ear: gets each message, the bot's own included, and each edit and deletion.
+        on_pressed: awaited with each press of a button, and with the button's id.
+        on_connected: called with each new session. Discord may begin one anew at any time.
+        on_sign: called with each sign of life of a session.
+    """
+
+    def __init__(
+        self,
+        *,
+        shard: Shard,
+        intents: discord.Intents,
+        commands: Sequence[Command],
+        ear: Ear,
+        on_pressed: Callable[[discord.Interaction, str], Awaitable[None]],
+        on_connected: Callable[[], None],
+        on_sign: Callable[[], None],
+    ) -> None:
+        super().__init__(shard=shard, intents=intents, on_connected=on_connected, on_sign=on_sign)
+        self._ear = ear
+        self._on_pressed = on_pressed
+        self._registers_commands = shard.id == 0
+        self._tree = _Tree(self)
+        for command in commands:
+            self._tree.add_command(command)
+
+    async def setup_hook(self) -> None:
+        """Register the commands. discord.py calls it once, before it connects."""
+        if not self._registers_commands:
+            return
+        try:
+            async with asyncio.timeout(SYNC_TIMEOUT):
+                await self._tree.set_translator(Translator())
+                if await sync(self._tree):
+                    log.info("the commands are registered anew")
+        except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:
+            log.error("the commands cannot be registered: %s", traced(error))
+
+    async def on_message(self, message: discord.Message) -> None:
+        await self._ear.heard(message)
+
+    async def on_raw_message_edit(self, about: discord.RawMessageUpdateEvent) -> None:
+        await self._ear.edited(about.message)
+
+    async def on_raw_message_delete(self, about: discord.RawMessageDeleteEvent) -> None:
+        await self._ear.deleted(about.guild_id, about.channel_id, {about.message_id})
+
+    async def on_raw_bulk_message_delete(self, about: discord.RawBulkMessageDeleteEvent) -> None:
+        await self._ear.deleted(about.guild_id, about.channel_id, about.message_ids)
+
+    async def on_raw_thread_delete(self, about: discord.RawThreadDeleteEvent) -> None:
+        await self._ear.closed(about.guild_id, about.parent_id, about.thread_id)
+
+    async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
+        await self._ear.closed(channel.guild.id, channel.id, None)
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        if interaction.type is discord.InteractionType.component:
+            data: Any = interaction.data
+            await self._on_pressed(interaction, str(data["custom_id"]))
+
+
+class _Tree(app_commands.CommandTree[Dispatcher]):
+    async def on_error(self, _interaction: discord.Interaction, error: app_commands.AppCommandError, /) -> None:
+        log.error("a command failed: %s", traced(error.__cause__ or error))
