@@ -12,8 +12,7 @@ from aiohttp.web import AbstractRouteDef
 from bot.components import Answers, Hearing
 from bot.monitoring import tracing as traces
 from bot.monitoring.health import Health
-from bot.probes import probes
-from bot.server import Server, serving
+from bot.server import Server, probes, serving
 from bot.settings import NO_TOKENS, Settings
 from channels.base import Channel
 from channels.i18n import messages as words

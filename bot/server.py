@@ -1,11 +1,17 @@
-"""The one HTTP server of the process: how the process is, and what platforms call."""
+"""HTTP server of the process: health probes and the routes that platforms call.
+
+`/healthz` answers while the event loop runs; a process that does not answer should be restarted. `/readyz` answers
+200 if messages are received and stored, else 503 with a line per reason; a process that is not ready may recover by
+itself.
+"""
 
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from bot.monitoring.health import Health
 from core.errors import SettingsError
 
 log = logging.getLogger(__name__)
@@ -18,6 +24,10 @@ STOP_SECONDS = 2.0
 
 #: Seconds after which who calls while the process starts may call again.
 RETRY_SECONDS = 2
+
+ALIVE = "/healthz"
+
+READY = "/readyz"
 
 
 class Server:
@@ -72,3 +82,17 @@ async def serving(port: int, routes: Iterable[web.AbstractRouteDef], *, is_neede
         yield server
     finally:
         await runner.cleanup()
+
+
+def probes(health: Health) -> Sequence[web.AbstractRouteDef]:
+    """The routes of both."""
+
+    async def alive(_request: web.Request) -> web.Response:
+        return web.Response(text="alive\n")
+
+    async def ready(_request: web.Request) -> web.Response:
+        if health.is_ready:
+            return web.Response(text="ready\n")
+        return web.Response(status=503, text="".join(f"{reason}\n" for reason in health.why))
+
+    return [web.get(ALIVE, alive), web.get(READY, ready)]

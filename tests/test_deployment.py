@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from bot.app import ENDING_SECONDS
 from bot.cli.main import cli
-from bot.probes import ALIVE
+from bot.server import ALIVE
 from bot.settings import Settings
 from core.observability import metrics
 from sandbox.foreman import KILLED_AFTER

@@ -33,7 +33,7 @@ HOMES = {
     "pygments": ["sandbox/page/markdown.py"],
     "textual": ["sandbox/terminal"],
     "watchfiles": ["bot/sandbox/command.py"],
-    "typer": ["bot/cli/main.py", "bot/cli/commands.py", "bot/cli/privacy.py", "bot/cli/operations.py"],
+    "typer": ["bot/cli/main.py", "bot/cli/main.py", "bot/cli/privacy.py", "bot/cli/operations.py"],
 }
 
 

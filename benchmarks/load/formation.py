@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from time import monotonic
 
-from bot.probes import READY
+from bot.server import READY
 from sandbox.foreman import KILLED_AFTER, Dyno, Foreman
 
 #: Seconds after which a new process is to hear all that is said.

@@ -8,24 +8,27 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot.cli.commands import commands
 from bot.sandbox import command as sandbox
 from bot.setup import manifest as manifests
 from core.concurrency import gc_tuning as garbage
 from core.errors import OverdueError, ParleyError, SettingsError
 from core.models.lazy_import import Late
-from core.usage.spending import By
+from core.store.turn_states import State
+from core.usage import By
 
 if TYPE_CHECKING:
     from bot import app
+    from bot import output as tables
     from bot import settings as configuration
-    from bot.cli import output as tables
+    from bot.cli import operations as operator
+    from bot.cli import privacy as keeping
     from bot.cli import usage as usages
     from bot.monitoring import logs
     from bot.setup import check
@@ -36,8 +39,9 @@ if TYPE_CHECKING:
     from core.store import migrate as migrations
 else:  # each by the commands alone that need it
     app, check, logs = Late("bot.app"), Late("bot.setup.check"), Late("bot.monitoring.logs")
-    interview, tables = Late("bot.setup.wizard"), Late("bot.cli.output")
+    interview, tables = Late("bot.setup.wizard"), Late("bot.output")
     configuration, usages, tokens = Late("bot.settings"), Late("bot.cli.usage"), Late("core.models.tokens")
+    keeping, operator = Late("bot.cli.privacy"), Late("bot.cli.operations")
     databases, lock, migrations = Late("core.store.database"), Late("core.store.lock"), Late("core.store.migrate")
 
 cli = typer.Typer(
@@ -47,7 +51,10 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-cli.add_typer(commands)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Limit = Annotated[int, typer.Option(min=1, help="No more than so many, the newest.")]
+Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait until a worker has done it.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="A turn: its id, or how it begins.")]
 
 #: Seconds that the threads of tools have to return when all else has ended.
 THREADS_TIMEOUT = 3.0
@@ -225,3 +232,76 @@ def _say(line: str) -> None:
 
 def _complain(line: str) -> None:
     typer.echo(line, err=True)
+
+
+@cli.command()
+def export(
+    session: Annotated[str, typer.Argument(help="The conversation's id.")],
+    files: Annotated[Path | None, typer.Option(help="A folder that its files are written into.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print what is stored of a conversation."""
+    keeping.export(session, files, as_json=as_json)
+
+
+@cli.command()
+def forget(
+    *,
+    user: Annotated[str, typer.Option(help="What this person has said, by the platform's id.")] = "",
+    session: Annotated[str, typer.Option(help="A conversation, by its id.")] = "",
+    before: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="What is older (UTC).")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would take.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines, which are not asked.")] = False,
+) -> None:
+    """Delete what is stored of a person, of a conversation, or from before a day."""
+    keeping.forget(user=user, session=session, before=before, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+@cli.command()
+def status(as_json: Json = False) -> None:
+    """Show the workers, what runs and waits, and what is slow, stuck, deaf, failing or near a cap: exit code 1."""
+    operator.status(as_json=as_json)
+
+
+@cli.command()
+def turns(
+    *,
+    state: Annotated[State | None, typer.Option(help="Those that are at this.")] = None,
+    session: Annotated[str | None, typer.Option(help="How the id of the session begins.")] = None,
+    person: Annotated[str | None, typer.Option(help="The platform's id of who has asked.")] = None,
+    since: Annotated[str | None, typer.Option(help="2h, 30m, 7d, or a date: 2026-11-22, 2026-11-22T10:00.")] = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """List the newest turns."""
+    operator.list_turns(state=state, session=session, person=person, since=since, limit=limit, as_json=as_json)
+
+
+@cli.command()
+def sessions(
+    beginning: Annotated[str, typer.Option("--session", help="How the id of the session begins.")] = "",
+    person: Annotated[str | None, typer.Option(help="The platform's id of somebody who has spoken there.")] = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """List the sessions that were spoken in last."""
+    operator.list_sessions(beginning=beginning, person=person, limit=limit, as_json=as_json)
+
+
+@cli.command()
+def why(turn: Id, as_json: Json = False) -> None:
+    """Show what a turn was made of, by its id, as an apology shows it, or by how that begins."""
+    operator.why(turn, as_json=as_json)
+
+
+@cli.command()
+def retry(turn: Id, wait: Wait = 10.0, as_json: Json = False) -> None:
+    """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
+    operator.retry(turn, wait, as_json=as_json)
+
+
+@cli.command()
+def cancel(turn: Id, wait: Wait = 10.0, as_json: Json = False) -> None:
+    """Have a turn ended that has not ended, as the button does: what was said so far stays."""
+    operator.cancel(turn, wait, as_json=as_json)

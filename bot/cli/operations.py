@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 
 import typer
 
+from bot import output as tables
 from bot import settings as configuration
 from bot.cli import database as stored
-from bot.cli import output as tables
 from bot.cli import turn_view as accounts
 from bot.monitoring.diagnostics import NEAR, findings, is_alive
 from core.conversations.overview import TurnSeen, overview, sessions_seen, turns_seen

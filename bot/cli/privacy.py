@@ -8,9 +8,9 @@ from pathlib import Path
 
 import typer
 
+from bot import output as tables
 from bot import settings as configuration
 from bot.cli import database as stored
-from bot.cli import output as tables
 from core.errors import SettingsError, StoreError
 from core.privacy import export_files as exported
 from core.privacy.deletion import Forgetting, Survey, Wish, wipe

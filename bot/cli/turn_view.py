@@ -1,6 +1,6 @@
 """What is known of a turn, as operators are shown it."""
 
-from bot.cli import output as tables
+from bot import output as tables
 from core.agents.run_record import Receipt, ToolUse
 from core.conversations.turn_report import Account, Ruling
 from core.sessions.history import TURNS

@@ -9,8 +9,9 @@ from rich.table import Table
 from bot.cli.database import opened
 from bot.settings import Settings
 from core.errors import SettingsError
+from core.usage import By
 from core.usage.prices import Prices, dollars, exact
-from core.usage.spending import LAST, By, Spending, Spent
+from core.usage.spending import LAST, Spending, Spent
 
 
 async def usage(settings: Settings, by: By, *, since: str, until: str, as_json: bool) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 from google.adk.apps import App
 from google.adk.sessions import InMemorySessionService
 
+from bot import output as tables
 from bot import settings as configuration
 from bot.agents import make_choice, make_crew
-from bot.cli import output as tables
 from bot.settings import Settings
 from bot.setup import probes as trials
 from bot.setup.probes import Finding, Verdict, faults, good

@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from bot.cli import output as tables
+from bot import output as tables
 from bot.settings import Settings
 from bot.settings.discord import DISCORD_APPS
 from bot.settings.parsing import SLACK_APPS

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,13 +19,11 @@ from core.store.database import Database
 from core.store.errors import Unreadable
 from core.store.schema import reservations, spending, turns
 from core.store.upsert import insert_of
+from core.usage import By
 from core.usage.meter import Meter, ModelCall, calls_in
 from core.usage.prices import DOLLAR, Prices
 
 log = logging.getLogger(__name__)
-
-#: Dimension of a usage report.
-By = Literal["person", "place", "model", "day"]
 
 #: How many turns one transaction counts at most.
 STEP = 200

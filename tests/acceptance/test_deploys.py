@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.probes import ALIVE, READY
+from bot.server import ALIVE, READY
 from channels.slack.client.http_mode import PATH
 from sandbox.discord import DiscordSandbox
 from sandbox.foreman import Dyno, Foreman, free_port

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.cli import output as tables
+from bot import output as tables
 from bot.cli import turn_view as accounts
 from channels.commands.why import MOST, why_text
 from channels.i18n import messages as words

@@ -18,10 +18,10 @@ from channels.i18n.messages import Words
 from channels.intake.handler import Intake
 from channels.services import Desk
 from channels.slack.access import Seen, Visits
+from channels.slack.client.blocks import pressed
 from channels.slack.interactions.commands import COMMANDS, PICK, SlashCommands
 from channels.slack.interactions.responses import KEPT_AT, Doer, Private
 from channels.slack.interactions.shortcuts import ASKED, Shortcuts
-from channels.slack.replies.blocks import pressed
 from channels.slack.session_ids import NAME
 from channels.slack.users import People
 from core.errors import StoreError, SurfaceError

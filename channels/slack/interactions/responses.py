@@ -16,8 +16,8 @@ from typing import Any
 from channels.base import Button, File
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
+from channels.slack.client.blocks import content
 from channels.slack.client.rate_limits import TIER_4
-from channels.slack.replies.blocks import content
 from channels.slack.replies.surface import LIMITS, POSTS, SlackSurface
 from channels.slack.session_ids import NAME, place
 from channels.slack.text import inert

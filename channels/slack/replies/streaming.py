@@ -18,9 +18,9 @@ from channels.rate_limits.limiter import Budget
 from channels.replies.reactions import Receipts
 from channels.replies.surface import Edited, Piece, Posted
 from channels.slack.client.api import SlackApi
+from channels.slack.client.blocks import below
 from channels.slack.client.rate_limits import TIER_2, TIER_4
 from channels.slack.replies.assistant import Sessions
-from channels.slack.replies.blocks import below
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.settings import Streaming
 from channels.slack.text import inert

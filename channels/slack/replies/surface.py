@@ -13,10 +13,10 @@ from channels.rate_limits.limiter import Budget, Window
 from channels.replies.reactions import Receipts
 from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
 from channels.slack.client.api import Answer, SlackApi
+from channels.slack.client.blocks import content
+from channels.slack.client.files import Files
 from channels.slack.client.rate_limits import PAST, TIER_2, TIER_3
 from channels.slack.replies.assistant import Sessions
-from channels.slack.replies.blocks import content
-from channels.slack.replies.files import Files
 from channels.slack.text import SlackMarkdown, size
 from core.errors import SurfaceError
 

@@ -12,7 +12,7 @@ from google.genai import types
 from channels.discord.client.api import DiscordApi
 from channels.i18n import messages as words
 from channels.rate_limits.caller import RefusedError
-from channels.slack.replies.files import Files
+from channels.slack.client.files import Files
 from channels.slack.replies.surface import SlackSurface
 from core.store.schema import artifacts
 from core.tools.tool import adapt

@@ -8,7 +8,7 @@ import pytest
 
 from channels.base import Button
 from channels.i18n import messages as words
-from channels.slack.replies.blocks import LABEL_SIZE, below, pressed
+from channels.slack.client.blocks import LABEL_SIZE, below, pressed
 from core.conversations.feedback import Feedback
 from core.errors import StoreError
 from core.inbox.store import Inbox

@@ -7,7 +7,7 @@ from io import StringIO
 
 import pytest
 
-from bot.cli import output as tables
+from bot import output as tables
 
 
 def test_what_is_printed_while_something_goes_on_goes_where_it_is_meant_to(
