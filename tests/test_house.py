@@ -78,4 +78,4 @@ def test_a_library_is_imported_where_it_is_at_home_and_nowhere_else(library: str
 
 def test_no_room_is_longer_than_one_can_hold_in_mind() -> None:
     lengths = {file: len(file.read_text().splitlines()) for room in ROOMS for file in files(room)}
-    assert {file.relative_to(ROOT).as_posix(): length for file, length in lengths.items() if length > 400} == {}
+    assert {file.relative_to(ROOT).as_posix(): length for file, length in lengths.items() if length > 600} == {}

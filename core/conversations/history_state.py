@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from core.inbox_message import Inbound
-from core.sessions.reader import NEWEST_FIRST, of_session
+from core.sessions.codec import NEWEST_FIRST, of_session
 from core.sessions.resume import is_stored
 from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, turns

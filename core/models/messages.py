@@ -7,20 +7,16 @@ right behind the message that made it, nothing answers a call that was never mad
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
 from core.models.provider import Media, Message, Part, Role, Text, Thought, ToolCall, ToolResult
-
-if TYPE_CHECKING:
-    from google.genai import types
+from core.models.tool_calls import written
 
 #: Answers a call whose own result was never stored.
 INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
-
-_TICKS = re.compile("`{3,}")
 
 
 def convert_messages(
@@ -214,18 +210,3 @@ def _media(response: types.FunctionResponse) -> Iterable[Media]:
             yield Media(part.inline_data.mime_type or "", data=part.inline_data.data)
         elif part.file_data is not None:
             yield Media(part.file_data.mime_type or "", uri=part.file_data.file_uri)
-
-
-def written(part: "types.Part") -> str:
-    """What a part says: its text, the code that was run for its model, or what came of that."""
-    if part.executable_code is not None:
-        return fenced(part.executable_code.code or "", "python")
-    if part.code_execution_result is not None:
-        return fenced(part.code_execution_result.output or "")
-    return part.text or ""
-
-
-def fenced(code: str, language: str = "") -> str:
-    """Code, or what looks like it, as a part of a text."""
-    fence = "`" * (max(map(len, _TICKS.findall(code)), default=2) + 1)
-    return f"\n{fence}{language}\n{code.rstrip()}\n{fence}\n"

@@ -1,4 +1,4 @@
-"""Tool calls of models: arguments parsed from text, ids for calls without one, thought signatures.
+"""Tool calls of models: parsed arguments, missing ids, thought signatures, and executed code as Markdown.
 
 A thought signature can be read only by the vendor that made it, and another vendor refuses a request that has it. ADK
 stores it as bytes without an owner. So each signature is marked with its provider when it is stored, and a signature of
@@ -6,13 +6,17 @@ another provider is left out of the request. Gemini's signatures have no mark: A
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from core.models.provider import Message, Part, Text, Thought, ToolCall
+
+if TYPE_CHECKING:
+    from google.genai import types
 
 #: How a call is named whose arguments are no JSON object. There is no such tool, which is what the model gets
 #: told, with its own words before its eyes; no tool runs on arguments that were never meant.
@@ -21,6 +25,8 @@ MALFORMED_CALL = "malformed_call_to_"
 _MARK = b"parley:"
 
 _UNMARKED = "gemini"
+
+_TICKS = re.compile("`{3,}")
 
 
 def read_call(call_id: str, name: str, arguments: str, *, cut_short: bool) -> ToolCall | None:
@@ -93,3 +99,18 @@ class CallIds:
         if count == 1:
             return wanted
         return self.take(f"{wanted}_{count}", name)
+
+
+def written(part: "types.Part") -> str:
+    """What a part says: its text, the code that was run for its model, or what came of that."""
+    if part.executable_code is not None:
+        return fenced(part.executable_code.code or "", "python")
+    if part.code_execution_result is not None:
+        return fenced(part.code_execution_result.output or "")
+    return part.text or ""
+
+
+def fenced(code: str, language: str = "") -> str:
+    """Code, or what looks like it, as a part of a text."""
+    fence = "`" * (max(map(len, _TICKS.findall(code)), default=2) + 1)
+    return f"\n{fence}{language}\n{code.rstrip()}\n{fence}\n"

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from pydantic_core import PydanticSerializationError, SchemaError, SchemaValidator, from_json, to_json
 
 from core.models.lazy_import import Late
-from core.models.messages import written
-from core.models.tool_calls import CallIds
+from core.models.tool_calls import CallIds, written
+from core.store.schema import messages
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event
@@ -65,6 +66,10 @@ _COLUMNS = (
 _IMAGE_TOKENS = 1_000  # between Gemini's 258 a tile and Anthropic's 1,600 for the largest
 
 _FOR_CALLERS = {"_accept_convenience_kwargs", "_check_field_type_mismatches"}
+
+#: Orders of the messages of one session, both by the index.
+NEWEST_FIRST = messages.c.session.desc(), messages.c.id.desc()
+OLDEST_FIRST = messages.c.session, messages.c.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,3 +347,12 @@ def _without_callers(schema: Any) -> Any:
         return _without_callers(schema["schema"])
     lean = {key: _without_callers(value) for key, value in schema.items()}
     return lean | {"custom_init": False} if "custom_init" in lean else lean
+
+
+def of_session(session: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Whether a message is of that session; to be read in one of the two orders.
+
+    PostgreSQL, told `=`, takes the session out of the order, and where sessions are few and long, it goes back through
+    the ids of all that was said since in all of them.
+    """
+    return (messages.c.session >= session) & (messages.c.session <= session)

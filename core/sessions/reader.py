@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 
 from core.sessions import state as scopes
-from core.sessions.codec import Row, parsed, references, restored
+from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, Row, of_session, parsed, references, restored
 from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, Extent, extent, sendable, token_budget_truncate
 from core.sessions.legacy import Rebuilder
 from core.sessions.summarizer import shown
@@ -31,10 +31,6 @@ HELD = 64
 _SLICE = 16  # events that are read on end: that takes up to 0.1 ms each
 
 _COLUMNS = {field.name for field in fields(Row)}
-
-NEWEST_FIRST = messages.c.session.desc(), messages.c.id.desc()
-
-OLDEST_FIRST = messages.c.session, messages.c.id
 
 
 class Message(NamedTuple):
@@ -286,12 +282,3 @@ class Loader:
 
 def _row(row: sa.Row[Any]) -> Row:
     return Row(**{name: value for name, value in row._mapping.items() if name in _COLUMNS})
-
-
-def of_session(session: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Whether a message is of that session; to be read in one of the two orders.
-
-    PostgreSQL, told `=`, takes the session out of the order, and where sessions are few and long, it goes back through
-    the ids of all that was said since in all of them.
-    """
-    return (messages.c.session >= session) & (messages.c.session <= session)

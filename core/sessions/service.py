@@ -20,11 +20,11 @@ from core.concurrency.retry import PAUSES, retried
 from core.errors import DamagedSessionError, StoreError
 from core.models.tokens import TokenCounter
 from core.sessions import state as scopes
-from core.sessions.codec import is_state_only, measured, media_size, parsed, stored
+from core.sessions.codec import NEWEST_FIRST, is_state_only, measured, media_size, of_session, parsed, stored
 from core.sessions.history import Extent, is_user_message, sendable
 from core.sessions.lifecycle import begin_generation, begin_life, forget, life_of
 from core.sessions.prompt_text import Spoken
-from core.sessions.reader import NEWEST_FIRST, Life, Loader, of_session, opened
+from core.sessions.reader import Life, Loader, opened
 from core.sessions.writer import Appender
 from core.store.database import Database
 from core.store.schema import (

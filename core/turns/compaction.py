@@ -21,9 +21,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency import event_loop
 from core.secrets import traced
-from core.sessions.codec import columns, to_row
+from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, columns, of_session, to_row
 from core.sessions.history import DEFAULT_BUDGET, TURNS
-from core.sessions.reader import NEWEST_FIRST, OLDEST_FIRST, of_session
 from core.sessions.summarizer import Summarizer, Summed, begun_at, summary
 from core.store.database import Database
 from core.store.fast_path import Statement

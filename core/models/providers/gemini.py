@@ -23,7 +23,7 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.errors import reading, status_error, told
-from core.models.messages import safe_name, written
+from core.models.messages import safe_name
 from core.models.provider import (
     IMAGES,
     PDF,
@@ -40,6 +40,7 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
+from core.models.tool_calls import written
 from core.usage.meter import Usage
 
 #: Seconds until the connection must stand. How long an answer may take is up to who reads it.
