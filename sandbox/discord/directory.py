@@ -1,28 +1,21 @@
-"""Who and what there is, over REST: the bot, its application, the gateway, the server, its channels.
+"""Who and what there is, over REST: the bot, its application, the server, its channels.
 
 Discord: docs.discord.com/developers/resources.
 """
 
 from sandbox.discord.api import Api
-from sandbox.discord.gateway import Gateway
 from sandbox.discord.requests import NOT_TO_THIS_USER, UNKNOWN_MEMBER, DiscordError, Reply, Request
-
-#: Discord: so many sessions may be begun in a day.
-SESSIONS_A_DAY = 1000
 
 
 class Directory:
-    def __init__(self, api: Api, gateway: Gateway) -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
-        self._at = gateway
         self._guild = api.guild
         self._payloads = api.payloads
         api.add("GET /users/@me", lambda _: Reply(self._payloads.me()))
         api.add("GET /applications/@me", lambda _: Reply(self._payloads.application()))
         api.add("GET /oauth2/applications/@me", lambda _: Reply(self._payloads.application()))
         api.add("GET /users/{user}", lambda request: Reply(self._payloads.user(api.user(request.ids["user"]))))
-        api.add("GET /gateway", lambda _: Reply({"url": self._at.url}))
-        api.add("GET /gateway/bot", self._gateway)
         api.add("GET /users/@me/guilds", self._guilds)
         api.add("POST /users/@me/channels", self._open_dm)
         api.add("GET /channels/{channel}", lambda request: Reply(self._payloads.channel(api.channel(request))))
@@ -31,15 +24,6 @@ class Directory:
         api.add("GET /guilds/{guild}/roles", self._roles)
         api.add("GET /guilds/{guild}/members/{user}", self._member)
         api.add("GET /guilds/{guild}/threads/active", self._active_threads)
-
-    def _gateway(self, request: Request) -> Reply:
-        limit = {
-            "total": SESSIONS_A_DAY,
-            "remaining": max(0, SESSIONS_A_DAY - len(self._at.sessions)),
-            "reset_after": 86_400_000,
-            "max_concurrency": self._at.at_once,
-        }
-        return Reply({"url": self._at.url, "shards": self._at.shards, "session_start_limit": limit})
 
     def _guilds(self, request: Request) -> Reply:
         """Those that the bot is in, a page of them: the one that there is, unless it was on another page."""

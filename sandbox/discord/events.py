@@ -18,6 +18,10 @@ from sandbox.discord.permissions import (
     GUILDS,
     MESSAGE_CONTENT,
 )
+from sandbox.discord.requests import Reply, Request
+
+#: Discord: so many sessions may be begun in a day.
+SESSIONS_A_DAY = 1000
 
 _MESSAGE_EVENTS = {"posted": "MESSAGE_CREATE", "updated": "MESSAGE_UPDATE"}
 _REACTION_EVENTS = {"reaction_added": "MESSAGE_REACTION_ADD", "reaction_removed": "MESSAGE_REACTION_REMOVE"}
@@ -29,6 +33,17 @@ class Events:
         self._guild = api.guild
         self._payloads = api.payloads
         self._gateway = gateway
+        api.add("GET /gateway", lambda _: Reply({"url": gateway.url}))
+        api.add("GET /gateway/bot", self._gateway_for_bot)
+
+    def _gateway_for_bot(self, request: Request) -> Reply:
+        limit = {
+            "total": SESSIONS_A_DAY,
+            "remaining": max(0, SESSIONS_A_DAY - len(self._gateway.sessions)),
+            "reset_after": 86_400_000,
+            "max_concurrency": self._gateway.at_once,
+        }
+        return Reply({"url": self._gateway.url, "shards": self._gateway.shards, "session_start_limit": limit})
 
     def change(self, change: Change) -> None:
         """Tell of a change, if the bot is there to see it. Nobody is told of ephemeral messages."""

@@ -90,7 +90,7 @@ class DiscordSandbox(People):
         Threads(api, chat, events.thread_updated)
         self._commands = Commands(api)
         super().__init__(guild, events, Interactions(api, chat, self._commands, self._tell_interaction, speed))
-        Directory(api, self._gateway)
+        Directory(api)
         limits = self._limits = RateLimits(speed) if rate_limits else None
         door = Door(self._journal, self.faults, limits, api, self.bot_token)
         app = web.Application(client_max_size=32 * 2**20)
