@@ -19,7 +19,7 @@ from bot.cli.main import cli
 from bot.server import ALIVE
 from bot.settings import Settings
 from core.observability import metrics
-from sandbox.foreman import KILLED_AFTER
+from sandbox.procfile import KILLED_AFTER
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from bot.server import READY
-from sandbox.foreman import KILLED_AFTER, Dyno, Foreman
+from sandbox.procfile import KILLED_AFTER, Dyno, Foreman
 
 #: Seconds after which a new process is to hear all that is said.
 STARTS_WITHIN = 120.0

@@ -19,9 +19,9 @@ from benchmarks.soak.people import BURSTS, Session, patiently
 from benchmarks.soak.places import Discord, Place, Platform, Slack, starts_over
 from core.store.database import Database
 from sandbox.discord import DiscordSandbox
-from sandbox.foreman import Foreman
 from sandbox.models import ScriptedOpenAI
 from sandbox.postgres import PostgresSandbox
+from sandbox.procfile import Foreman
 from sandbox.slack import SlackSandbox
 
 Kind = Literal["postgres", "sqlite"]

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from benchmarks.replies.load import TOKENS, TOKENS_A_SECOND, Load, token
 from benchmarks.replies.stage import ONE_WAY
-from sandbox.discord import limits as discord
-from sandbox.discord.contents import TEXT
-from sandbox.slack import limits as slack
+from sandbox.discord.api import limits as discord
+from sandbox.discord.api.message_content import TEXT
+from sandbox.slack.api import limits as slack
 
 #: From the first word to the last.
 SPAN = (TOKENS - 1) / TOKENS_A_SECOND

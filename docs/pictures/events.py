@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 
 from docs.pictures.stage import Bot
+from sandbox.client.session import Desk
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
-from sandbox.seats.desk import Desk
 from sandbox.slack import Message, SlackSandbox
 
 #: Seconds within which what a scene waits for has to be seen.

@@ -15,13 +15,13 @@ from docs.pictures.answers import script
 from docs.pictures.events import EVENTS, WITHIN, World
 from docs.pictures.scene import CHANNEL, Scene, Setup
 from docs.pictures.stage import ROOT, bot, lay
+from sandbox.client.discord import DiscordPlatform
+from sandbox.client.platform import Message, Place
+from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
-from sandbox.seats.discord import DiscordPlatform
-from sandbox.seats.slack import SlackPlatform
-from sandbox.seats.view import Message, Place
 from sandbox.slack import SlackSandbox
-from sandbox.terminal.desks import Desks
+from sandbox.terminal.sessions import Desks
 
 PAGES = ROOT / "docs"
 

@@ -20,10 +20,10 @@ from textual.pilot import Pilot  # noqa: E402 - the path comes first
 
 from docs.pictures import drawn, exchanges, page, setup  # noqa: E402
 from docs.pictures.stage import bot  # noqa: E402
+from sandbox.client.discord import DiscordPlatform  # noqa: E402
+from sandbox.client.slack import SlackPlatform  # noqa: E402
 from sandbox.discord import DiscordSandbox  # noqa: E402
 from sandbox.models import Pause, Say, ScriptedOpenAI, Turn  # noqa: E402
-from sandbox.seats.discord import DiscordPlatform  # noqa: E402
-from sandbox.seats.slack import SlackPlatform  # noqa: E402
 from sandbox.slack import SlackSandbox  # noqa: E402
 from sandbox.terminal.app import Terminal  # noqa: E402
 

@@ -1,10 +1,10 @@
-"""A Discord on this machine: the REST API and the gateway, for tests, benchmarks and a look without an account."""
+"""Local Discord: REST API, gateway, interactions."""
 
-from sandbox.discord.faults import Faults
-from sandbox.discord.gateway import Session
-from sandbox.discord.guild import Attachment, Change, Channel, Message, User, Version
-from sandbox.discord.journal import Call, Event
+from sandbox.discord.api.faults import Faults
+from sandbox.discord.events.gateway import Session
 from sandbox.discord.server import DiscordSandbox
+from sandbox.discord.state.activity_log import Call, Event
+from sandbox.discord.state.guild import Attachment, Change, Channel, Message, User, Version
 
 __all__ = [
     "Attachment",

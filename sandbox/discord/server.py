@@ -8,24 +8,24 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from sandbox.budget import Budget
-from sandbox.discord.api import Api
-from sandbox.discord.chat import Chat
-from sandbox.discord.commands import Commands
-from sandbox.discord.directory import Directory
-from sandbox.discord.door import PREFIX, Door
-from sandbox.discord.events import Events
-from sandbox.discord.faults import Faults
-from sandbox.discord.files import Files
-from sandbox.discord.gateway import Gateway, Session
-from sandbox.discord.guild import Change, Channel, Guild, Message, User
-from sandbox.discord.interactions import Interactions
-from sandbox.discord.journal import Journal, Subscription
-from sandbox.discord.limits import RateLimits
-from sandbox.discord.payloads import Json, Payloads
-from sandbox.discord.people import People
-from sandbox.discord.permissions import PERMISSIONS, PRIVILEGED
-from sandbox.discord.threads import Threads
+from sandbox.discord.api.base import Api
+from sandbox.discord.api.directory import Directory
+from sandbox.discord.api.faults import Faults
+from sandbox.discord.api.files import Files
+from sandbox.discord.api.limits import RateLimits
+from sandbox.discord.api.messages import Chat
+from sandbox.discord.api.threads import Threads
+from sandbox.discord.events.dispatcher import Events
+from sandbox.discord.events.gateway import Gateway, Session
+from sandbox.discord.interactions.commands import Commands
+from sandbox.discord.interactions.delivery import Interactions
+from sandbox.discord.router import PREFIX, Door
+from sandbox.discord.state.activity_log import Journal, Subscription
+from sandbox.discord.state.guild import Change, Channel, Guild, Message, User
+from sandbox.discord.state.payloads import Json, Payloads
+from sandbox.discord.state.permissions import PERMISSIONS, PRIVILEGED
+from sandbox.discord.user_actions import People
+from sandbox.rate_limit import Budget
 
 T = TypeVar("T")
 

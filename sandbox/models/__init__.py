@@ -1,4 +1,4 @@
-"""Models that say what a script tells them to, over the vendors' real wire formats, on this machine."""
+"""Scripted model servers that speak the vendors' wire formats."""
 
 from sandbox.models.anthropic import ScriptedAnthropic
 from sandbox.models.gemini import ScriptedGemini

@@ -1,6 +1,6 @@
-"""A page on this machine, on which one is several people of the sandboxes, and sees what the bot does there."""
+"""Web page on which a user tries the bot on both local platforms and inspects it."""
 
-from sandbox.page.bot import Bot
+from sandbox.page.bot_process import Bot
 from sandbox.page.server import Page
 
 __all__ = ["Bot", "Page"]

@@ -4,9 +4,9 @@ import json
 import time
 from typing import Any
 
-from sandbox.budget import Budget
 from sandbox.discord import DiscordSandbox
-from sandbox.discord.journal import Call as DiscordCall
+from sandbox.discord.state.activity_log import Call as DiscordCall
+from sandbox.rate_limit import Budget
 from sandbox.slack import Call as SlackCall
 from sandbox.slack import SlackSandbox
 

@@ -5,16 +5,16 @@ from html import escape
 from time import monotonic
 from typing import Any
 
+from sandbox.client.discord import DiscordPlatform
+from sandbox.client.platform import opening
+from sandbox.client.session import Desk
 from sandbox.discord import DiscordSandbox, Message
-from sandbox.discord.commands import MESSAGE, SLASH
-from sandbox.discord.guild import JOIN, PIN, THREAD_STARTER
-from sandbox.discord.journal import Call
-from sandbox.discord.mentions import shown
+from sandbox.discord.interactions.commands import MESSAGE, SLASH
+from sandbox.discord.state.activity_log import Call
+from sandbox.discord.state.guild import JOIN, PIN, THREAD_STARTER
+from sandbox.discord.state.mentions import shown
 from sandbox.page.markdown import link, of_discord
 from sandbox.page.pane import Json, clock, commands_of, seen, shown_file
-from sandbox.seats.desk import Desk
-from sandbox.seats.discord import DiscordPlatform
-from sandbox.seats.view import opening
 
 #: Seconds for which Discord shows that somebody types. Discord: "Trigger Typing Indicator".
 TYPING = 10.0

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sandbox.discord import DiscordSandbox
-from sandbox.discord.faults import Faults as DiscordFaults
+from sandbox.discord.api.faults import Faults as DiscordFaults
 from sandbox.slack import SlackSandbox
-from sandbox.slack.faults import Faults as SlackFaults
+from sandbox.slack.api.faults import Faults as SlackFaults
 
 #: Seconds of a `Retry-After`, and those that a slow platform takes for each call.
 RETRY_AFTER, SLOW = 4, 1.0

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from time import time
 from typing import Any
 
-from sandbox.watch import Watch
+from sandbox.subscriptions import Watch
 
 Json = dict[str, Any]
 

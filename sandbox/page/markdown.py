@@ -21,7 +21,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 from rich.emoji import Emoji
 
-from sandbox.slack.markup import decoded
+from sandbox.slack.state.markup import decoded
 
 #: Turns the inside of `<...>` into HTML that is safe, or into nothing if it means nothing.
 Angle = Callable[[str], str]

@@ -1,7 +1,7 @@
 """Slack's own markup and its blocks as HTML.
 
 Slack: docs.slack.dev/messaging/formatting-message-text (mrkdwn), docs.slack.dev/reference/block-kit/blocks. What can be
-pressed stands in `sandbox.slack.controls`; it is no text.
+pressed stands in `sandbox.slack.state.controls`; it is no text.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any
 from rich.emoji import Emoji
 
 from sandbox.page.markdown import code, link, mention, of_slack
-from sandbox.slack.markup import Content, decoded
+from sandbox.slack.state.markup import Content, decoded
 
 #: The names behind the ids of users and channels.
 Names = Mapping[str, str]

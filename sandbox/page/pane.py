@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from time import localtime, strftime
 from typing import Any, Protocol
 
-from sandbox.seats.desk import Desk
-from sandbox.seats.view import Message, Platform, RefusedError
+from sandbox.client.platform import Message, Platform, RefusedError
+from sandbox.client.session import Desk
 
 Json = dict[str, Any]
 

@@ -18,14 +18,14 @@ from aiohttp import WSMsgType, web
 from aiohttp.typedefs import Handler
 
 from sandbox.discord import DiscordSandbox
-from sandbox.page.bot import Bot
+from sandbox.page.bot_process import Bot
 from sandbox.page.calls import Calls
 from sandbox.page.discord import DiscordPane
 from sandbox.page.faults import Switches
 from sandbox.page.feed import Feed
 from sandbox.page.pane import PICTURES, Pane
+from sandbox.page.session import Visit
 from sandbox.page.slack import SlackPane
-from sandbox.page.visit import Visit
 from sandbox.slack import SlackSandbox
 
 log = logging.getLogger(__name__)

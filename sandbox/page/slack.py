@@ -6,13 +6,13 @@ from typing import Any
 
 from rich.emoji import Emoji
 
+from sandbox.client.platform import RefusedError
+from sandbox.client.session import Desk
+from sandbox.client.slack import STOP, SlackPlatform
 from sandbox.page.mrkdwn import of_blocks, of_content, of_mrkdwn
 from sandbox.page.pane import Json, clock, shown_file
-from sandbox.seats.desk import Desk
-from sandbox.seats.slack import STOP, SlackPlatform
-from sandbox.seats.view import RefusedError
 from sandbox.slack import Message, SlackSandbox, View
-from sandbox.slack.controls import controls
+from sandbox.slack.state.controls import controls
 
 #: Emoji of Slack's that are called otherwise elsewhere.
 _CALLED = {"+1": "thumbs_up", "-1": "thumbs_down"}

@@ -1,12 +1,12 @@
-"""A Slack on this machine: the Web API and Socket Mode, for tests, benchmarks and a look without an account."""
+"""Local Slack: Web API, Socket Mode, HTTP mode, OAuth."""
 
-from sandbox.slack.agents import Session
-from sandbox.slack.faults import Faults
-from sandbox.slack.journal import Call, Envelope
-from sandbox.slack.markup import Content, Task
+from sandbox.slack.api.assistant import Session
+from sandbox.slack.api.faults import Faults
+from sandbox.slack.api.views import View
 from sandbox.slack.server import SlackSandbox
-from sandbox.slack.views import View
-from sandbox.slack.workspace import Change, Channel, File, Group, Message, Stream, User, Version
+from sandbox.slack.state.activity_log import Call, Envelope
+from sandbox.slack.state.markup import Content, Task
+from sandbox.slack.state.workspace import Change, Channel, File, Group, Message, Stream, User, Version
 
 __all__ = [
     "Call",

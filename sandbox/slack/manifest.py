@@ -7,8 +7,8 @@ reported by several.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sandbox.slack.agents import MOST_PROMPTS
-from sandbox.slack.events import SUBSCRIPTIONS
+from sandbox.slack.api.assistant import MOST_PROMPTS
+from sandbox.slack.events.dispatcher import SUBSCRIPTIONS
 
 #: Slack's own commands, as far as they are known.
 BUILT_IN = frozenset(

@@ -8,29 +8,29 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from sandbox.budget import Budget
-from sandbox.slack.agents import Agents
-from sandbox.slack.arguments import Arguments
-from sandbox.slack.chat import Chat
-from sandbox.slack.commands import Commands
-from sandbox.slack.directory import Directory
-from sandbox.slack.door import Door
-from sandbox.slack.events import SUBSCRIPTIONS, Events
-from sandbox.slack.faults import Faults
-from sandbox.slack.files import Files
-from sandbox.slack.hands import Hands
-from sandbox.slack.interactions import Interactions
-from sandbox.slack.journal import Envelope, Journal, Subscription
-from sandbox.slack.limits import PAGE, UNLISTED_PAGE, RateLimits
+from sandbox.rate_limit import Budget
+from sandbox.slack.api.assistant import Agents
+from sandbox.slack.api.base import SCOPES, WebApi
+from sandbox.slack.api.directory import Directory
+from sandbox.slack.api.faults import Faults
+from sandbox.slack.api.files import Files
+from sandbox.slack.api.limits import PAGE, UNLISTED_PAGE, RateLimits
+from sandbox.slack.api.messages import Chat
+from sandbox.slack.api.oauth import OAuth
+from sandbox.slack.api.requests import Arguments
+from sandbox.slack.api.streams import Streams
+from sandbox.slack.api.views import Views
+from sandbox.slack.events.dispatcher import SUBSCRIPTIONS, Events
+from sandbox.slack.events.http_mode import RequestUrl, Wire
+from sandbox.slack.events.socket_mode import SocketMode
+from sandbox.slack.interactions.commands import Commands
+from sandbox.slack.interactions.delivery import Interactions
 from sandbox.slack.manifest import check_manifest
-from sandbox.slack.oauth import OAuth
-from sandbox.slack.payloads import Payloads
-from sandbox.slack.request_url import RequestUrl, Wire
-from sandbox.slack.socket_mode import SocketMode
-from sandbox.slack.streams import Streams
-from sandbox.slack.views import Views
-from sandbox.slack.web_api import SCOPES, WebApi
-from sandbox.slack.workspace import Change, Channel, Group, Message, User, Workspace, new_id
+from sandbox.slack.router import Door
+from sandbox.slack.state.activity_log import Envelope, Journal, Subscription
+from sandbox.slack.state.payloads import Payloads
+from sandbox.slack.state.workspace import Change, Channel, Group, Message, User, Workspace, new_id
+from sandbox.slack.user_actions import Hands
 
 T = TypeVar("T")
 

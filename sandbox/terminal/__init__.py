@@ -1,13 +1,13 @@
-"""A terminal in which one is a person of the sandboxes: a screen, or lines where there is none."""
+"""Terminal client of the local platforms: a screen, or line mode without a terminal."""
 
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
 from io import TextIOWrapper
 
+from sandbox.client.discord import DiscordPlatform
+from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
-from sandbox.seats.discord import DiscordPlatform
-from sandbox.seats.slack import SlackPlatform
 from sandbox.slack import SlackSandbox
 from sandbox.terminal.app import Terminal
 from sandbox.terminal.lines import read_lines, run_lines

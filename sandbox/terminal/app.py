@@ -13,10 +13,10 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Footer, Input, ListView, OptionList, Static
 from textual.widgets.option_list import Option
 
-from sandbox.seats.desk import Desk
-from sandbox.seats.view import Happening, Kind, Message, Person, Place, Platform, RefusedError, Threads, opening
-from sandbox.terminal.desks import Desks
+from sandbox.client.platform import Happening, Kind, Message, Person, Place, Platform, RefusedError, Threads, opening
+from sandbox.client.session import Desk
 from sandbox.terminal.rows import Row
+from sandbox.terminal.sessions import Desks
 from sandbox.terminal.tab import Tab
 
 #: Messages of a place that are on the screen, the newest ones.

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from typing import TextIO
 
-from sandbox.seats.view import Happening, Kind, Message, Platform
-from sandbox.terminal.desks import Desks
+from sandbox.client.platform import Happening, Kind, Message, Platform
 from sandbox.terminal.replies import Pace, Replies
+from sandbox.terminal.sessions import Desks
 
 #: Seconds that the bot has for its connection before the first line is said.
 CONNECT_WITHIN = 30.0

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from time import monotonic
 
-from sandbox.seats.view import Happening, Kind, Message
+from sandbox.client.platform import Happening, Kind, Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import ListItem, Static
 
-from sandbox.seats.view import Message, opening
+from sandbox.client.platform import Message, opening
 
 #: How much of a message is shown above one that refers to it.
 QUOTED = 60

@@ -4,7 +4,7 @@ from rich.text import Text
 from textual.message import Message
 from textual.widgets import Static
 
-from sandbox.seats.desk import Desk
+from sandbox.client.session import Desk
 
 
 class Tab(Static):

@@ -9,8 +9,8 @@ import pytest
 from bot.server import ALIVE, READY
 from channels.slack.client.http_mode import PATH
 from sandbox.discord import DiscordSandbox
-from sandbox.foreman import Dyno, Foreman, free_port
 from sandbox.models import Asked, Say, ScriptedOpenAI, Turn
+from sandbox.procfile import Dyno, Foreman, free_port
 from sandbox.slack import Envelope, SlackSandbox
 from tests.acceptance.conftest import Program, With
 from tests.acceptance.platforms import Discord, Platform, Slack

@@ -16,9 +16,9 @@ from benchmarks.soak.people import Session
 from benchmarks.soak.places import Told
 from benchmarks.soak.script import answer, judge
 from channels.i18n.messages import PLACEHOLDER, RESET_DONE
-from sandbox.foreman import Foreman
 from sandbox.models import Asked, Call, Pause, Say
 from sandbox.models import Result as ToolResult
+from sandbox.procfile import Foreman
 from tests.benchmarks.test_soak import Silent
 
 

@@ -14,7 +14,9 @@ from sandbox.slack import SlackSandbox
 async def test_what_slack_brings_while_the_bot_starts_is_refused_and_brought_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sandbox.slack.request_url.ACK_TIMEOUT", 600.0)  # ten seconds, as fast as time passes there
+    monkeypatch.setattr(
+        "sandbox.slack.events.http_mode.ACK_TIMEOUT", 600.0
+    )  # ten seconds, as fast as time passes there
     async with SlackSandbox(speed=60) as slack, serving(0, [], is_needed=True) as server:
         slack.requests.url = f"http://127.0.0.1:{server.port}{PATH}"
         async with aiohttp.ClientSession() as session, session.post(slack.requests.url) as answer:

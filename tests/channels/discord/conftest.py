@@ -25,7 +25,7 @@ from core.conversations.service import Follow
 from core.sessions.prompt_text import END
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
-from sandbox.discord.permissions import PERMISSIONS
+from sandbox.discord.state.permissions import PERMISSIONS
 from tests.channels.wiring import BOUNDS, OPEN, Core, Wired, core_of, until
 from tests.sandbox.discord.shapes import SHAPES, faults_of_request
 

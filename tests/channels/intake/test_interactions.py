@@ -119,7 +119,7 @@ async def test_what_is_for_one_alone_is_told_to_nobody_else_by_the_next_process_
 ) -> None:
     async with sandbox_of("discord") as server:
         await _left(server, tmp_path, monkeypatch, name)
-        monkeypatch.setattr("sandbox.discord.interactions.TOKEN_LIFE", 0.0)
+        monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFE", 0.0)
         async with talking(server, tmp_path, "two") as talk:
             await gone(talk.bot)
             assert [one.text for one in talk.replies()][1:] == [PRIVATE[name]]

@@ -18,8 +18,8 @@ from discord.gateway import DiscordWebSocket
 
 from channels.i18n import messages as words
 from channels.slack.client import socket_mode as socket
+from sandbox.fault_queue import FaultKind
 from sandbox.models import Asked, Cut, Say, Turn
-from sandbox.pending import FaultKind
 from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, DiscordTalk, SlackTalk, Talk, quick, sandbox_of, shows, talking, texts
 

@@ -6,7 +6,7 @@ from channels.base import Priority
 from channels.markdown.dialect import Limits
 from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown, escaped, inert, size, to_words, users_named, without_mention
-from sandbox.slack.markup import Content, pings, shown
+from sandbox.slack.state.markup import Content, pings, shown
 
 NAMES = {"U1": "ada", "W2": "grace"}
 

@@ -8,9 +8,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from sandbox.client.discord import DiscordPlatform
+from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
-from sandbox.seats.discord import DiscordPlatform
-from sandbox.seats.slack import SlackPlatform
 from sandbox.slack import Message, SlackSandbox
 from sandbox.terminal.app import Terminal
 from tests.sandbox.terminal.conftest import Bot, DiscordBot

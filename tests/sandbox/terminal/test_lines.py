@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from sandbox.client.discord import DiscordPlatform
+from sandbox.client.platform import Platform
+from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
-from sandbox.seats.discord import DiscordPlatform
-from sandbox.seats.slack import SlackPlatform
-from sandbox.seats.view import Platform
 from sandbox.slack import SlackSandbox
 from sandbox.terminal import run_terminal
 from sandbox.terminal.lines import read_lines, run_lines

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox.seats.view import Happening, Kind, Message
+from sandbox.client.platform import Happening, Kind, Message
 from sandbox.terminal.replies import Pace, Replies
 from tests.clock import FastLoop
 

@@ -65,14 +65,14 @@ async def test_no_session_is_begun_when_none_is_left(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sandbox.discord.directory.SESSIONS_A_DAY", 0)
+        patch.setattr("sandbox.discord.events.dispatcher.SESSIONS_A_DAY", 0)
         async with running(server, tmp_path, echo, connect=False) as bot:
             starting = asyncio.create_task(bot.channel.start())
             await until(
                 lambda: "gateway: ParleyError: Discord lets this bot begin no session for 1440 minutes\n" in caplog.text
             )
             assert server.sessions == []
-            patch.setattr("sandbox.discord.directory.SESSIONS_A_DAY", 1000)
+            patch.setattr("sandbox.discord.events.dispatcher.SESSIONS_A_DAY", 1000)
             await starting
             await answers(bot)
 

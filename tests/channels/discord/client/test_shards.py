@@ -82,7 +82,7 @@ async def test_the_bot_is_deaf_if_any_shard_is_and_that_one_alone_is_connected_a
 async def test_no_shard_begins_a_session_that_would_leave_none_for_another(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sandbox.discord.directory.SESSIONS_A_DAY", 1)
+    monkeypatch.setattr("sandbox.discord.events.dispatcher.SESSIONS_A_DAY", 1)
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.5)
     async with running(server, tmp_path, echo, connect=False, shards=2) as bot:
         with pytest.raises(SettingsError, match="no connection to the gateway"):

@@ -303,7 +303,7 @@ async def test_an_answer_aside_that_comes_too_late_ends_its_turn(
     async with running(server, tmp_path, [Say("half"), Pause(go_on), Say("!")]) as bot:
         (answer,) = await server.command("ada", server.open_group("us", "ada"), "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
-        monkeypatch.setattr("sandbox.discord.interactions.TOKEN_LIFE", 0.0)
+        monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFE", 0.0)
         go_on.set()
         await until(lambda: "the reply cannot be shown: RefusedError: answer: 50027" in caplog.text)
         assert (await bot.settled(1))[0].state == "failed"

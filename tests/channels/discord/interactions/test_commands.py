@@ -84,7 +84,7 @@ async def test_a_database_that_fails_is_told_to_who_asked(
 async def test_what_could_not_be_acknowledged_or_confirmed_is_done_nevertheless(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox.discord.interactions.ACK_TIMEOUT", 0.3)
+    monkeypatch.setattr("sandbox.discord.interactions.delivery.ACK_TIMEOUT", 0.3)
     async with running(server, tmp_path, echo) as bot:
         question = await bot.ask("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")

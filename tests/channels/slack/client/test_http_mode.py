@@ -15,7 +15,7 @@ from channels.slack.client import http_mode as http
 from core.errors import StoreError
 from core.inbox.store import Inbox
 from sandbox.slack import File, SlackSandbox
-from sandbox.slack.request_url import written
+from sandbox.slack.events.http_mode import written
 from tests.channels.slack.conftest import Bot, running
 
 HTTP = pytest.mark.parametrize("slack", ["http"], indirect=True)
@@ -118,7 +118,9 @@ async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
         return await accept(self, inbound)
 
     monkeypatch.setattr(Inbox, "accept", accepting)
-    monkeypatch.setattr("sandbox.slack.request_url.ACK_TIMEOUT", 200.0)  # ten seconds, as fast as time passes there
+    monkeypatch.setattr(
+        "sandbox.slack.events.http_mode.ACK_TIMEOUT", 200.0
+    )  # ten seconds, as fast as time passes there
     async with SlackSandbox(speed=20) as slack:
         slack.socket_mode = False
         async with running(slack, tmp_path, echo) as bot:

@@ -14,7 +14,7 @@ from core.errors import StoreError
 from core.inbox.store import Inbox
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import Message, SlackSandbox
-from sandbox.slack.controls import controls
+from sandbox.slack.state.controls import controls
 from tests.channels.slack.conftest import BOTH_MODES, Bot, running
 
 EITHER = pytest.mark.parametrize("streaming", ["edit", "native"])

@@ -14,7 +14,7 @@ from channels.replies.reactions import Address, Receipts
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
 from channels.slack.replies.streaming import Streams, StreamSurface
-from sandbox.slack.limits import RATES
+from sandbox.slack.api.limits import RATES
 from tests.channels.rate_limits.test_limiter import now, run
 
 ONE_WAY = 0.05

@@ -1,0 +1,1 @@
+"""REST API of the local Discord: routes, limits, faults."""

@@ -1,0 +1,101 @@
+"""The routes of the REST API, and what the bot may do where."""
+
+import re
+from collections.abc import Callable
+
+from sandbox.discord.api.requests import (
+    MISSING_ACCESS,
+    MISSING_PERMISSIONS,
+    UNKNOWN_CHANNEL,
+    UNKNOWN_GUILD,
+    UNKNOWN_MESSAGE,
+    UNKNOWN_USER,
+    DiscordError,
+    Reply,
+    Request,
+)
+from sandbox.discord.state.guild import Channel, Guild, Message, User
+from sandbox.discord.state.payloads import Payloads
+from sandbox.discord.state.permissions import PERMISSIONS
+
+Handler = Callable[[Request], Reply]
+
+
+class Api:
+    """Routes are named as Discord documents them: `GET /channels/{channel}`.
+
+    Attributes:
+        routes: those that there are.
+        permissions: what the bot may do everywhere.
+        privileged: which privileged intents are on.
+    """
+
+    def __init__(self, guild: Guild, payloads: Payloads, permissions: set[str], privileged: set[str]) -> None:
+        self.guild = guild
+        self.payloads = payloads
+        self.permissions = permissions
+        self.privileged = privileged
+        self.routes: dict[str, Handler] = {}
+        self._patterns: list[tuple[re.Pattern[str], str]] = []
+
+    def add(self, route: str, handler: Handler) -> None:
+        self.routes[route] = handler
+        parts = re.split(r"\{(\w+)\}", route)
+        pattern = "".join(f"(?P<{p}>[^/]+)" if i % 2 else re.escape(p) for i, p in enumerate(parts))
+        self._patterns.append((re.compile(pattern), route))
+
+    def match(self, method: str, path: str) -> tuple[str, dict[str, str]] | None:
+        """The route of a request, and the ids in its path."""
+        for pattern, route in self._patterns:
+            if found := pattern.fullmatch(f"{method} {path}"):
+                return route, found.groupdict()
+        return None
+
+    # What a request names
+
+    def channel(self, request: Request, *permissions: str) -> Channel:
+        """The channel that the path names, if the bot has these permissions there.
+
+        Raises:
+            DiscordError: 10003, 50001 or 50013.
+        """
+        channel = self.guild.channels.get(request.ids["channel"])
+        if channel is None:
+            raise DiscordError(404, UNKNOWN_CHANNEL, "Unknown Channel")
+        if not channel.admits(self.guild.bot.id) or not (channel.is_dm or "view_channel" in self.permissions):
+            raise DiscordError(403, MISSING_ACCESS, "Missing Access")
+        if not channel.is_dm:
+            self.check(*permissions)
+        return channel
+
+    def check(self, *permissions: str) -> None:
+        """Raises DiscordError (50013), if the bot lacks one of them."""
+        if any(permission in PERMISSIONS and permission not in self.permissions for permission in permissions):
+            raise DiscordError(403, MISSING_PERMISSIONS, "Missing Permissions")
+
+    def message(self, request: Request, channel: Channel) -> Message:
+        """Raises DiscordError (10008), if there is none."""
+        message = self.guild.message(channel, request.ids["message"])
+        if message is None:
+            raise DiscordError(404, UNKNOWN_MESSAGE, "Unknown Message")
+        return message
+
+    def user(self, user_id: str) -> User:
+        """Raises DiscordError (10013), if there is none."""
+        user = self.guild.users.get(user_id)
+        if user is None:
+            raise DiscordError(404, UNKNOWN_USER, "Unknown User")
+        return user
+
+    def check_guild(self, request: Request) -> None:
+        """Raises DiscordError (10004), if the path names another server."""
+        if request.ids.get("guild", self.guild.id) != self.guild.id:
+            raise DiscordError(404, UNKNOWN_GUILD, "Unknown Guild")
+
+    def readable(self, message: Message) -> bool:
+        """Whether the bot may read it though the message content intent is off.
+
+        Discord: its own, direct messages, and what mentions it.
+        """
+        bot = self.guild.bot
+        return message.author == bot or message.channel.is_dm or bot.id in message.mentioned.users

@@ -1,0 +1,34 @@
+"""Files that come with messages, and where they are fetched."""
+
+from mimetypes import guess_type
+from time import time
+
+from aiohttp import web
+
+from sandbox.discord.state.activity_log import Journal
+from sandbox.discord.state.guild import Attachment, Guild
+from sandbox.discord.state.snowflakes import new_id
+
+
+def attached(name: str, data: bytes) -> Attachment:
+    """A file as a person sends it: what it is, is told by its name."""
+    return Attachment(new_id(), name, data, guess_type(name)[0])
+
+
+class Files:
+    def __init__(self, guild: Guild, journal: Journal) -> None:
+        self._guild = guild
+        self._journal = journal
+
+    async def serve(self, request: web.Request) -> web.Response:
+        """Answer `/attachments/{channel}/{file}/{name}`, as long as the file stands and the address is good."""
+        self._journal.download(request.path)
+        if int(request.query.get("ex", "0"), 16) <= time():
+            return web.Response(status=404, text="This content is no longer available.")
+        channel = self._guild.channels.get(request.match_info["channel"])
+        for message in self._guild.messages(channel) if channel else ():
+            for file in () if message.deleted else message.content.attachments:
+                if file.id == request.match_info["file"]:
+                    kind = file.content_type or "application/octet-stream"
+                    return web.Response(body=file.data, headers={"Content-Type": kind})
+        return web.Response(status=404)

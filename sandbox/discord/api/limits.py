@@ -1,0 +1,111 @@
+"""How often: the buckets of the rate limits, and the headers that tell of them.
+
+Discord: docs.discord.com/developers/topics/rate-limits. It publishes no numbers but the global one, and asks clients
+to read the headers; those here are what is commonly seen.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import md5
+from time import time
+from typing import Literal
+
+from sandbox.rate_limit import Budget
+
+Scope = Literal["user", "global", "shared"]
+
+GLOBAL_CALLS, GLOBAL_SECONDS = 50, 1.0
+#: Discord: the endpoints of interactions are outside of the global limit.
+OUTSIDE = ("POST /interactions/", "POST /webhooks/", "PATCH /webhooks/", "GET /webhooks/", "DELETE /webhooks/")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most `calls` in a window of `seconds` that begins with the first of them, for each channel."""
+
+    calls: int
+    seconds: float
+
+
+RATES: Mapping[str, Rate] = {
+    "POST /channels/{channel}/messages": Rate(5, 5),
+    "PATCH /channels/{channel}/messages/{message}": Rate(5, 5),
+    "GET /channels/{channel}/messages": Rate(5, 5),
+    "DELETE /channels/{channel}/messages/{message}": Rate(5, 1),
+    "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me": Rate(1, 0.25),
+    "DELETE /channels/{channel}/messages/{message}/reactions/{emoji}/@me": Rate(1, 0.25),
+    "POST /channels/{channel}/typing": Rate(5, 5),
+}
+
+
+@dataclass(slots=True)
+class _Window:
+    ends: float = 0.0
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`retry_after` (seconds) is None for a call that may go on."""
+
+    headers: Mapping[str, str]
+    retry_after: float | None = None
+    scope: Scope = "user"
+
+
+def refusal_headers(retry_after: float, scope: Scope) -> dict[str, str]:
+    headers = {"Retry-After": str(math.ceil(retry_after)), "X-RateLimit-Scope": scope}
+    return headers | ({"X-RateLimit-Global": "true"} if scope == "global" else {})
+
+
+class RateLimits:
+    """Counts one bot's calls; windows pass `speed` times as fast."""
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        self._windows: dict[tuple[str, str], _Window] = {}
+
+    def admit(self, route: str, channel: str) -> Verdict:
+        """Count a call in, or say after how long it may come again."""
+        now = time()
+        if not route.startswith(OUTSIDE):
+            everything = self._window("", "", now, GLOBAL_SECONDS)
+            if everything.calls >= GLOBAL_CALLS:
+                return self._refuse(everything.ends - now, "global", {})
+            everything.calls += 1
+        rate = RATES.get(route)
+        if rate is None:
+            return Verdict({})
+        window = self._window(route, channel, now, rate.seconds)
+        full = window.calls >= rate.calls
+        window.calls += not full
+        headers = {
+            "X-RateLimit-Limit": str(rate.calls),
+            "X-RateLimit-Remaining": str(rate.calls - window.calls),
+            "X-RateLimit-Reset": f"{window.ends:.3f}",
+            "X-RateLimit-Reset-After": f"{window.ends - now:.3f}",
+            "X-RateLimit-Bucket": md5(route.encode(), usedforsecurity=False).hexdigest(),
+        }
+        return self._refuse(window.ends - now, "user", headers) if full else Verdict(headers)
+
+    def budgets(self) -> list[Budget]:
+        """What is left in each window that lasts, by route and channel; the one for all calls has no route."""
+        rates = {"": Rate(GLOBAL_CALLS, GLOBAL_SECONDS), **RATES}
+        return [
+            Budget(
+                f"{route} {channel}".strip(), rate.calls - window.calls, rate.calls, rate.seconds, window.ends - time()
+            )
+            for (route, channel), window in self._windows.items()
+            if window.ends > time() and (rate := rates[route])
+        ]
+
+    def _window(self, route: str, channel: str, now: float, seconds: float) -> _Window:
+        window = self._windows.setdefault((route, channel), _Window())
+        if window.ends <= now:
+            window.ends, window.calls = now + seconds / self._speed, 0
+        return window
+
+    def _refuse(self, retry_after: float, scope: Scope, headers: Mapping[str, str]) -> Verdict:
+        retry_after = max(0.001, round(retry_after, 3))
+        return Verdict({**headers, **refusal_headers(retry_after, scope)}, retry_after, scope)

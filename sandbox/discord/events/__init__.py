@@ -1,0 +1,1 @@
+"""Gateway of the local Discord, and the events on it."""

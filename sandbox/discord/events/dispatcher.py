@@ -1,0 +1,132 @@
+"""What the gateway tells of what happens, and what of it a session may see.
+
+Discord: docs.discord.com/developers/events/gateway-events.
+"""
+
+from collections.abc import Sequence
+
+from sandbox.discord.api.base import Api
+from sandbox.discord.api.requests import Reply, Request
+from sandbox.discord.events.gateway import Gateway
+from sandbox.discord.state.guild import Change, Channel, Message, User
+from sandbox.discord.state.payloads import Json
+from sandbox.discord.state.permissions import (
+    DM_MESSAGES,
+    DM_REACTIONS,
+    GUILD_MEMBERS,
+    GUILD_MESSAGES,
+    GUILD_REACTIONS,
+    GUILDS,
+    MESSAGE_CONTENT,
+)
+
+#: Discord: so many sessions may be begun in a day.
+SESSIONS_A_DAY = 1000
+
+_MESSAGE_EVENTS = {"posted": "MESSAGE_CREATE", "updated": "MESSAGE_UPDATE"}
+_REACTION_EVENTS = {"reaction_added": "MESSAGE_REACTION_ADD", "reaction_removed": "MESSAGE_REACTION_REMOVE"}
+
+
+class Events:
+    def __init__(self, api: Api, gateway: Gateway) -> None:
+        self._api = api
+        self._guild = api.guild
+        self._payloads = api.payloads
+        self._gateway = gateway
+        api.add("GET /gateway", lambda _: Reply({"url": gateway.url}))
+        api.add("GET /gateway/bot", self._gateway_for_bot)
+
+    def _gateway_for_bot(self, request: Request) -> Reply:
+        limit = {
+            "total": SESSIONS_A_DAY,
+            "remaining": max(0, SESSIONS_A_DAY - len(self._gateway.sessions)),
+            "reset_after": 86_400_000,
+            "max_concurrency": self._gateway.at_once,
+        }
+        return Reply({"url": self._gateway.url, "shards": self._gateway.shards, "session_start_limit": limit})
+
+    def change(self, change: Change) -> None:
+        """Tell of a change, if the bot is there to see it. Nobody is told of ephemeral messages."""
+        message = change.message
+        if message.ephemeral_to is not None or not self._seen(message.channel):
+            return
+        place = self._place(message.channel)
+        if name := _MESSAGE_EVENTS.get(change.kind):
+            self._gateway.dispatch(
+                name,
+                DM_MESSAGES if message.channel.is_dm else GUILD_MESSAGES,
+                lambda session: self._message(message, content=bool(session.intents & MESSAGE_CONTENT)) | place,
+                guild_id=place.get("guild_id"),
+            )
+        elif change.kind == "deleted":
+            deleted = {"id": message.id, "channel_id": message.channel.id} | place
+            intent = DM_MESSAGES if message.channel.is_dm else GUILD_MESSAGES
+            self._gateway.dispatch("MESSAGE_DELETE", intent, lambda _: deleted, guild_id=place.get("guild_id"))
+        elif name := _REACTION_EVENTS.get(change.kind):
+            self._reaction(name, change, place)
+
+    def deleted_together(self, messages: Sequence[Message]) -> None:
+        """Tell of messages of one channel that were deleted at once."""
+        channel = messages[0].channel
+        if self._seen(channel):
+            about = {"ids": [message.id for message in messages], "channel_id": channel.id} | self._place(channel)
+            self._in_guild("MESSAGE_DELETE_BULK", about, GUILD_MESSAGES)
+
+    def thread(self, thread: Channel) -> None:
+        if self._seen(thread):
+            self._in_guild("THREAD_CREATE", self._payloads.channel(thread) | {"newly_created": True})
+
+    def thread_updated(self, thread: Channel) -> None:
+        if self._seen(thread):
+            self._in_guild("THREAD_UPDATE", self._payloads.channel(thread))
+
+    def channel(self, channel: Channel) -> None:
+        self._in_guild("CHANNEL_CREATE", self._payloads.channel(channel))
+
+    def channel_deleted(self, channel: Channel) -> None:
+        """Tell of a channel or thread that is gone, if the bot was there to see it."""
+        if not self._seen(channel):
+            return
+        about = self._payloads.channel(channel)
+        if channel.is_thread:
+            about = {name: about[name] for name in ("id", "guild_id", "parent_id", "type")}
+        self._in_guild("THREAD_DELETE" if channel.is_thread else "CHANNEL_DELETE", about)
+
+    def joined(self, user: User) -> None:
+        about = self._payloads.member(user) | {"guild_id": self._guild.id}
+        self._gateway.dispatch("GUILD_MEMBER_ADD", GUILD_MEMBERS, lambda _: about, guild_id=self._guild.id)
+
+    def _in_guild(self, name: str, about: Json, intent: int = GUILDS) -> None:
+        self._gateway.dispatch(name, intent, lambda _: about, guild_id=self._guild.id)
+
+    def _seen(self, channel: Channel) -> bool:
+        return channel.admits(self._guild.bot.id) and (channel.is_dm or "view_channel" in self._api.permissions)
+
+    def _place(self, channel: Channel) -> Json:
+        return {} if channel.is_dm else {"guild_id": self._guild.id}
+
+    def _message(self, message: Message, *, content: bool) -> Json:
+        """The message, with the membership of those in it, where there is one."""
+        about = self._payloads.message(message, content=content or self._api.readable(message))
+        if message.channel.is_dm:
+            return about
+        members = {user.id: self._payloads.member(user, with_user=False) for user in self._guild.users.values()}
+        about["mentions"] = [user | {"member": members[user["id"]]} for user in about["mentions"]]
+        return about | ({} if message.webhook else {"member": members[message.author.id]})
+
+    def _reaction(self, name: str, change: Change, place: Json) -> None:
+        message, user = change.message, self._guild.users[change.user or ""]
+        about: Json = {
+            "user_id": user.id,
+            "channel_id": message.channel.id,
+            "message_id": message.id,
+            "emoji": {"id": None, "name": change.reaction},
+            "burst": False,
+            "type": 0,
+        } | place
+        if change.kind == "reaction_added":
+            about["message_author_id"] = message.author.id
+            if place:
+                about["member"] = self._payloads.member(user)
+        intent = DM_REACTIONS if message.channel.is_dm else GUILD_REACTIONS
+        self._gateway.dispatch(name, intent, lambda _: about, guild_id=place.get("guild_id"))

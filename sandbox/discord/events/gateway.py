@@ -1,0 +1,387 @@
+"""The gateway: sockets, sessions, and the events that they are told, resumed where a socket broke off.
+
+Discord: docs.discord.com/developers/events/gateway. A session outlives its socket, unless the client closed that with
+1000 or 1001; whoever resumes it is told what it has missed.
+"""
+
+import asyncio
+import json
+import secrets
+import zlib
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from sandbox.discord.api.faults import Faults
+from sandbox.discord.state.activity_log import Event, Journal
+from sandbox.discord.state.payloads import Json, Payloads
+from sandbox.discord.state.permissions import FLAGS, GUILD_MEMBERS, GUILD_PRESENCES, GUILDS, PRIVILEGED, bits
+
+# What the client sends is in `Gateway._hear`; this is what it is sent.
+DISPATCH, RECONNECT, INVALID_SESSION, HELLO, ACK = 0, 7, 9, 10, 11
+UNKNOWN_OPCODE, DECODE_ERROR, NOT_AUTHENTICATED, BAD_TOKEN, ALREADY_AUTHENTICATED = 4001, 4002, 4003, 4004, 4005
+BAD_SEQUENCE, TOO_FAST, INVALID_SHARD, INVALID_INTENTS, DISALLOWED_INTENTS = 4007, 4008, 4010, 4013, 4014
+
+#: In seconds.
+HEARTBEAT_INTERVAL = 41.25
+#: What a client may send: in bytes, and in events for so many seconds.
+FRAME_SIZE = 4096
+FRAMES, FRAMES_SECONDS = 120, 60.0
+ALL_INTENTS = (1 << 26) - 1
+#: "A few minutes" after its socket a session can be resumed no more; real seconds at any speed.
+SESSION_LIFE = 180.0
+#: From the request to connect anew until the socket is closed.
+CLOSE_AFTER = 10.0
+#: How long a client that does not answer may hold up the closing of its socket.
+CLOSE_TIMEOUT = 1.0
+
+
+class Hangup(Exception):  # noqa: N818 (no error of ours: what the client did ends its socket)
+    """The socket is to be closed, with this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """What one client has begun with IDENTIFY.
+
+    Attributes:
+        intents: the bits that it asked for.
+        shard: which of how many; events of direct messages go to the first.
+        properties: what the client says of itself.
+        events: all that it is told, in order.
+        resumes: how often it was resumed.
+        heartbeats: how many came.
+        lost_at: since when it has no socket, on the monotonic clock, in seconds; None while it has one.
+        close_code: with which the client has closed its last socket; None if it has not.
+        status: what the client shows of itself: `online`, `invisible`, ...
+        begun_at: when it was, on the monotonic clock, in seconds.
+    """
+
+    id: str
+    intents: int
+    shard: tuple[int, int]
+    properties: Json
+    events: list[Event] = field(default_factory=list)
+    resumes: int = 0
+    heartbeats: int = 0
+    lost_at: float | None = None
+    close_code: int | None = None
+    status: str = "online"
+    begun_at: float = field(default_factory=monotonic)
+
+    @property
+    def expired(self) -> bool:
+        return self.lost_at is not None and monotonic() - self.lost_at > SESSION_LIFE
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """One socket.
+
+    Attributes:
+        frames: what is to go out, and not before when (monotonic seconds).
+        heard: when frames came, in the last minute.
+        frozen: nothing goes out any more.
+        ours: it is the sandbox that closes it.
+    """
+
+    ws: web.WebSocketResponse
+    request: web.Request
+    compressor: "zlib._Compress | None"
+    frames: asyncio.Queue[tuple[float, Json]] = field(default_factory=asyncio.Queue)
+    heard: deque[float] = field(default_factory=deque)
+    session: Session | None = None
+    frozen: bool = False
+    ours: bool = False
+
+
+class Gateway:
+    """`url` is its address, once it is known; `sessions` has all that were ever begun; `shards` is how many it
+    recommends, `at_once` how many of them may begin a session at once.
+    """
+
+    def __init__(
+        self, journal: Journal, faults: Faults, payloads: Payloads, *, token: str, privileged: set[str], speed: float
+    ) -> None:
+        self._journal = journal
+        self._faults = faults
+        self._payloads = payloads
+        self._token = token
+        self._privileged = privileged
+        self._speed = speed
+        self._resumable: dict[str, Session] = {}
+        self._connections: list[Connection] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.sessions: list[Session] = []
+        self.url = ""
+        self.shards = self.at_once = 1
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(self._close(connection, 1001) for connection in list(self._connections)))
+
+    @property
+    def is_online(self) -> bool:
+        """Whether people see the bot there: as long as a session of it may come back that is not invisible."""
+        return any(not one.expired and one.status not in ("invisible", "offline") for one in self._resumable.values())
+
+    @property
+    def connected(self) -> int:
+        """How many sessions have a live socket."""
+        return sum(session.lost_at is None for session in self.sessions)
+
+    # The way out
+
+    def dispatch(
+        self, name: str, intent: int, data: Callable[[Session], Json], *, guild_id: str | None = None
+    ) -> list[Session]:
+        """Tell all sessions that asked for it (0: all) of an event; those without a socket are told once resumed."""
+        told = []
+        for session in self._resumable.values():
+            number, of = session.shard
+            if session.expired:
+                continue
+            if (session.intents & intent or not intent) and (int(guild_id or 0) >> 22) % of == number:
+                self._tell(session, name, data(session))
+                told.append(session)
+        return told
+
+    def _tell(self, session: Session, name: str, data: Json) -> None:
+        event = self._journal.event(session.id, name, data, len(session.events) + 1)
+        session.events.append(event)
+        for connection in self._connections:
+            if connection.session is session:
+                self._put_event(connection, event)
+
+    def _put_event(self, connection: Connection, event: Event) -> None:
+        event.sent_at = monotonic()
+        self._put(connection, DISPATCH, event.data, s=event.sequence, t=event.name)
+
+    def _put(self, connection: Connection, op: int, data: Any = None, **of_event: Any) -> None:
+        frame = {"op": op, "d": data, "s": None, "t": None, **of_event}
+        connection.frames.put_nowait((monotonic() + self._faults.latency, frame))
+
+    async def _write(self, connection: Connection) -> None:
+        """Send frames one after the other; what is compressed is one stream."""
+        while True:
+            due, frame = await connection.frames.get()
+            await asyncio.sleep(max(0.0, due - monotonic()))
+            if connection.frozen:
+                continue
+            text = json.dumps(frame)
+            with suppress(ConnectionError):
+                if connection.compressor is None:
+                    await connection.ws.send_str(text)
+                else:
+                    data = connection.compressor.compress(text.encode())
+                    await connection.ws.send_bytes(data + connection.compressor.flush(zlib.Z_SYNC_FLUSH))
+
+    # The way in
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """One WebSocket, from its handshake to its end. Asked for `zstd-stream`, it answers in plain text."""
+        if self._faults.take_handshake():
+            return web.Response(status=503)
+        ws = web.WebSocketResponse(timeout=CLOSE_TIMEOUT)
+        await ws.prepare(request)
+        compressor = zlib.compressobj() if request.query.get("compress") == "zlib-stream" else None
+        connection = Connection(ws, request, compressor)
+        self._connections.append(connection)
+        interval = int(HEARTBEAT_INTERVAL * 1000 / self._speed)
+        self._put(connection, HELLO, {"heartbeat_interval": interval, "_trace": ["sandbox"]})
+        writer = asyncio.create_task(self._write(connection))
+        try:
+            async for frame in ws:
+                if frame.type in (WSMsgType.TEXT, WSMsgType.BINARY) and not connection.frozen:
+                    try:
+                        self._hear(connection, frame.data)
+                    except Hangup as hangup:
+                        await self._close(connection, hangup.code)
+                    self._journal.tick()
+        finally:
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+            if connection.session is not None and not connection.ours:
+                connection.session.close_code = ws.close_code
+                if ws.close_code in (1000, 1001):
+                    self._resumable.pop(connection.session.id, None)
+            self._forget(connection)
+        return ws
+
+    def _hear(self, connection: Connection, data: str | bytes) -> None:
+        """Take a frame.
+
+        Raises:
+            Hangup: that is not how one speaks to Discord.
+        """
+        now = monotonic()
+        connection.heard.append(now)
+        while connection.heard[0] <= now - FRAMES_SECONDS / self._speed:
+            connection.heard.popleft()
+        if len(connection.heard) > FRAMES:
+            raise Hangup(TOO_FAST)
+        try:
+            frame = json.loads(data)
+            op, about = frame["op"], frame.get("d")
+        except (ValueError, KeyError, TypeError):
+            raise Hangup(DECODE_ERROR) from None
+        if len(data) > FRAME_SIZE:
+            raise Hangup(DECODE_ERROR)
+        self._obey(connection, op, about)
+
+    def _obey(self, connection: Connection, op: Any, about: Any) -> None:
+        """Do what the client asks; voice (4) is heard, and nothing comes of it."""
+        match op, about:
+            case 1, _:
+                self._heartbeat(connection)
+            case ((2 | 6), _) if connection.session is not None:
+                raise Hangup(ALREADY_AUTHENTICATED)
+            case 2, {"token": str(), "intents": int()}:
+                self._identify(connection, about)
+            case 6, {"token": str(), "session_id": str(), "seq": int()}:
+                self._resume(connection, about)
+            case ((2 | 6), _):
+                raise Hangup(DECODE_ERROR)
+            case ((3 | 4 | 8), _) if connection.session is None:
+                raise Hangup(NOT_AUTHENTICATED)
+            case 8, {"guild_id": _}:
+                self._tell_members(connection.session, about)
+            case 3, {"status": str()} if connection.session is not None:
+                connection.session.status = about["status"]
+            case 4, _:
+                pass
+            case 3, _:
+                raise Hangup(DECODE_ERROR)
+            case _:
+                raise Hangup(UNKNOWN_OPCODE)
+
+    def _heartbeat(self, connection: Connection) -> None:
+        if connection.session is not None:
+            connection.session.heartbeats += 1
+        self._put(connection, ACK)
+
+    def _identify(self, connection: Connection, about: Json) -> None:
+        if about["token"] != self._token:
+            raise Hangup(BAD_TOKEN)
+        intents = about["intents"]
+        if intents & ~ALL_INTENTS:
+            raise Hangup(INVALID_INTENTS)
+        if intents & bits(PRIVILEGED, PRIVILEGED) & ~bits(self._privileged, PRIVILEGED):
+            raise Hangup(DISALLOWED_INTENTS)
+        number, of = about.get("shard") or (0, 1)
+        if not 0 <= number < of:
+            raise Hangup(INVALID_SHARD)
+        session = Session(secrets.token_hex(16), intents, (number, of), about.get("properties", {}))
+        session.status = (about.get("presence") or {}).get("status") or "online"
+        self.sessions.append(session)
+        self._resumable[session.id] = session
+        connection.session = session
+        me, guild = self._payloads.me(), self._payloads.guild_created(everybody=bool(intents & GUILD_PRESENCES))
+        here = bool(self._payloads.my_guilds()) and (int(guild["id"]) >> 22) % of == number
+        ready = {
+            "v": 10,
+            "user": me,
+            "guilds": [{"id": guild["id"], "unavailable": True}] if here else [],
+            "session_id": session.id,
+            "resume_gateway_url": self.url,
+            "shard": [number, of],
+            "application": {"id": me["id"], "flags": bits(self._privileged, FLAGS)},
+            "private_channels": [],
+        }
+        self._tell(session, "READY", ready)
+        if here and intents & GUILDS:
+            self._tell(session, "GUILD_CREATE", guild)
+
+    def _resume(self, connection: Connection, about: Json) -> None:
+        if about["token"] != self._token:
+            raise Hangup(BAD_TOKEN)
+        session = self._resumable.get(about["session_id"])
+        if session is None or session.expired or self._faults.take_resume():
+            self._resumable.pop(about["session_id"], None)
+            self._put(connection, INVALID_SESSION, False)
+            return
+        if about["seq"] > len(session.events):
+            raise Hangup(BAD_SEQUENCE)
+        for other in list(self._connections):
+            if other.session is session:
+                self._forget(other)
+        connection.session = session
+        session.lost_at = None
+        session.resumes += 1
+        for event in session.events[about["seq"] :]:
+            self._put_event(connection, event)
+        self._tell(session, "RESUMED", {})
+
+    def _tell_members(self, session: Session | None, about: Json) -> None:
+        if session is not None and session.intents & GUILD_MEMBERS:
+            guild = self._payloads.guild_created(everybody=True)
+            chunk = {"guild_id": guild["id"], "members": guild["members"], "chunk_index": 0, "chunk_count": 1}
+            self._tell(session, "GUILD_MEMBERS_CHUNK", chunk | {"not_found": [], "nonce": about.get("nonce")})
+
+    def _forget(self, connection: Connection) -> None:
+        """A socket has died; its session lives on without it."""
+        if connection in self._connections:
+            self._connections.remove(connection)
+            if connection.session is not None:
+                connection.session.lost_at = monotonic()
+            self._journal.tick()
+
+    # What may happen to sockets
+
+    def drop(self) -> None:
+        """Cut every connection, without a word."""
+        for connection in list(self._connections):
+            connection.ours = True
+            if connection.request.transport is not None:
+                connection.request.transport.abort()
+            self._forget(connection)
+
+    def freeze(self, session: Session | None = None) -> None:
+        """Let the line of every connection, or of one session, go dead: open, but nothing comes any more,
+        acknowledgements neither.
+        """
+        for connection in self._connections:
+            if session not in (None, connection.session):
+                continue
+            connection.ours = connection.frozen = True
+            if connection.session is not None:
+                connection.session.lost_at = monotonic()
+
+    def reconnect(self) -> None:
+        """Ask every client to connect anew, and close its socket some seconds later."""
+        for connection in self._connections:
+            self._put(connection, RECONNECT)
+            self._own(self._close_later(connection))
+
+    def invalidate(self, *, resumable: bool) -> None:
+        """Tell every client that its session is invalid; unless it is `resumable`, it is gone."""
+        for connection in self._connections:
+            self._put(connection, INVALID_SESSION, resumable)
+            if connection.session is not None and not resumable:
+                self._resumable.pop(connection.session.id, None)
+                connection.session.lost_at = monotonic()
+                connection.session = None
+
+    async def _close_later(self, connection: Connection) -> None:
+        await asyncio.sleep(CLOSE_AFTER / self._speed)
+        await self._close(connection, 4000)
+
+    async def _close(self, connection: Connection, code: int) -> None:
+        connection.ours = True
+        await connection.ws.close(code=code)
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

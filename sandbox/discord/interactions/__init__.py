@@ -1,0 +1,1 @@
+"""Interactions of the local Discord: application commands, buttons, modals."""

@@ -1,0 +1,107 @@
+"""HTTP for the REST API: from a request to the call, past faults and rate limits, to the answer."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from sandbox.discord.api import requests
+from sandbox.discord.api.base import Api
+from sandbox.discord.api.faults import Fault, Faults
+from sandbox.discord.api.limits import RateLimits, refusal_headers
+from sandbox.discord.api.requests import Body, DiscordError, Request
+from sandbox.discord.state.activity_log import Call, Journal
+
+PREFIX = "/api/v10"
+#: What stands in front of Discord says its name in each answer that came from behind it.
+VIA = {"Via": "1.1 google"}
+_WITHOUT_TOKEN = ("/interactions/", "/webhooks/")
+
+
+class Door:
+    def __init__(self, journal: Journal, faults: Faults, limits: RateLimits | None, api: Api, token: str) -> None:
+        self._journal = journal
+        self._faults = faults
+        self._limits = limits
+        self._api = api
+        self._token = token
+
+    async def call(self, request: web.Request) -> web.StreamResponse:
+        """Answer `/api/v10/...`."""
+        path = request.path.removeprefix(PREFIX)
+        found = self._api.match(request.method, path)
+        route, ids = found or (f"{request.method} {path}", {})
+        refusal = None
+        try:
+            body = await requests.read(request)
+        except DiscordError as error:
+            body, refusal = Body({}), error
+        call = self._journal.call(route, path, body.json, [upload.name for upload in body.uploads])
+        await asyncio.sleep(self._faults.latency)
+        fault = self._faults.take(route)
+        if fault is not None and fault.kind == "delay":
+            await asyncio.sleep(fault.seconds)
+        response = self._refused(call, fault) or self._admitted(call, request, ids, body, refusal)
+        self._journal.tick()
+        await asyncio.sleep(self._faults.latency)
+        if fault is not None and fault.kind == "lose_reply" and request.transport is not None:
+            call.status = 0
+            request.transport.abort()
+        return response
+
+    def _refused(self, call: Call, fault: Fault | None) -> web.Response | None:
+        """The answer to a call that meets a fault and is not to take effect."""
+        if fault is None or fault.kind not in ("fail", "rate_limit"):
+            return None
+        if fault.kind == "fail":
+            return _answer(call, fault.status, {"message": f"{fault.status}: told to fail", "code": fault.code})
+        if not fault.via:
+            call.status, call.rate_limited = 429, True
+            headers = {"Retry-After": str(int(fault.seconds) + 1)}
+            return web.Response(status=429, text="error code: 1015", headers=headers)
+        return _limited(call, fault.seconds, refusal_headers(fault.seconds, fault.scope), fault.scope == "global")
+
+    def _admitted(
+        self, call: Call, request: web.Request, ids: Mapping[str, str], body: Body, refusal: DiscordError | None
+    ) -> web.Response:
+        """The answer of the route, unless the bot is not known, comes too often or is not understood."""
+        if not call.path.startswith(_WITHOUT_TOKEN) and request.headers.get("Authorization") != f"Bot {self._token}":
+            return _answer(call, 401, {"message": "401: Unauthorized", "code": 0})
+        headers: Mapping[str, str] = {}
+        if self._limits is not None:
+            verdict = self._limits.admit(call.route, ids.get("channel", ""))
+            headers = verdict.headers
+            if "X-RateLimit-Limit" in headers:
+                call.budget = int(headers["X-RateLimit-Remaining"]), int(headers["X-RateLimit-Limit"])
+            if verdict.retry_after is not None:
+                return _limited(call, verdict.retry_after, headers, verdict.scope == "global")
+        handler = self._api.routes.get(call.route)
+        if handler is None:
+            return _answer(call, 404, {"message": "404: Not Found", "code": 0})
+        try:
+            if refusal is not None:
+                raise refusal
+            reply = handler(Request(ids, request.query, body))
+        except DiscordError as error:
+            return _answer(call, error.status, error.body, headers)
+        return _answer(call, reply.status, reply.body, headers)
+
+
+def _limited(call: Call, retry_after: float, headers: Mapping[str, str], everywhere: bool) -> web.Response:
+    call.rate_limited = True
+    message = "You are being rate limited."
+    body = {"message": message, "retry_after": retry_after, "global": everywhere, "code": 0}
+    return _answer(call, 429, body, headers)
+
+
+def _answer(call: Call, status: int, body: Any, headers: Mapping[str, str] | None = None) -> web.Response:
+    """The content type says nothing of a charset, as Discord's; clients compare it whole."""
+    call.status, call.reply = status, body
+    if status >= 400:
+        call.code = body["code"]
+    if body is None:
+        return web.Response(status=status, headers={**VIA, **(headers or {})})
+    about = {**VIA, "Content-Type": "application/json", **(headers or {})}
+    return web.Response(status=status, body=json.dumps(body).encode(), headers=about)

@@ -1,0 +1,392 @@
+"""A Discord server: its people, its channels and what was said there. Knows nothing of HTTP or sockets."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, Literal
+
+from sandbox.discord.state.mentions import Mentions, mentions, shown
+from sandbox.discord.state.roles import Roles
+from sandbox.discord.state.snowflakes import new_id
+
+ChangeKind = Literal["posted", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
+ChannelKind = Literal["text", "forum", "thread", "dm", "group"]
+
+# Message types and flags: docs.discord.com/developers/resources/message.
+DEFAULT, PIN, JOIN, REPLY, CHAT_COMMAND, THREAD_STARTER, MENU_COMMAND = 0, 6, 7, 19, 20, 21, 23
+HAS_THREAD, EPHEMERAL, LOADING = 1 << 5, 1 << 6, 1 << 7
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    id: str
+    name: str
+    display_name: str
+    is_bot: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Channel:
+    """A place to talk: a text channel, a forum, a thread (or post) of one of these, or direct messages: with the bot,
+    or in a group of people, in which no bot can be.
+
+    Attributes:
+        members: the ids of those who may be there; None for everybody.
+        abroad: the id of another server that it belongs to, one in which the bot is not.
+        parent: of a thread, where it belongs.
+        user: of direct messages, the person.
+        owner: of a thread, who began it.
+        participants: of a thread, who has joined it.
+        category: the id of the one that it is in.
+        is_private: of a thread, whether only who was added to it sees it.
+        archived, locked: of a thread; a message opens an archived one again, unless it is locked.
+    """
+
+    id: str
+    name: str
+    kind: ChannelKind
+    members: set[str] | None = None
+    abroad: str | None = None
+    parent: "Channel | None" = None
+    user: User | None = None
+    owner: str | None = None
+    participants: set[str] = field(default_factory=set)
+    category: str | None = None
+    is_private: bool = False
+    archived: bool = False
+    locked: bool = False
+    auto_archive: int = 1440
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def is_dm(self) -> bool:
+        return self.kind == "dm"
+
+    @property
+    def is_thread(self) -> bool:
+        return self.kind == "thread"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it belongs to the server."""
+        return self.kind in ("text", "forum", "thread") and self.abroad is None
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the bot can be there. Elsewhere it is used by people who have installed it for themselves."""
+        return self.kind != "group" and self.abroad is None
+
+    @property
+    def context(self) -> int:
+        """Discord: where an interaction comes from: a server, direct messages with the bot, any others."""
+        return {"dm": 1, "group": 2}.get(self.kind, 0)
+
+    def admits(self, user_id: str) -> bool:
+        place = self.parent or self
+        sees = not self.is_private or user_id in self.participants
+        return sees and (place.members is None or user_id in place.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    id: str
+    name: str
+    data: bytes
+    content_type: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One text that a message had: what people saw, whom it pings, and since when (monotonic seconds)."""
+
+    text: str
+    pings: frozenset[str]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a message says, as it was sent.
+
+    `allowed_mentions` is None where it was not sent: then all that the text mentions is called. `stickers` are names;
+    `poll` is a question and its answers.
+    """
+
+    text: str = ""
+    embeds: Sequence[Mapping[str, Any]] = ()
+    components: Sequence[Mapping[str, Any]] = ()
+    attachments: Sequence[Attachment] = ()
+    allowed_mentions: Mapping[str, Any] | None = None
+    stickers: Sequence[str] = ()
+    poll: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The interaction that a message answers; `target` is the message in whose menu a command was chosen."""
+
+    interaction_id: str
+    type: int
+    user: User
+    target: "Message | None" = None
+
+
+@dataclass(eq=False, slots=True)
+class Message:
+    """One message, as it stands now.
+
+    Attributes:
+        content: what was sent last.
+        mentioned: whom it calls as it stands now.
+        versions: each text that it had, oldest first.
+        reply_to: the message that it is a reply to.
+        forwards: the message that it passes on.
+        ephemeral_to: the one person who sees it; None for a message that all see.
+        reactions: the people behind each emoji.
+        thread: the thread that was begun from it.
+        webhook: the id of the webhook that wrote it.
+    """
+
+    id: str
+    channel: Channel
+    author: User
+    content: Content
+    mentioned: Mentions
+    versions: list[Version]
+    type: int = DEFAULT
+    flags: int = 0
+    nonce: str | int | None = None
+    reply_to: "Message | None" = None
+    forwards: "Message | None" = None
+    ephemeral_to: User | None = None
+    origin: Origin | None = None
+    webhook: str | None = None
+    thread: Channel | None = None
+    pinned: bool = False
+    deleted: bool = False
+    edited_at: datetime | None = None
+    posted_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    reactions: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """What people see of its text: mentions by name."""
+        return self.versions[-1].text
+
+    @property
+    def buttons(self) -> dict[str, str]:
+        """What is on its buttons, and their custom ids."""
+        components = [part for row in self.content.components for part in (row, *row.get("components", ()))]
+        return {part["label"]: part["custom_id"] for part in components if part.get("label") and "custom_id" in part}
+
+    @property
+    def pings(self) -> frozenset[str]:
+        """Whom this message calls, or called in any text that it had: ids of users and roles, `everyone`, `here`."""
+        return frozenset[str]().union(*(version.pings for version in self.versions))
+
+    @property
+    def edited(self) -> bool:
+        return self.edited_at is not None
+
+    @property
+    def loading(self) -> bool:
+        """Whether it is still the "... is thinking" of a deferred answer."""
+        return bool(self.flags & LOADING)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that people would see happen; `user` and `reaction` tell who reacted and how."""
+
+    kind: ChangeKind
+    message: Message
+    user: str | None = None
+    reaction: str | None = None
+
+
+class Guild:
+    """The state. Each change of it is told to `on_change`, each new thread to `on_thread`."""
+
+    def __init__(self, on_change: Callable[[Change], None], on_thread: Callable[[Channel], None]) -> None:
+        self._tell = on_change
+        self._tell_of_thread = on_thread
+        self.id = new_id()
+        self.bot = User(new_id(), "parley", "Parley", is_bot=True)
+        #: Discord: a bot comes with a role of its own, of the same name.
+        self.bot_role = new_id()
+        #: Discord: a role of the same id as the server is `@everyone`.
+        self.users: dict[str, User] = {self.bot.id: self.bot}
+        self.roles = Roles(new_id)
+        self.channels: dict[str, Channel] = {}
+        self.owner: User | None = None
+        #: The server's language; and by id, that of people who have another one, and what people may not do there.
+        self.locale = "en-US"
+        self.locales: dict[str, str] = {}
+        self.denied: dict[str, set[str]] = {}
+        self._messages: dict[str, dict[str, Message]] = {}
+
+    # People and places
+
+    def add_user(self, name: str, display_name: str, *, is_bot: bool = False) -> User:
+        if any(user.name == name for user in self.users.values()):
+            raise ValueError(f"there is a user named {name} already")
+        user = User(new_id(), name, display_name, is_bot)
+        self.users[user.id] = user
+        self.owner = self.owner or user
+        return user
+
+    def add_channel(self, name: str, kind: ChannelKind, members: Iterable[str] | None) -> Channel:
+        if any(c.name == name and c.kind in ("text", "forum") for c in self.channels.values()):
+            raise ValueError(f"there is a channel named {name} already")
+        return self._add(Channel(new_id(), name, kind, members=None if members is None else set(members)))
+
+    def add_group(self, name: str, users: Iterable[User]) -> Channel:
+        """Direct messages of several people."""
+        return self._add(Channel(new_id(), name, "group", members={user.id for user in users}))
+
+    def add_abroad(self, name: str, users: Iterable[User]) -> Channel:
+        """A channel of another server, in which these people are and the bot is not."""
+        return self._add(Channel(new_id(), name, "text", members={user.id for user in users}, abroad=new_id()))
+
+    def open_dm(self, user: User) -> Channel:
+        """The direct messages between `user` and the bot; the same ones each time."""
+        found = next((channel for channel in self.channels.values() if channel.user == user), None)
+        return found or self._add(
+            Channel(new_id(), user.name, "dm", members={user.id, self.bot.id}, user=user),
+        )
+
+    def start_thread(
+        self,
+        parent: Channel,
+        name: str,
+        owner: User,
+        *,
+        root: Message | None = None,
+        guests: Sequence[str] = (),
+        auto_archive: int = 1440,
+    ) -> Channel:
+        """Begin a thread, of a message (then it has the message's id) or of the channel itself: with `guests`, one that
+        nobody else sees.
+        """
+        thread = Channel(
+            root.id if root else new_id(),
+            name,
+            "thread",
+            parent=parent,
+            owner=owner.id,
+            participants={owner.id, *guests},
+            is_private=bool(guests),
+            auto_archive=auto_archive,
+        )
+        self._add(thread)
+        self._tell_of_thread(thread)
+        if root is not None:
+            root.thread = thread
+            root.flags |= HAS_THREAD
+            self._tell(Change("updated", root))
+            self.post(thread, root.author, Content(), type=THREAD_STARTER, reply_to=root)
+        return thread
+
+    def threads(self) -> list[Channel]:
+        """All threads that are not archived."""
+        return [channel for channel in self.channels.values() if channel.is_thread and not channel.archived]
+
+    def remove(self, channel: Channel) -> None:
+        """Delete a channel with all that is in it; a channel's threads go with it."""
+        for gone in [channel, *(thread for thread in self.channels.values() if thread.parent is channel)]:
+            del self.channels[gone.id]
+            for message in self._messages[gone.id].values():
+                message.deleted = True
+        for messages in self._messages.values():
+            for message in messages.values():
+                if message.thread is channel:
+                    message.thread = None
+                    message.flags &= ~HAS_THREAD
+
+    def _add(self, channel: Channel) -> Channel:
+        self.channels[channel.id] = channel
+        self._messages[channel.id] = {}
+        return channel
+
+    # What was said
+
+    def message(self, channel: Channel, message_id: str) -> Message | None:
+        """The message as anyone may find it: neither a deleted nor an ephemeral one."""
+        message = self._messages[channel.id].get(message_id)
+        return None if message is None or message.deleted or message.ephemeral_to else message
+
+    def messages(self, channel: Channel) -> list[Message]:
+        """All that was ever posted there, oldest first."""
+        return list(self._messages[channel.id].values())
+
+    def latest(self, number: int) -> list[Message]:
+        """The newest messages of the whole server, oldest first."""
+        everything = (message for messages in self._messages.values() for message in messages.values())
+        return sorted(everything, key=lambda message: int(message.id))[-number:]
+
+    def post(self, channel: Channel, author: User, content: Content, **details: Any) -> Message:
+        """Post a message; `details` are the fields of `Message`.
+
+        The first message of a forum's post has the post's id: give it as `id`.
+        """
+        details.setdefault("id", new_id())
+        mentioned = self._mentioned(content, details.get("reply_to"), details.get("type", DEFAULT))
+        message = Message(
+            channel=channel,
+            author=author,
+            content=content,
+            mentioned=mentioned,
+            versions=[self._version(content, mentioned)],
+            **details,
+        )
+        self._messages[channel.id][message.id] = message
+        if channel.is_thread:
+            channel.participants.add(author.id)
+            channel.archived = False
+        self._tell(Change("ephemeral" if message.ephemeral_to else "posted", message))
+        return message
+
+    def update(self, message: Message, content: Content, *, edited: bool = True) -> None:
+        """Replace what it says; `edited`: whether people see "(edited)" beside it."""
+        message.content = content
+        message.mentioned = self._mentioned(content, message.reply_to, message.type)
+        message.versions.append(self._version(content, message.mentioned))
+        if edited:
+            message.edited_at = datetime.now(UTC)
+        self._tell(Change("updated", message))
+
+    def delete(self, message: Message) -> None:
+        message.deleted = True
+        self._tell(Change("deleted", message))
+
+    def delete_together(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            message.deleted = True
+
+    def react(self, message: Message, user: User, emoji: str) -> None:
+        users = message.reactions.setdefault(emoji, [])
+        if user.id not in users:
+            users.append(user.id)
+            self._tell(Change("reaction_added", message, user.id, emoji))
+
+    def unreact(self, message: Message, user: User, emoji: str) -> bool:
+        """Take a reaction back; False if there was none."""
+        users = message.reactions.get(emoji, [])
+        if user.id not in users:
+            return False
+        users.remove(user.id)
+        if not users:
+            del message.reactions[emoji]
+        self._tell(Change("reaction_removed", message, user.id, emoji))
+        return True
+
+    def _mentioned(self, content: Content, reply_to: Message | None, type_: int) -> Mentions:
+        author = reply_to.author.id if reply_to and type_ == REPLY else None
+        return mentions(content.text, content.allowed_mentions, self.users, reply_to=author)
+
+    def _version(self, content: Content, mentioned: Mentions) -> Version:
+        names = {user.id: user.display_name for user in self.users.values()} | {self.bot_role: self.bot.display_name}
+        names |= {channel.id: channel.name for channel in self.channels.values()}
+        return Version(shown(content.text, names), mentioned.pings, monotonic())

@@ -1,0 +1,381 @@
+"""The objects of Discord's API, as JSON.
+
+Discord: docs.discord.com/developers/resources, and github.com/discord/discord-api-spec.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from time import time
+from typing import Any
+from urllib.parse import quote
+
+from sandbox.discord.state.components import besides, numbered
+from sandbox.discord.state.guild import REPLY, THREAD_STARTER, Attachment, Channel, Guild, Message, User
+from sandbox.discord.state.permissions import FLAGS, PERMISSIONS, bits
+from sandbox.discord.state.roles import Role
+from sandbox.discord.state.snowflakes import EPOCH
+
+Json = dict[str, Any]
+
+CHANNEL_TYPES = {"text": 0, "dm": 1, "group": 3, "thread": 11, "forum": 15}
+PRIVATE_THREAD = 12
+GUILD_NAME = "Sandbox"
+
+
+def iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def created(snowflake: str) -> str:
+    """When the thing of that id was made."""
+    return datetime.fromtimestamp(((int(snowflake) >> 22) + EPOCH) / 1000, UTC).isoformat()
+
+
+class Payloads:
+    """What is told of the server.
+
+    Attributes:
+        address: where files are served, once it is known.
+        file_seconds: for how long the address of a file is good that is told from now on.
+    """
+
+    def __init__(self, guild: Guild, permissions: set[str], privileged: set[str]) -> None:
+        self._guild = guild
+        self._permissions = permissions
+        self._privileged = privileged
+        self.address = "http://127.0.0.1"
+        self.file_seconds = 86_400
+
+    # People
+
+    @staticmethod
+    def user(user: User) -> Json:
+        return {
+            "id": user.id,
+            "username": user.name,
+            "global_name": None if user.is_bot else user.display_name,
+            "discriminator": "0",
+            "avatar": None,
+            "bot": user.is_bot,
+            "public_flags": 0,
+            "flags": 0,
+            "primary_guild": None,
+        }
+
+    def me(self) -> Json:
+        return self.user(self._guild.bot) | {
+            "verified": True,
+            "mfa_enabled": False,
+            "locale": "en-US",
+            "email": None,
+            "banner": None,
+            "accent_color": None,
+        }
+
+    def member(self, user: User, *, with_user: bool = True) -> Json:
+        return {
+            "roles": [self._guild.bot_role] if user == self._guild.bot else self._guild.roles.of(user.id),
+            "nick": None,
+            "avatar": None,
+            "banner": None,
+            "joined_at": created(user.id),
+            "premium_since": None,
+            "communication_disabled_until": None,
+            "deaf": False,
+            "mute": False,
+            "pending": False,
+            "flags": 0,
+        } | ({"user": self.user(user)} if with_user else {})
+
+    def application(self) -> Json:
+        guild = self._guild
+        flags = bits(self._privileged, FLAGS)
+        return {
+            "id": guild.bot.id,
+            "name": guild.bot.display_name,
+            "icon": None,
+            "description": "",
+            "type": None,
+            "summary": "",
+            "bot": self.user(guild.bot),
+            "bot_public": True,
+            "bot_require_code_grant": False,
+            "verify_key": "0" * 64,
+            "flags": flags,
+            "flags_new": str(flags),
+            "redirect_uris": [],
+            "interactions_endpoint_url": None,
+            "role_connections_verification_url": None,
+            "owner": self.user(guild.owner or guild.bot),
+            "approximate_guild_count": 1,
+            "approximate_user_install_count": 0,
+            "approximate_user_authorization_count": 0,
+            "explicit_content_filter": 0,
+            "team": None,
+            "eligible_oauth2_scopes": [],
+        }
+
+    # Places
+
+    def channel(self, channel: Channel) -> Json:
+        messages = self._guild.messages(channel)
+        about: Json = {
+            "id": channel.id,
+            "type": PRIVATE_THREAD if channel.is_private else CHANNEL_TYPES[channel.kind],
+            "last_message_id": messages[-1].id if messages else None,
+            "flags": 0,
+        }
+        if channel.user is not None:
+            return about | {"recipients": [self.user(channel.user)]}
+        if channel.kind == "group":
+            people = [self._guild.users[user] for user in sorted(channel.members or ())]
+            owner = {"name": channel.name, "icon": None, "owner_id": people[0].id}
+            return about | owner | {"recipients": [self.user(user) for user in people]}
+        guild_id = channel.abroad or self._guild.id
+        about |= {"guild_id": guild_id, "name": channel.name, "rate_limit_per_user": 0}
+        if channel.parent is not None:
+            return about | self._of_thread(channel, channel.parent)
+        about |= {
+            "position": list(self._guild.channels).index(channel.id) if channel.id in self._guild.channels else 0,
+            "permission_overwrites": self._overwrites(channel),
+            "nsfw": False,
+            "parent_id": channel.category,
+            "topic": None,
+        }
+        if channel.kind == "forum":
+            about |= {
+                "available_tags": [],
+                "default_reaction_emoji": None,
+                "default_sort_order": None,
+                "default_forum_layout": 0,
+            }
+        return about
+
+    def _of_thread(self, thread: Channel, parent: Channel) -> Json:
+        number = sum(message.type != THREAD_STARTER for message in self._guild.messages(thread))
+        bot = self._guild.bot.id
+        joined = {"member": self.thread_member(thread, bot)} if bot in thread.participants else {}
+        return {
+            "parent_id": parent.id,
+            "owner_id": thread.owner,
+            "message_count": number,
+            "total_message_sent": number,
+            "member_count": len(thread.participants),
+            "thread_metadata": {
+                "archived": thread.archived,
+                "auto_archive_duration": thread.auto_archive,
+                "archive_timestamp": iso(thread.created_at),
+                "create_timestamp": iso(thread.created_at),
+                "locked": thread.locked,
+            },
+        } | joined
+
+    @staticmethod
+    def thread_member(thread: Channel, user_id: str) -> Json:
+        return {"id": thread.id, "user_id": user_id, "join_timestamp": iso(thread.created_at), "flags": 0}
+
+    def _overwrites(self, channel: Channel) -> list[Json]:
+        if channel.members is None:
+            return []
+        view = str(PERMISSIONS["view_channel"])
+        nobody = {"id": self._guild.id, "type": 0, "allow": "0", "deny": view}
+        return [nobody, *({"id": user, "type": 1, "allow": view, "deny": "0"} for user in sorted(channel.members))]
+
+    def guild(self) -> Json:
+        """The server as REST tells of it."""
+        guild = self._guild
+        nothing = (
+            "icon description home_header splash discovery_splash banner application_id afk_channel_id "
+            "system_channel_id widget_channel_id max_presences vanity_url_code rules_channel_id "
+            "safety_alerts_channel_id public_updates_channel_id incidents_data"
+        )
+        zero = (
+            "system_channel_flags verification_level default_message_notifications mfa_level explicit_content_filter "
+            "premium_tier premium_subscription_count nsfw_level"
+        )
+        return {
+            **dict.fromkeys(nothing.split()),
+            **dict.fromkeys(zero.split(), 0),
+            "id": guild.id,
+            "name": GUILD_NAME,
+            "owner_id": (guild.owner or guild.bot).id,
+            "region": "deprecated",
+            "features": ["COMMUNITY"] if guild.locale != "en-US" else [],  # Discord: others cannot choose a language
+            "emojis": [],
+            "stickers": [],
+            "roles": [self._everyone(), self._bot_role(), *map(self._role, self._guild.roles.all.values())],
+            "afk_timeout": 300,
+            "widget_enabled": False,
+            "max_members": 500_000,
+            "max_stage_video_channel_users": 50,
+            "max_video_channel_users": 25,
+            "preferred_locale": guild.locale,
+            "premium_progress_bar_enabled": False,
+            "nsfw": False,
+        }
+
+    def my_guilds(self) -> list[Json]:
+        """The server as one of those that the bot is in, unless it was not invited."""
+        if self._guild.bot.id in self._guild.roles.left:
+            return []
+        about = {name: value for name, value in self.guild().items() if name in ("id", "name", "icon", "banner")}
+        return [about | {"owner": False, "permissions": self.allowed(), "features": []}]
+
+    def _everyone(self) -> Json:
+        return {
+            "id": self._guild.id,
+            "name": "@everyone",
+            "permissions": self.allowed(),
+            "position": 0,
+            "color": 0,
+            "colors": {"primary_color": 0, "secondary_color": None, "tertiary_color": None},
+            "hoist": False,
+            "managed": False,
+            "mentionable": False,
+            "icon": None,
+            "unicode_emoji": None,
+            "flags": 0,
+        }
+
+    def _bot_role(self) -> Json:
+        bot = self._guild.bot
+        about = {"id": self._guild.bot_role, "name": bot.display_name, "position": 1, "managed": True}
+        return self._everyone() | about | {"tags": {"bot_id": bot.id}}
+
+    def _role(self, role: Role) -> Json:
+        return self._everyone() | {"id": role.id, "name": role.name, "position": 2, "permissions": "0"}
+
+    def allowed(self) -> str:
+        """The bot's permissions."""
+        return str(bits(self._permissions, PERMISSIONS))
+
+    def may(self, user: User) -> str:
+        """A person's permissions."""
+        return str(bits(PERMISSIONS.keys() - self._guild.denied.get(user.id, set()), PERMISSIONS))
+
+    def guild_created(self, *, everybody: bool) -> Json:
+        """The server as the gateway tells of it, with those who are in it (`everybody`) or the bot alone."""
+        guild = self._guild
+        people = guild.users.values() if everybody else [guild.bot]
+        public = [channel for channel in guild.channels.values() if channel.is_here and not channel.is_thread]
+        return self.guild() | {
+            "joined_at": created(guild.bot.id),
+            "large": False,
+            "unavailable": False,
+            "member_count": len(guild.users),
+            "voice_states": [],
+            "members": [self.member(user) for user in people],
+            "channels": [self.channel(channel) for channel in public],
+            "threads": [self.channel(thread) for thread in guild.threads() if thread.admits(guild.bot.id)],
+            "presences": [],
+            "stage_instances": [],
+            "guild_scheduled_events": [],
+            "soundboard_sounds": [],
+        }
+
+    # Messages
+
+    def message(self, message: Message, *, content: bool = True, quoting: bool = True) -> Json:
+        """A message; without `content`, as an app sees it that may not read it."""
+        said = message.content
+        about: Json = {
+            "id": message.id,
+            "type": message.type,
+            "channel_id": message.channel.id,
+            "author": self.user(message.author),
+            "content": said.text if content else "",
+            "mentions": [self.user(self._guild.users[user]) for user in message.mentioned.users],
+            "mention_roles": list(message.mentioned.roles),
+            "mention_everyone": bool(message.mentioned.everyone),
+            "attachments": [self.attachment(message.channel, file) for file in said.attachments] if content else [],
+            "embeds": [{"type": "rich", **embed} for embed in said.embeds] if content else [],
+            "components": numbered(said.components) if content else [],
+            "timestamp": iso(message.posted_at),
+            "edited_timestamp": iso(message.edited_at),
+            "flags": message.flags,
+            "pinned": message.pinned,
+            "tts": False,
+        }
+        if content:
+            about |= besides(said)
+        if message.forwards is not None:
+            about |= self._forwarded(message.forwards, content=content)
+        if message.nonce is not None:
+            about["nonce"] = message.nonce
+        if message.reactions:
+            about["reactions"] = [self._reaction(emoji, users) for emoji, users in message.reactions.items()]
+        if message.thread is not None:
+            about["thread"] = self.channel(message.thread)
+        if message.webhook is not None:
+            about["webhook_id"] = message.webhook
+        if message.origin is not None:
+            about |= self._origin(message)
+        if message.reply_to is not None:
+            about |= self._reference(message, message.reply_to, content=content, quoting=quoting)
+        return about
+
+    def _forwarded(self, message: Message, *, content: bool) -> Json:
+        """Discord: what was passed on, as it was then, and not by whom it was said."""
+        place = {"guild_id": self._guild.id} if message.channel.is_here else {}
+        kept = ("type", "content", "mentions", "mention_roles", "attachments", "embeds", "components", "timestamp")
+        whole = self.message(message, content=content, quoting=False)
+        snapshot = {name: whole[name] for name in (*kept, "edited_timestamp", "flags")}
+        return {
+            "message_reference": {"type": 1, "channel_id": message.channel.id, "message_id": message.id} | place,
+            "message_snapshots": [{"message": snapshot}],
+        }
+
+    def attachment(self, channel: Channel, file: Attachment) -> Json:
+        now = int(time())  # Discord: an address is signed, and expires
+        signed = f"ex={now + self.file_seconds:x}&is={now:x}&hm={file.id}"
+        url = f"{self.address}/attachments/{channel.id}/{file.id}/{quote(file.name)}?{signed}&"
+        about: Json = {
+            "id": file.id,
+            "filename": file.name,
+            "size": len(file.data),
+            "url": url,
+            "proxy_url": url,
+        }
+        if file.content_type:
+            about["content_type"] = file.content_type
+        if file.description:
+            about["description"] = file.description
+        return about
+
+    def _reference(self, message: Message, to: Message, *, content: bool, quoting: bool) -> Json:
+        place = {"guild_id": self._guild.id} if to.channel.is_here else {}
+        about: Json = {"message_reference": {"type": 0, "channel_id": to.channel.id, "message_id": to.id} | place}
+        if quoting and message.type in (REPLY, THREAD_STARTER):
+            quoted = None if to.deleted else self.message(to, content=content, quoting=False)
+            about["referenced_message"] = quoted
+        return about
+
+    def _origin(self, message: Message) -> Json:
+        if message.origin is None:
+            return {}
+        return {
+            "application_id": self._guild.bot.id,
+            "interaction_metadata": {
+                "id": message.origin.interaction_id,
+                "type": message.origin.type,
+                "user": self.user(message.origin.user),
+                "authorizing_integration_owners": self.owners(message.origin.user, message.channel),
+            }
+            | ({"target_message_id": message.origin.target.id} if message.origin.target else {}),
+        }
+
+    def owners(self, user: User, channel: Channel) -> Json:
+        """Who has installed the app: the server (of direct messages with it: none), or the person for himself."""
+        if not channel.is_reached:
+            return {"1": user.id}
+        return {"0": "0" if channel.is_dm else self._guild.id}
+
+    def _reaction(self, emoji: str, users: Sequence[str]) -> Json:
+        return {
+            "emoji": {"id": None, "name": emoji},
+            "count": len(users),
+            "count_details": {"normal": len(users), "burst": 0},
+            "burst_colors": [],
+            "me_burst": False,
+            "me": self._guild.bot.id in users,
+        }

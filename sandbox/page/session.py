@@ -1,0 +1,229 @@
+"""One browser at the page: who its person is, where he looks, what he does; and what he is sent of it."""
+
+import asyncio
+import json
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from aiohttp import web
+
+from sandbox.client.platform import Place, RefusedError
+from sandbox.client.session import Desk
+from sandbox.page.bot_process import Bot
+from sandbox.page.calls import Calls
+from sandbox.page.faults import Switches
+from sandbox.page.feed import Feed
+from sandbox.page.pane import Pane, pane_of, seen
+
+Json = dict[str, Any]
+
+#: Seconds between two looks at what has changed, and after which one is taken though nothing has.
+PACE, REST = 0.06, 1.0
+
+
+class Visit:
+    """Sends what there is to see, by keys, whenever it changes; and does what it is told.
+
+    What comes is `{"id": ..., "do": ..., ...}`, and is answered with `{"id": ..., "told": ...}`, empty if there is
+    nothing to tell. What goes is `{"set": {key: value}, "gone": [key]}`.
+    """
+
+    def __init__(self, panes: Mapping[str, Pane], bot: Bot, feed: Feed, calls: Calls, switches: Switches) -> None:
+        self._panes = panes
+        self._bot = bot
+        self._feed = feed
+        self._calls = calls
+        self._switches = switches
+        self._desks = {key: Desk(pane.platform) for key, pane in panes.items()}
+        for desk in self._desks.values():
+            desk.attend()
+        self._sent: dict[str, str] = {}
+        self._deeds: dict[str, Callable[[Json], Awaitable[Any]]] = {
+            "be": self._be,
+            "go": self._go,
+            "thread": self._thread,
+            "say": self._say,
+            "edit": self._edit,
+            "delete": self._delete,
+            "press": self._press,
+            "react": self._react,
+            "choose": self._choose,
+            "submit": self._submit,
+            "close": self._close,
+            "fault": self._fault,
+            "slow": self._slow,
+            "kill": self._kill,
+            "restart": self._restart,
+            "prompt": self._prompt,
+            "call": self._call,
+        }
+
+    async def serve(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
+        """Serve the browser until it leaves; `changed` waits until something has."""
+        doing: set[asyncio.Task[None]] = set()
+        tasks = [asyncio.create_task(self._note(desk), name="news of a place") for desk in self._desks.values()]
+        tasks.append(asyncio.create_task(self._show(socket, changed), name="what a browser shows"))
+        try:
+            async for message in socket:
+                deed = asyncio.create_task(self._do(socket, json.loads(message.data)), name="deed")
+                doing.add(deed)
+                deed.add_done_callback(doing.discard)
+        finally:
+            for task in [*tasks, *doing]:
+                task.cancel()
+            await asyncio.gather(*tasks, *doing, return_exceptions=True)
+
+    async def _note(self, desk: Desk) -> None:
+        async with aclosing(desk.platform.changes()) as changes:
+            async for happening in changes:
+                if happening.message.author != desk.speaker.name:  # what one says oneself is no news
+                    desk.note(happening)
+
+    async def _show(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
+        while not socket.closed:
+            view = {key: json.dumps(value, ensure_ascii=False) for key, value in self._view().items()}
+            news = {key: value for key, value in view.items() if self._sent.get(key) != value}
+            gone = [key for key in self._sent if key not in view]
+            self._sent = view
+            if news or gone:
+                values = ",".join(f"{json.dumps(key)}:{value}" for key, value in news.items())
+                await socket.send_str(f'{{"set":{{{values}}},"gone":{json.dumps(gone)}}}')
+            await asyncio.sleep(PACE)
+            try:
+                async with asyncio.timeout(REST):
+                    await changed()
+            except TimeoutError:
+                pass
+
+    def _view(self) -> dict[str, Any]:
+        me = next(iter(self._desks.values())).speaker.name
+        people = [person.name for person in next(iter(self._panes.values())).platform.people]
+        bot = self._bot
+        about = {
+            "state": bot.state,
+            "told": bot.told,
+            "model": bot.model,
+            "models": bot.models,
+            "agent": bot.agent,
+            "notices": bot.notices,
+            "slow": self._feed.slow,
+        }
+        view: dict[str, Any] = {"me": {"name": me, "people": people}, "bot": about, "faults": self._switches.view()}
+        for key, pane in self._panes.items():
+            view |= pane_of(pane, self._desks[key])
+        return view | self._calls.view() | self._feed.view()
+
+    # What one does
+
+    async def _do(self, socket: web.WebSocketResponse, order: Json) -> None:
+        answer: Json = {"id": order.get("id")}
+        try:
+            answer["told"] = await self._deeds[order["do"]](order) or ""
+        except RefusedError as refusal:
+            answer["told"] = str(refusal)
+        except (ValueError, KeyError, TypeError) as error:
+            words = str(error) if isinstance(error, ValueError) else "That cannot be done."
+            answer["told"] = words[:1].upper() + words[1:]
+        if not socket.closed:
+            await socket.send_json(answer)
+
+    def _at(self, order: Json) -> tuple[Pane, Desk]:
+        key = order["on"]
+        return self._panes[key], self._desks[key]
+
+    async def _be(self, order: Json) -> None:
+        for desk in self._desks.values():
+            desk.speak_as(next(person for person in desk.platform.people if person.name == order["name"]))
+
+    async def _go(self, order: Json) -> None:
+        _, desk = self._at(order)
+        channel, thread = order["channel"], order.get("thread")
+        place = next((one for one in desk.places() if (one.channel, one.thread) == (channel, thread)), None)
+        if place is None:
+            raise RefusedError("There is no such place.")
+        desk.go(place)
+
+    async def _thread(self, order: Json) -> None:
+        """Go to the thread of a message."""
+        _, desk = self._at(order)
+        desk.go(desk.thread_of(seen(desk, order["message"])))
+
+    async def _say(self, order: Json) -> str:
+        pane, desk = self._at(order)
+        text, place = str(order["text"]).strip(), desk.place
+        files = {str(file["name"]): _bytes(file["data"]) for file in order.get("files", ())}
+        if text.startswith("/") and not text.startswith("//") and not files:
+            name, _, rest = text[1:].partition(" ")
+            await pane.platform.command(desk.speaker, place, name, rest.strip())
+            return ""
+        if not text and not files:
+            return ""
+        said = await pane.platform.say(desk.speaker, place, text.removeprefix("/") if text[:2] == "//" else text, files)
+        if place.direct and place.thread is None and place.threads.value == "all":  # Slack: each begins a conversation
+            desk.go(desk.thread_of(said))
+        return _unheard(pane.platform.bot, place, text)
+
+    async def _edit(self, order: Json) -> None:
+        pane, desk = self._at(order)
+        await pane.platform.edit(desk.speaker, seen(desk, order["message"]), str(order["text"]).strip())
+
+    async def _delete(self, order: Json) -> None:
+        pane, desk = self._at(order)
+        await pane.platform.delete(desk.speaker, seen(desk, order["message"]))
+
+    async def _press(self, order: Json) -> None:
+        pane, desk = self._at(order)
+        await pane.platform.press(desk.speaker, seen(desk, order["message"]), order["button"])
+
+    async def _react(self, order: Json) -> None:
+        pane, desk = self._at(order)
+        await pane.react(desk, order["message"], order["emoji"])
+
+    async def _choose(self, order: Json) -> None:
+        pane, desk = self._at(order)
+        await pane.choose(desk, order["message"], order["entry"])
+
+    async def _submit(self, order: Json) -> None:
+        pane, desk = self._at(order)
+        values = {str(name): str(value) for name, value in order["values"].items()}
+        await pane.submit(desk, order["modal"], values)
+
+    async def _close(self, order: Json) -> None:
+        pane, desk = self._at(order)
+        pane.close(desk, order["modal"])
+
+    async def _fault(self, order: Json) -> None:
+        await self._switches.flip(order["on"], order["name"])
+
+    async def _slow(self, order: Json) -> None:
+        self._feed.slow = max(0.0, min(60.0, float(order["seconds"])))
+        self._feed.tick()
+
+    async def _kill(self, _: Json) -> None:
+        await self._bot.kill()
+
+    async def _restart(self, order: Json) -> None:
+        await self._bot.restart(str(order.get("model", "")).strip())
+
+    async def _prompt(self, order: Json) -> Json:
+        return self._feed.prompts[order["ask"]]
+
+    async def _call(self, order: Json) -> Json:
+        return self._calls.whole(order["call"])
+
+
+def _bytes(data: str) -> bytes:
+    try:
+        return b64decode(data, validate=True)
+    except NotBase64:
+        raise ValueError("the file did not arrive whole") from None
+
+
+def _unheard(bot: str, place: Place, text: str) -> str:
+    """What one has to know who spoke past the bot."""
+    if place.direct or place.thread is not None or place.threads.value == "all" or f"@{bot}" in text.casefold():
+        return ""
+    return f"In a channel {bot} answers to @{bot}."

@@ -1,0 +1,1 @@
+"""Web API of the local Slack: methods, limits, faults."""

@@ -1,0 +1,102 @@
+"""What makes an app an agent: the sessions that it works in, and what it suggests to ask it.
+
+Slack: docs.slack.dev/ai/agent-sessions and the pages of the methods. What they do not say is taken so: an app that is
+no agent lacks the scope `assistant:write`, which an agent is given.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox.slack.api.base import WebApi
+from sandbox.slack.api.messages import thread_of
+from sandbox.slack.api.requests import Arguments, SlackError
+from sandbox.slack.state.workspace import Channel
+
+#: The event that somebody has pressed Slack's own button to stop.
+STOPPED = "agent_session_stopped"
+
+#: The most prompts that may be suggested, and the most characters of a session's title.
+MOST_PROMPTS, TITLE = 4, 200
+
+_AGENT = "assistant:write"
+_STATUSES = {"active", "processing", "suspended", "closed"}
+_UNHEARD = "missing_agent_session_stopped_event_subscription"
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """What an agent does in one thread.
+
+    Attributes:
+        statuses: each that it had, the present one last.
+    """
+
+    channel: Channel
+    thread_ts: str
+    title: str = ""
+    statuses: list[str] = field(default_factory=list)
+
+    @property
+    def status(self) -> str:
+        return self.statuses[-1]
+
+
+class Agents:
+    """Attributes:
+    sessions: by channel and thread.
+    """
+
+    def __init__(self, api: WebApi, subscriptions: set[str]) -> None:
+        self._api = api
+        self._workspace = api.workspace
+        self._subscriptions = subscriptions
+        self.sessions: dict[tuple[str, str], Session] = {}
+        api.add("agents.sessions.setStatus", self.set_status, scope="chat:write")
+        api.add("agents.sessions.rename", self.rename, scope="chat:write")
+        api.add("assistant.threads.setSuggestedPrompts", self.suggest, scope=_AGENT)
+
+    def set_status(self, arguments: Arguments) -> dict[str, Any]:
+        channel, thread_ts = self._thread(arguments)
+        status = arguments.required("status")
+        if status not in _STATUSES:
+            raise SlackError("invalid_arguments", messages=["[ERROR] no such status [json-pointer:/status]"])
+        title = _title(arguments)
+        session = self.sessions.get((channel.id, thread_ts)) or Session(channel, thread_ts, title)
+        self.sessions[channel.id, thread_ts] = session
+        session.statuses.append(status)
+        warning = {"warning": _UNHEARD} if status == "processing" and STOPPED not in self._subscriptions else {}
+        return {"status": status, "title": session.title} | warning
+
+    def rename(self, arguments: Arguments) -> dict[str, Any]:
+        channel, thread_ts = self._thread(arguments)
+        arguments.required("title")
+        session = self.sessions.get((channel.id, thread_ts))
+        if session is None:
+            raise SlackError("session_not_found")
+        session.title = _title(arguments)
+        return {"title": session.title}
+
+    def suggest(self, arguments: Arguments) -> dict[str, Any]:
+        channel = self._api.channel(Arguments({"channel": arguments.required("channel_id")}))
+        prompts = arguments.json("prompts", error="invalid_arguments")
+        if not isinstance(prompts, list) or not 0 < len(prompts) <= MOST_PROMPTS:
+            raise SlackError("invalid_arguments", messages=["[ERROR] must have 1 to 4 items [json-pointer:/prompts]"])
+        if not all(isinstance(p, dict) and p.get("title") and p.get("message") for p in prompts):
+            raise SlackError("invalid_arguments", messages=["[ERROR] missing required field [json-pointer:/prompts]"])
+        if not arguments.text("thread_ts"):  # Slack: with one, the call of an agent fails without a word
+            channel.prompts = tuple((prompt["title"], prompt["message"]) for prompt in prompts)
+        return {}
+
+    def _thread(self, arguments: Arguments) -> tuple[Channel, str]:
+        self._api.need(_AGENT)
+        channel = self._api.writable(self._api.channel(Arguments({"channel": arguments.required("channel_id")})))
+        thread_ts = arguments.required("thread_ts")
+        thread_of(self._workspace, channel, arguments)
+        return channel, thread_ts
+
+
+def _title(arguments: Arguments) -> str:
+    title = arguments.text("title")
+    if len(title) > TITLE:
+        raise SlackError("invalid_arguments", messages=["[ERROR] too long [json-pointer:/title]"])
+    return title

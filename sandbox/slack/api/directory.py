@@ -1,0 +1,194 @@
+"""The methods that look things up: who and where one is, who is there, and what was said."""
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from sandbox.slack.api.base import WebApi
+from sandbox.slack.api.limits import PAGE
+from sandbox.slack.api.requests import Arguments, SlackError
+from sandbox.slack.state.payloads import TEAM_DOMAIN
+from sandbox.slack.state.workspace import Message
+
+T = TypeVar("T")
+
+_TYPES = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
+
+
+class Directory:
+    """Args:
+    most_said: how many messages a page holds, at the most.
+    """
+
+    def __init__(self, api: WebApi, *, most_said: int = PAGE) -> None:
+        self._api = api
+        self._most_said = most_said
+        self._workspace = api.workspace
+        self._payloads = api.payloads
+        api.add("auth.test", self.auth_test, tokens=("bot", "app"))
+        api.add("team.info", self.team_info, scope="team:read")
+        api.add("users.info", self.users_info, scope="users:read")
+        api.add("users.list", self.users_list, scope="users:read")
+        api.add("usergroups.list", self.usergroups_list, scope="usergroups:read")
+        api.add("conversations.info", self.conversations_info)
+        api.add("conversations.list", self.conversations_list)
+        api.add("conversations.open", self.conversations_open)
+        api.add("conversations.history", self.conversations_history)
+        api.add("conversations.replies", self.conversations_replies)
+
+    def auth_test(self, arguments: Arguments) -> dict[str, Any]:
+        if self._api.kind(arguments.text("token")) == "app":
+            return {"app_name": self._workspace.bot.real_name, "app_id": self._workspace.app_id}
+        return {
+            "url": f"https://{TEAM_DOMAIN}.slack.com/",
+            "team": self._workspace.name,
+            "user": self._workspace.bot.name,
+            "team_id": self._workspace.team_id,
+            "user_id": self._workspace.bot.id,
+            "bot_id": self._workspace.bot_id,
+            "is_enterprise_install": self._workspace.enterprise_id is not None,
+            **({"enterprise_id": self._workspace.enterprise_id} if self._workspace.enterprise_id else {}),
+        }
+
+    def team_info(self, arguments: Arguments) -> dict[str, Any]:
+        if arguments.text("team") not in ("", self._workspace.team_id):
+            raise SlackError("team_not_found")
+        return {"team": self._payloads.team()}
+
+    def users_info(self, arguments: Arguments) -> dict[str, Any]:
+        user = self._api.user(arguments.required("user"))
+        locale = {"locale": user.locale} if arguments.flag("include_locale") else {}
+        return {"user": self._payloads.user(user) | locale}
+
+    def users_list(self, arguments: Arguments) -> dict[str, Any]:
+        page, cursor = _page(list(self._workspace.users.values()), attrgetter("id"), arguments, default=1000)
+        return {
+            "members": [self._payloads.user(user) for user in page],
+            "cache_ts": self._payloads.now(),
+            "response_metadata": {"next_cursor": cursor},
+        }
+
+    def usergroups_list(self, arguments: Arguments) -> dict[str, Any]:
+        groups = [self._payloads.group(group) for group in self._workspace.groups.values()]
+        if not arguments.flag("include_users"):
+            for group in groups:
+                group.pop("users")
+        return {"usergroups": groups}
+
+    def conversations_info(self, arguments: Arguments) -> dict[str, Any]:
+        channel = self._api.channel(arguments)
+        self._api.need_of(channel, "read")
+        fields = self._payloads.channel(channel)
+        if not arguments.flag("include_num_members"):
+            fields.pop("num_members", None)
+        return {"channel": fields}
+
+    def conversations_list(self, arguments: Arguments) -> dict[str, Any]:
+        asked = (arguments.text("types") or "public_channel").split(",")
+        if not set(asked) <= set(_TYPES):
+            raise SlackError("invalid_types")
+        types = {_TYPES[name] for name in asked}
+        known = [
+            channel
+            for channel in self._workspace.channels.values()
+            if channel.type in types
+            and (channel.type == "channel" or self._workspace.bot.id in channel.members)
+            and not (channel.archived and arguments.flag("exclude_archived"))
+        ]
+        for channel in known:
+            self._api.need_of(channel, "read")
+        page, cursor = _page(known, attrgetter("id"), arguments, default=100)
+        channels = [self._payloads.channel(channel) for channel in page]
+        return {"channels": channels, "response_metadata": {"next_cursor": cursor}}
+
+    def conversations_open(self, arguments: Arguments) -> dict[str, Any]:
+        self._api.need("im:write")
+        if "channel" in arguments:
+            channel = self._api.channel(arguments)
+            user = self._api.user(channel.user or "")
+        else:
+            users = arguments.required("users").split(",")
+            if len(users) > 1:
+                raise SlackError("method_not_supported_for_channel_type")
+            user = self._api.user(users[0])
+        already_open = self._workspace.dm(user) is not None
+        channel = self._workspace.open_dm(user)
+        fields: dict[str, Any] = {"id": channel.id}
+        if arguments.flag("return_im"):
+            fields = self._payloads.channel(channel) | {"is_open": True}
+            del fields["is_user_deleted"]
+        flags = {"no_op": True, "already_open": True} if already_open else {}
+        return {"channel": fields} | flags
+
+    def conversations_history(self, arguments: Arguments) -> dict[str, Any]:
+        """Newest first; replies are not of the channel's history."""
+        channel = self._api.channel(arguments)
+        self._api.need_of(channel, "history")
+        if self._workspace.bot.id not in channel.members:
+            raise SlackError("not_in_channel")
+        said = [message for message in self._workspace.messages(channel) if not message.is_reply]
+        standing = [message for message in said if self._workspace.message(channel, message.ts)]
+        page, cursor = self._said(standing[::-1], arguments, default=100)
+        return self._found(page, cursor, arguments) | {"pin_count": 0}
+
+    def conversations_replies(self, arguments: Arguments) -> dict[str, Any]:
+        """Oldest first, and the root before all; `ts` may be any message's of the thread."""
+        channel = self._api.channel(arguments)
+        self._api.need_of(channel, "history")
+        message = self._workspace.message(channel, arguments.required("ts"))
+        if message is None:
+            raise SlackError("thread_not_found")
+        root, *replies = self._workspace.thread(channel, message.thread_ts or message.ts)
+        page, cursor = self._said(replies, arguments, default=1000)
+        return self._found([root, *page], cursor, arguments)
+
+    def _said(self, messages: list[Message], arguments: Arguments, *, default: int) -> tuple[Sequence[Message], str]:
+        within = _within(messages, arguments)
+        return _page(within, attrgetter("ts"), arguments, default=default, most=self._most_said)
+
+    def _found(self, page: Sequence[Message], cursor: str, arguments: Arguments) -> dict[str, Any]:
+        metadata = arguments.flag("include_all_metadata")
+        return {
+            "messages": [self._payloads.found(message, metadata=metadata) for message in page],
+            "has_more": bool(cursor),
+            **({"response_metadata": {"next_cursor": cursor}} if cursor else {}),
+        }
+
+
+def _within(messages: list[Message], arguments: Arguments) -> list[Message]:
+    """Those between `oldest` and `latest`; the ends themselves only if `inclusive`."""
+    oldest, latest = (_time(arguments, name) for name in ("oldest", "latest"))
+    inclusive = arguments.flag("inclusive")
+
+    def wanted(message: Message) -> bool:
+        at = Decimal(message.ts)
+        if inclusive and at in (oldest, latest):
+            return True
+        return (oldest is None or at > oldest) and (latest is None or at < latest)
+
+    return [message for message in messages if wanted(message)]
+
+
+def _time(arguments: Arguments, name: str) -> Decimal | None:
+    value = arguments.text(name)
+    try:
+        return Decimal(value) if value else None
+    except InvalidOperation:
+        raise SlackError(f"invalid_ts_{name}") from None
+
+
+def _page(
+    items: Sequence[T], key: Callable[[T], str], arguments: Arguments, *, default: int, most: int = PAGE
+) -> tuple[Sequence[T], str]:
+    """The items that a page holds, and the cursor of the next one: empty after the last."""
+    limit = arguments.number("limit", default=min(default, most), most=most)
+    names = [b64encode(f"next:{key(item)}".encode()).decode() for item in items]
+    start = 0
+    if cursor := arguments.text("cursor"):
+        if cursor not in names:
+            raise SlackError("invalid_cursor")
+        start = names.index(cursor)
+    end = start + limit
+    return items[start:end], names[end] if end < len(items) else ""

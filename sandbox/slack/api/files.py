@@ -1,0 +1,160 @@
+"""Files: how an app sends one, shows it in a channel, and takes it away.
+
+Slack: docs.slack.dev/messaging/working-with-files. First a place to send the bytes to, then the bytes, then the word
+that they are complete and where they are to be seen; that makes a message. What the second completion of a file does
+is not published: here it shows the file again, as sharing it by hand would.
+"""
+
+from dataclasses import dataclass
+from secrets import token_urlsafe
+from typing import Any
+
+from aiohttp import web
+
+from sandbox.slack.api.base import WebApi
+from sandbox.slack.api.faults import Faults
+from sandbox.slack.api.requests import Arguments, SlackError
+from sandbox.slack.state.activity_log import Journal
+from sandbox.slack.state.markup import Content
+from sandbox.slack.state.workspace import File, Message, new_id
+
+#: The name under which the sending of a file's bytes is recorded and goes wrong.
+UPLOAD = "upload"
+
+#: The same for handing them out.
+DOWNLOAD = "download"
+
+_LOGIN = "<!DOCTYPE html><html><head><title>Sign in to Sandbox | Slack</title></head><body></body></html>"
+
+
+@dataclass(eq=False, slots=True)
+class Upload:
+    """A file that somebody is about to send, or has sent."""
+
+    name: str
+    length: int
+    alt: str = ""
+    data: bytes | None = None
+
+
+class Files:
+    """Attributes:
+    address: where the server is, with a slash at the end.
+    """
+
+    def __init__(self, api: WebApi, journal: Journal, faults: Faults) -> None:
+        self._api = api
+        self._workspace = api.workspace
+        self._payloads = api.payloads
+        self._journal = journal
+        self._faults = faults
+        self._uploads: dict[str, Upload] = {}
+        self._keys: dict[str, str] = {}
+        self._shared: dict[str, list[Message]] = {}
+        self.address = ""
+        api.add("files.getUploadURLExternal", self.get_upload_url, scope="files:write")
+        api.add("files.completeUploadExternal", self.complete_upload, scope="files:write")
+        api.add("files.delete", self.delete, scope="files:write")
+        api.add("files.info", self.info, scope="files:read")
+
+    def get_upload_url(self, arguments: Arguments) -> dict[str, Any]:
+        name, length = arguments.required("filename"), arguments.required("length")
+        if not length.isdecimal() or int(length) < 1:
+            raise SlackError("invalid_arguments", messages=["[ERROR] must be an integer [json-pointer:/length]"])
+        file_id, key = new_id("F"), token_urlsafe(48)
+        self._uploads[file_id] = Upload(name, int(length), arguments.text("alt_txt"))
+        self._keys[key] = file_id
+        return {"upload_url": f"{self.address}upload/v1/{key}", "file_id": file_id}
+
+    async def receive(self, request: web.Request) -> web.StreamResponse:
+        """Take the bytes of a file, raw or as a form."""
+        call = self._journal.call(UPLOAD, {})
+        fault = self._faults.take(UPLOAD)
+        if fault is not None and fault.kind in ("fail", "rate_limit"):
+            call.status = 429 if fault.kind == "rate_limit" else fault.status
+            return web.Response(status=call.status)
+        upload = self._uploads.get(self._keys.get(request.match_info["key"], ""))
+        data = await _bytes_of(request)
+        call.status = 404 if upload is None else 200 if len(data) == upload.length else 400
+        if upload is not None and call.status == 200:
+            upload.data = data
+        if fault is not None and fault.kind == "lose_reply" and request.transport is not None:
+            call.status = 0
+            request.transport.abort()
+        return web.Response(status=call.status, text=f"OK - {len(data)}" if call.status == 200 else "")
+
+    def info(self, arguments: Arguments) -> dict[str, Any]:
+        found = self._find(arguments.required("file"))
+        if found is None:
+            raise SlackError("file_not_found")
+        return {"file": self._payloads.file(*found)}
+
+    async def send(self, request: web.Request) -> web.StreamResponse:
+        """Hand out what is in a file. Slack: who may not have it sees the page to log in on, and no error."""
+        self._journal.call(DOWNLOAD, {"file": request.match_info["file"]})
+        fault = self._faults.take(DOWNLOAD)
+        if fault is not None and fault.kind in ("fail", "rate_limit"):
+            return web.Response(status=429 if fault.kind == "rate_limit" else fault.status)
+        found = self._find(request.match_info["file"])
+        if found is None:
+            return web.Response(status=404)
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self._api.kind(token) != "bot" or not self._api.has("files:read"):
+            return web.Response(text=_LOGIN, content_type="text/html")
+        if found[1].moved_to:
+            return web.Response(status=302, headers={"Location": found[1].moved_to})
+        described = self._payloads.file(*found)
+        return web.Response(body=found[1].data, content_type=described["mimetype"])
+
+    def _find(self, file_id: str) -> tuple[Message, File] | None:
+        """A file that is to be seen, and where."""
+        standing = (message for message in self._workspace.everything() if not message.deleted)
+        return next(((m, file) for m in standing for file in m.files if file.id == file_id), None)
+
+    def complete_upload(self, arguments: Arguments) -> dict[str, Any]:
+        listed = arguments.json("files", error="invalid_arguments")
+        if not isinstance(listed, list) or not listed:
+            raise SlackError("invalid_arguments", messages=["[ERROR] missing required field: files"])
+        files = [self._complete(str(entry.get("id")), entry.get("title")) for entry in listed]
+        if "channel_id" not in arguments:
+            return {"files": [{"id": file.id, "title": file.title} for file in files]}
+        channel = self._api.writable(self._api.channel(Arguments({"channel": arguments.text("channel_id")})))
+        thread_ts = arguments.text("thread_ts") or None
+        if thread_ts and self._workspace.message(channel, thread_ts) is None:
+            raise SlackError("invalid_arguments", messages=["[ERROR] no such thread [json-pointer:/thread_ts]"])
+        message = self._workspace.post(
+            channel,
+            Content(arguments.text("initial_comment")),
+            user=self._workspace.bot.id,
+            bot_id=self._workspace.bot_id,
+            thread_ts=thread_ts,
+            subtype="file_share",
+            files=tuple(files),
+        )
+        for file in files:
+            self._shared.setdefault(file.id, []).append(message)
+        return {"files": [self._payloads.file(message, file) for file in files]}
+
+    def delete(self, arguments: Arguments) -> dict[str, Any]:
+        file_id = arguments.required("file")
+        if self._uploads.pop(file_id, None) is None:
+            raise SlackError("file_not_found")
+        for message in self._shared.pop(file_id, ()):
+            if not message.deleted:
+                self._workspace.delete(message)
+        return {}
+
+    def _complete(self, file_id: str, title: str | None) -> File:
+        upload = self._uploads.get(file_id)
+        if upload is None or upload.data is None:
+            raise SlackError("file_not_found")
+        return File(file_id, upload.name, upload.data, title or upload.name, upload.alt)
+
+
+async def _bytes_of(request: web.Request) -> bytes:
+    if request.content_type != "multipart/form-data":
+        return await request.read()
+    for value in (await request.post()).values():
+        if isinstance(value, web.FileField):
+            return value.file.read()
+    return b""

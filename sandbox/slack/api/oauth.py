@@ -1,0 +1,101 @@
+"""Installing the app by OAuth: somebody allows it in his workspace, and the app gets a token for a code.
+
+Slack: docs.slack.dev/authentication/installing-with-oauth. A code is good once, for ten minutes, and a token until the
+app is uninstalled.
+"""
+
+import secrets
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from aiohttp import web
+
+from sandbox.slack.api import requests as arguments
+from sandbox.slack.api.requests import SlackError
+from sandbox.slack.state.activity_log import Journal
+from sandbox.slack.state.workspace import Workspace
+
+CODE_LIFE = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a code stands for."""
+
+    workspace: Workspace
+    user: str
+    token: Callable[[], str]
+    scopes: str
+    redirect_uri: str
+    expires: float
+
+
+class OAuth:
+    """The app's credentials, and the codes that are out."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.client_id = f"{secrets.randbelow(10**12)}.{secrets.randbelow(10**13)}"
+        self.client_secret = secrets.token_hex(16)
+        self._codes: dict[str, Grant] = {}
+
+    def allow(self, url: str, workspace: Workspace, user: str, token: Callable[[], str]) -> str:
+        """Say yes on the page that `url` shows; the query with which the browser is sent back to the app.
+
+        Raises:
+            ValueError: Slack would not know the app.
+        """
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+        if asked.get("client_id") != self.client_id:
+            raise ValueError("invalid_client_id")
+        code = secrets.token_urlsafe(24)
+        redirect = asked.get("redirect_uri", "")
+        self._codes[code] = Grant(workspace, user, token, asked["scope"], redirect, monotonic() + CODE_LIFE)
+        return urlencode({"code": code, "state": asked.get("state", "")})
+
+    async def access(self, request: web.Request) -> web.Response:
+        """Answer `oauth.v2.access`, the one method that is called without a token."""
+        values = await arguments.read(request)
+        call = self._journal.call("oauth.v2.access", {})
+        try:
+            body = {"ok": True} | self._access(_credentials(request, values), values)
+        except SlackError as refusal:
+            body = refusal.body()
+        call.status, call.error, call.reply = 200, body.get("error"), body
+        return web.json_response(body)
+
+    def _access(self, credentials: tuple[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
+        client_id, client_secret = credentials
+        if client_id != self.client_id:
+            raise SlackError("invalid_client_id")
+        if client_secret != self.client_secret:
+            raise SlackError("bad_client_secret")
+        grant = self._codes.pop(str(values.get("code", "")), None)
+        if grant is None or grant.expires < monotonic():
+            raise SlackError("invalid_code")
+        if grant.redirect_uri != (values.get("redirect_uri") or ""):
+            raise SlackError("bad_redirect_uri")
+        return {
+            "app_id": grant.workspace.app_id,
+            "authed_user": {"id": grant.user},
+            "scope": grant.scopes,
+            "token_type": "bot",
+            "access_token": grant.token(),
+            "bot_user_id": grant.workspace.bot.id,
+            "team": {"id": grant.workspace.team_id, "name": grant.workspace.name},
+            "enterprise": None,
+            "is_enterprise_install": False,
+        }
+
+
+def _credentials(request: web.Request, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Who the app is: Slack takes it as HTTP's own credentials, or as two fields."""
+    scheme, _, said = request.headers.get("Authorization", "").partition(" ")
+    if scheme != "Basic":
+        return str(values.get("client_id", "")), str(values.get("client_secret", ""))
+    client_id, _, client_secret = b64decode(said).decode().partition(":")
+    return client_id, client_secret

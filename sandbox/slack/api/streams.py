@@ -1,0 +1,174 @@
+"""Slack's native streams: `chat.startStream`, `chat.appendStream` and `chat.stopStream`.
+
+Slack: the pages of the methods. What they do not say is as others have measured it: how long a stream lives and how
+much it holds, that the first call settles whether it takes `markdown_text` or `chunks`, and that a message which is
+being streamed can be neither edited nor deleted.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import Any
+
+from sandbox.slack.api.base import WebApi
+from sandbox.slack.api.limits import MARKDOWN_TEXT, STREAM_LIFE, STREAM_SIZE, TASK_TEXT, check_blocks
+from sandbox.slack.api.messages import metadata_of, thread_of
+from sandbox.slack.api.requests import Arguments, SlackError
+from sandbox.slack.state.markup import Content, Task
+from sandbox.slack.state.workspace import Channel, Message, Stream
+
+_STATUSES = {"pending", "in_progress", "complete", "error"}
+_DISPLAYS = {"", "timeline", "plan"}
+
+
+class Streams:
+    """The methods; time passes `speed` times as fast."""
+
+    def __init__(self, api: WebApi, *, speed: float) -> None:
+        self._api = api
+        self._workspace = api.workspace
+        self._life = STREAM_LIFE / speed
+        for name, handler in {
+            "chat.startStream": self.start,
+            "chat.appendStream": self.append,
+            "chat.stopStream": self.stop,
+        }.items():
+            api.add(name, handler, scope="chat:write")
+
+    def start(self, arguments: Arguments) -> dict[str, Any]:
+        channel = self._api.writable(self._api.channel(arguments))
+        arguments.required("thread_ts")
+        recipient = self._recipient(channel, arguments)
+        if arguments.text("task_display_mode") not in _DISPLAYS:
+            raise SlackError("invalid_arguments")
+        chunks, kind = _chunks_of(arguments)
+        stream = Stream(recipient, monotonic() + self._life, kind=kind)
+        message = self._workspace.post(
+            channel,
+            _grown(Content(markdown=True), stream, chunks),
+            user=self._workspace.bot.id,
+            bot_id=self._workspace.bot_id,
+            thread_ts=thread_of(self._workspace, channel, arguments),
+            unfurl_links=arguments.optional_flag("unfurl_links"),
+            unfurl_media=arguments.optional_flag("unfurl_media"),
+            stream=stream,
+        )
+        return {"channel": channel.id, "ts": message.ts}
+
+    def append(self, arguments: Arguments) -> dict[str, Any]:
+        channel, message, stream = self._streaming(arguments)
+        chunks, kind = _chunks_of(arguments)
+        if kind is None:
+            raise SlackError("no_text")
+        self._workspace.stream(message, self._next(message, stream, chunks, kind))
+        return {"channel": channel.id, "ts": message.ts}
+
+    def stop(self, arguments: Arguments) -> dict[str, Any]:
+        _, message, stream = self._streaming(arguments)
+        chunks, kind = _chunks_of(arguments)
+        blocks = arguments.json("blocks", error="invalid_blocks_format")
+        metadata = metadata_of(arguments)
+        content = self._next(message, stream, chunks, kind)
+        if blocks:
+            said = [{"type": "markdown", "text": content.text}] if content.text else []
+            content = replace(content, blocks=[*said, *check_blocks(blocks)])
+        message.metadata = metadata or message.metadata
+        stream.ends_at = monotonic()
+        self._workspace.update(message, content, edited=False)
+        return {}
+
+    def _streaming(self, arguments: Arguments) -> tuple[Channel, Message, Stream]:
+        """The message that is named, if it is one that is being streamed."""
+        channel = self._api.writable(self._api.channel(arguments))
+        message = self._api.message(channel, arguments.required("ts"))
+        if message.bot_id != self._workspace.bot_id:
+            raise SlackError("message_not_owned_by_app")
+        if message.stream is None or not message.stream.is_live:
+            raise SlackError("message_not_in_streaming_state")
+        return channel, message, message.stream
+
+    def _recipient(self, channel: Channel, arguments: Arguments) -> str | None:
+        """Who sees the text grow. Slack: required when streaming to channels."""
+        user, team = arguments.text("recipient_user_id"), arguments.text("recipient_team_id")
+        if channel.is_dm:
+            return channel.user
+        if not user:
+            raise SlackError("missing_recipient_user_id")
+        if not team:
+            raise SlackError("missing_recipient_team_id")
+        return self._api.user(user).id
+
+    @staticmethod
+    def _next(message: Message, stream: Stream, chunks: Sequence[Mapping[str, Any]], kind: str | None) -> Content:
+        if kind is not None and stream.kind not in (None, kind):
+            raise SlackError("streaming_mode_mismatch")
+        content = _grown(message.content, stream, chunks)
+        stream.kind = stream.kind or kind
+        return content
+
+
+def _chunks_of(arguments: Arguments) -> tuple[Sequence[Mapping[str, Any]], str | None]:
+    """What a call adds, and in which of the two ways it says so; none for a call that adds nothing."""
+    text, chunks = arguments.text("markdown_text"), arguments.json("chunks", error="invalid_chunks")
+    if text and chunks:
+        raise SlackError("cannot_provide_both_markdown_text_and_chunks")
+    if len(text) > MARKDOWN_TEXT:
+        raise SlackError("msg_too_long")
+    if text:
+        return [{"type": "markdown_text", "text": text}], "markdown_text"
+    if not chunks:
+        return [], None
+    if not isinstance(chunks, list) or not all(map(_is_chunk, chunks)):
+        raise SlackError("invalid_chunks")
+    return chunks, "chunks"
+
+
+def _is_chunk(chunk: object) -> bool:
+    match chunk:
+        case {"type": "markdown_text", "text": str(text)}:
+            return len(text) <= MARKDOWN_TEXT
+        case {"type": "task_update", "id": str(), "title": str(title), "status": str(status)}:
+            return len(title) <= TASK_TEXT and status in _STATUSES
+        case {"type": "plan_update", "title": str(title)}:
+            return len(title) <= TASK_TEXT
+        case {"type": "blocks", "blocks": list(blocks)}:
+            return bool(check_blocks(blocks))
+    return False
+
+
+def _grown(content: Content, stream: Stream, chunks: Sequence[Mapping[str, Any]]) -> Content:
+    """`content` with what `chunks` add to it.
+
+    Raises:
+        SlackError: `msg_too_long`.
+    """
+    size = stream.size + sum(map(_size, chunks))
+    if size > STREAM_SIZE:
+        raise SlackError("msg_too_long")
+    text, tasks, plan = content.text, {task.id: task for task in content.tasks}, content.plan
+    for chunk in chunks:
+        match chunk["type"]:
+            case "markdown_text":
+                text += chunk["text"]
+            case "task_update":
+                before = tasks.get(chunk["id"])
+                tasks[chunk["id"]] = Task(
+                    chunk["id"],
+                    chunk["title"],
+                    chunk["status"],
+                    details=(before.details if before else "") + str(chunk.get("details") or ""),
+                    output=(before.output if before else "") + str(chunk.get("output") or ""),
+                )
+            case "plan_update":
+                plan = chunk["title"]
+    stream.size = size
+    blocks = [block for chunk in chunks if chunk["type"] == "blocks" for block in chunk["blocks"]]
+    return replace(content, text=text, tasks=tuple(tasks.values()), plan=plan, blocks=blocks or content.blocks)
+
+
+def _size(chunk: Mapping[str, Any]) -> int:
+    """In bytes. What a task tells counts twice."""
+    if chunk["type"] == "markdown_text":
+        return len(chunk["text"].encode())
+    return 2 * len(json.dumps(chunk, ensure_ascii=False).encode())

@@ -1,0 +1,140 @@
+"""Modals: what opens one, what it may hold, and what somebody has filled into it.
+
+Slack: docs.slack.dev/surfaces/modals. An interaction brings a trigger, with which one view may be opened within three
+seconds.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from sandbox.slack.api.base import WebApi
+from sandbox.slack.api.limits import check_blocks
+from sandbox.slack.api.requests import Arguments, SlackError
+from sandbox.slack.state.markup import block_id
+from sandbox.slack.state.workspace import User, Workspace, new_id
+
+#: Seconds for which a trigger is good.
+TRIGGER_LIFE = 3.0
+
+#: Characters that a view's title and the words on its buttons may have, and its metadata.
+TITLE, METADATA = 24, 3_000
+
+#: Blocks that a view may have.
+BLOCKS = 100
+
+
+@dataclass(eq=False, slots=True)
+class View:
+    """A modal, as one person sees it.
+
+    Attributes:
+        content: as it was sent.
+        errors: what the app found wrong with what was filled in, by blocks.
+    """
+
+    id: str
+    user: User
+    content: Mapping[str, Any]
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return str(self.content["title"]["text"])
+
+    @property
+    def inputs(self) -> dict[str, Mapping[str, Any]]:
+        """Its input blocks by the action ids of what is filled in."""
+        return {b["element"]["action_id"]: b for b in self.content["blocks"] if b["type"] == "input"}
+
+
+class Views:
+    """Attributes:
+    open: those that somebody has before him.
+    """
+
+    def __init__(self, api: WebApi, *, speed: float) -> None:
+        self._workspace: Workspace = api.workspace
+        self._speed = speed
+        self._triggers: dict[str, tuple[User, float]] = {}
+        self.open: list[View] = []
+        api.add("views.open", self.open_view)
+
+    def trigger(self, user: User) -> str:
+        """What he may be shown a view with, now."""
+        trigger = f"{secrets.randbelow(10**13)}.{secrets.randbelow(10**13)}.{secrets.token_hex(16)}"
+        self._triggers[trigger] = user, monotonic() + TRIGGER_LIFE / self._speed
+        return trigger
+
+    def open_view(self, arguments: Arguments) -> dict[str, Any]:
+        content = check_view(arguments.json("view", error="invalid_arguments"))
+        trigger = arguments.required("trigger_id")
+        user, until = self._triggers.get(trigger, (None, 0.0))
+        if user is None:
+            raise SlackError("invalid_trigger_id")
+        if until == 0.0:
+            raise SlackError("exchanged_trigger_id")
+        if until < monotonic():
+            raise SlackError("expired_trigger_id")
+        self._triggers[trigger] = user, 0.0
+        blocks = [{**b, "block_id": b.get("block_id") or block_id(str(b))} for b in content["blocks"]]
+        view = View(new_id("V"), user, {**content, "blocks": blocks})
+        self.open.append(view)
+        return {"view": self.told(view)}
+
+    def told(self, view: View, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What is told of a view; `values` are what was filled in."""
+        content = view.content
+        blank = {"close": None, "submit": None, "private_metadata": "", "callback_id": ""}
+        flags = dict.fromkeys(("clear_on_close", "notify_on_close", "submit_disabled"), False)
+        return {
+            **blank,
+            **flags,
+            **content,
+            "id": view.id,
+            "team_id": self._workspace.team_id,
+            "state": {"values": values or {}},
+            "hash": f"{view.id}.1",
+            "root_view_id": view.id,
+            "previous_view_id": None,
+            "app_id": self._workspace.app_id,
+            "app_installed_team_id": self._workspace.team_id,
+            "bot_id": self._workspace.bot_id,
+            "external_id": "",
+        }
+
+
+def check_view(view: object) -> dict[str, Any]:
+    """The view, if Slack would take it.
+
+    Raises:
+        SlackError: `invalid_arguments`, or what is wrong with its blocks.
+    """
+    if not isinstance(view, dict) or view.get("type") != "modal" or not isinstance(view.get("blocks"), list):
+        raise SlackError("invalid_arguments", messages=["[ERROR] must be a modal [json-pointer:/view]"])
+    faults = [
+        f"[ERROR] must have 1 to {TITLE} characters [json-pointer:/view/{name}/text]"
+        for name in ("title", "submit", "close")
+        if not 0 < len(_text(view, name)) <= TITLE and (name == "title" or name in view)
+    ]
+    inputs = [block for block in view["blocks"] if block.get("type") == "input"]
+    if inputs and "submit" not in view:
+        faults.append("[ERROR] missing required field: submit [json-pointer:/view]")
+    if len(view.get("private_metadata") or "") > METADATA:
+        faults.append(f"[ERROR] must be less than {METADATA + 1} characters [json-pointer:/view/private_metadata]")
+    if len(view["blocks"]) > BLOCKS:
+        faults.append(f"[ERROR] no more than {BLOCKS} items allowed [json-pointer:/view/blocks]")
+    if faults:
+        raise SlackError("invalid_arguments", messages=faults)
+    check_blocks(_others(view["blocks"]))
+    return view
+
+
+def _others(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [block for block in blocks if block.get("type") != "input"]
+
+
+def _text(view: Mapping[str, Any], name: str) -> str:
+    return str((view.get(name) or {}).get("text", ""))

@@ -1,0 +1,1 @@
+"""Events API of the local Slack: dispatch by Socket Mode or HTTP."""

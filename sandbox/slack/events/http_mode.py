@@ -1,0 +1,173 @@
+"""The request URL: what an app is told by HTTP, where it has no Socket Mode.
+
+Slack: docs.slack.dev/apis/events-api/using-http-request-urls and
+docs.slack.dev/authentication/verifying-requests-from-slack. An event that is not answered with a
+2xx within 3 seconds is sent again: at once, after a minute and after five. A slash command or a press is sent once.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+
+from sandbox.slack.api.faults import Faults
+from sandbox.slack.events.socket_mode import ACK_TIMEOUT, RETRY_AFTER, Delivery, EnvelopeType, SocketMode
+from sandbox.slack.state.activity_log import Envelope, Journal
+
+
+class RequestUrl:
+    """Posts what the app is told to `url`, one request each, as they come and not in turn."""
+
+    def __init__(self, journal: Journal, faults: Faults, *, signing_secret: str, token: str, speed: float) -> None:
+        self.url = ""
+        self._journal = journal
+        self._faults = faults
+        self._signing_secret = signing_secret
+        self._token = token
+        self._speed = speed
+        self._session: aiohttp.ClientSession | None = None
+        self._deliveries: dict[str, Delivery] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        self._session = aiohttp.ClientSession()
+
+    async def stop(self) -> None:
+        self.give_up()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    async def verify(self, url: str) -> None:
+        """Take `url` for the request URL, if who listens there says back what he is asked to.
+
+        Raises:
+            ValueError: he does not.
+        """
+        challenge = hashlib.sha256(url.encode()).hexdigest()
+        body = json.dumps({"token": self._token, "challenge": challenge, "type": "url_verification"})
+        status, _, said = await self._post(url, body, "application/json", {})
+        with suppress(ValueError):
+            said = json.loads(said)["challenge"]
+        if status != 200 or said != challenge:
+            raise ValueError(f"the request URL did not answer with the value of challenge (HTTP {status})")
+        self.url = url
+
+    def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> Delivery:
+        delivery = Delivery(type_, payload)
+        self._deliveries[delivery.id] = delivery
+        self._bring(delivery, self._faults.latency)
+        return delivery
+
+    def redeliver(self, envelope: Envelope, reason: str = "http_timeout") -> None:
+        """Send it again, acknowledged or not."""
+        delivery = self._deliveries[envelope.id]
+        delivery.attempt += 1
+        delivery.reason = reason
+        self._bring(delivery, 0)
+
+    def give_up(self) -> None:
+        """Deliver nothing of what was not acknowledged."""
+        for task in self._tasks:
+            task.cancel()
+
+    def signed(self, body: str, *, at: float | None = None) -> dict[str, str]:
+        """What the headers of a request say of who sends it.
+
+        Args:
+            at: when it is said to be sent (seconds since the epoch).
+        """
+        stamp = str(int(time.time() if at is None else at))
+        base = f"v0:{stamp}:{body}".encode()
+        signature = hmac.new(self._signing_secret.encode(), base, hashlib.sha256).hexdigest()
+        return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={signature}"}
+
+    def _bring(self, delivery: Delivery, after: float) -> None:
+        task = asyncio.create_task(self._try(delivery, after))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _try(self, delivery: Delivery, after: float) -> None:
+        """Send it until it is acknowledged, or was sent often enough."""
+        while True:
+            await asyncio.sleep(after)
+            delivery.reason = await self._send(delivery)
+            self._journal.tick()
+            if not delivery.reason:
+                return
+            if delivery.type != "events_api" or delivery.attempt >= len(RETRY_AFTER):
+                return
+            after = RETRY_AFTER[delivery.attempt] / self._speed
+            delivery.attempt += 1
+
+    async def _send(self, delivery: Delivery) -> str:
+        """Send it once; why it is to be sent again, if it is."""
+        payload, attempt = delivery.payload, delivery.attempt
+        envelope = Envelope(delivery.id, delivery.type, payload, time.monotonic(), attempt, delivery.reason)
+        delivery.sent.append(envelope)
+        self._journal.envelopes.append(envelope)
+        self._journal.tick()
+        retried = {"X-Slack-Retry-Num": str(attempt), "X-Slack-Retry-Reason": delivery.reason} if attempt else {}
+        try:
+            async with asyncio.timeout(ACK_TIMEOUT / self._speed):
+                status, headers, said = await self._post(self.url, *written(delivery.type, payload), retried)
+        except TimeoutError:
+            return "http_timeout"
+        except (aiohttp.ClientError, OSError):
+            return "connection_failed"
+        if not 200 <= status < 300:
+            return "" if headers.get("X-Slack-No-Retry") == "1" else "http_error"
+        with suppress(ValueError):
+            envelope.response = json.loads(said) if said else None
+        envelope.acknowledged_at = time.monotonic()
+        delivery.acknowledged.set()
+        return ""
+
+    async def _post(
+        self, url: str, body: str, kind: str, more: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], str]:
+        assert self._session is not None, "the sandbox is not entered"
+        headers = {"Content-Type": kind, **self.signed(body), **more}
+        async with self._session.post(url, data=body.encode(), headers=headers) as answer:
+            return answer.status, answer.headers, await answer.text()
+
+
+class Wire:
+    """How the app is told: at its request URL if it has one, and by its sockets if it has none."""
+
+    def __init__(self, sockets: SocketMode, requests: RequestUrl) -> None:
+        self._sockets = sockets
+        self._requests = requests
+
+    @property
+    def _way(self) -> SocketMode | RequestUrl:
+        return self._requests if self._requests.url else self._sockets
+
+    @property
+    def connected(self) -> int:
+        return 1 if self._requests.url else self._sockets.connected
+
+    def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> Delivery:
+        return self._way.deliver(type_, payload)
+
+    def redeliver(self, envelope: Envelope) -> None:
+        self._way.redeliver(envelope)
+
+    def give_up(self) -> None:
+        self._way.give_up()
+
+
+def written(type_: EnvelopeType, payload: Mapping[str, Any]) -> tuple[str, str]:
+    """The body of a request, and its content type. Slack: events are JSON, and all else is a form."""
+    if type_ == "events_api":
+        return json.dumps(payload), "application/json"
+    fields = payload if type_ == "slash_commands" else {"payload": json.dumps(payload)}
+    form = {name: str(value).lower() if isinstance(value, bool) else value for name, value in fields.items()}
+    return urlencode(form), "application/x-www-form-urlencoded"

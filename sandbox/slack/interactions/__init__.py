@@ -1,0 +1,1 @@
+"""Interactions of the local Slack: slash commands, buttons, shortcuts, modals."""

@@ -1,0 +1,142 @@
+"""Slash commands: one envelope, its acknowledgement, and what is posted to its `response_url`.
+
+Slack: docs.slack.dev/interactivity/implementing-slash-commands.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from sandbox.slack.api.messages import content_of
+from sandbox.slack.api.requests import Arguments, SlackError
+from sandbox.slack.api.views import Views
+from sandbox.slack.events.http_mode import Wire
+from sandbox.slack.events.socket_mode import ACK_TIMEOUT
+from sandbox.slack.state.markup import Content
+from sandbox.slack.state.payloads import TEAM_DOMAIN
+from sandbox.slack.state.workspace import SLACKBOT, Channel, Message, User, Workspace
+
+#: A `response_url` takes this many posts within half an hour.
+RESPONSES = 5
+RESPONSE_LIFE = 30 * 60.0
+
+
+@dataclass(eq=False, slots=True)
+class Invocation:
+    """What somebody has done that may be answered: a command, or a press of a button of `message`.
+
+    Attributes:
+        seen: what he was shown for it.
+    """
+
+    user: User
+    channel: Channel
+    expires: float
+    seen: list[Message]
+    message: Message | None = None
+    responses: int = 0
+
+
+class Commands:
+    def __init__(self, workspace: Workspace, wire: Wire, views: Views, *, token: str, speed: float) -> None:
+        self._workspace = workspace
+        self._wire = wire
+        self._views = views
+        self._token = token
+        self._speed = speed
+        self._invocations: dict[str, Invocation] = {}
+
+    async def give(self, user: User, channel: Channel, command: str, text: str, response_base: str) -> list[Message]:
+        """Send the command, and return what the person sees; the list grows with what comes later."""
+        key, invocation = self._begin(user, channel)
+        if not self._wire.connected:
+            return self._failed(invocation, command, "dispatch_failed")
+        delivery = self._wire.deliver(
+            "slash_commands",
+            {
+                "token": self._token,
+                "team_id": self._workspace.team_id,
+                "team_domain": TEAM_DOMAIN,
+                "channel_id": channel.id,
+                "channel_name": "directmessage" if channel.is_dm else channel.name,
+                "user_id": user.id,
+                "user_name": user.name,
+                "command": command,
+                "text": text,
+                "api_app_id": self._workspace.app_id,
+                "is_enterprise_install": False,
+                "response_url": response_base + key,
+                "trigger_id": self._views.trigger(user),
+            },
+        )
+        try:
+            async with asyncio.timeout(ACK_TIMEOUT / self._speed):
+                await delivery.acknowledged.wait()
+        except TimeoutError:
+            return self._failed(invocation, command, "operation_timeout")
+        if delivery.response:
+            try:
+                self._show(invocation, delivery.response)
+            except SlackError:
+                return self._failed(invocation, command, "dispatch_failed")
+        return invocation.seen
+
+    def response_url(self, user: User, channel: Channel, response_base: str, message: Message | None) -> str:
+        """Where an answer to something else that he did may be posted.
+
+        Args:
+            message: the one whose button he has pressed; the answer may take its place.
+        """
+        key, invocation = self._begin(user, channel)
+        invocation.message = message
+        return response_base + key
+
+    def _begin(self, user: User, channel: Channel) -> tuple[str, Invocation]:
+        key = f"{self._workspace.team_id}/{secrets.randbelow(10**13)}/{secrets.token_urlsafe(18)}"
+        invocation = Invocation(user, channel, monotonic() + RESPONSE_LIFE / self._speed, [])
+        self._invocations[key] = invocation
+        return key, invocation
+
+    def respond(self, key: str, values: Mapping[str, Any]) -> None:
+        """Take a post to a `response_url`.
+
+        Raises:
+            SlackError: `expired_url`, `used_url`, or what is wrong with the message. `markdown_text` is not known
+                here: it is `no_text`.
+        """
+        invocation = self._invocations.get(key)
+        if invocation is None or invocation.expires < monotonic():
+            raise SlackError("expired_url")
+        if invocation.responses >= RESPONSES:
+            raise SlackError("used_url")
+        self._show(invocation, {name: v for name, v in values.items() if name != "markdown_text"})
+        invocation.responses += 1
+
+    def _show(self, invocation: Invocation, values: Mapping[str, Any]) -> None:
+        arguments, original = Arguments(values), invocation.message
+        if original is not None and arguments.flag("delete_original"):
+            return self._workspace.delete(original)
+        if original is not None and arguments.flag("replace_original"):
+            return self._workspace.update(original, content_of(arguments), edited=False)
+        public = arguments.text("response_type") == "in_channel"
+        message = self._workspace.post(
+            invocation.channel,
+            content_of(arguments),
+            ephemeral_to=None if public else invocation.user.id,
+            user=self._workspace.bot.id,
+            bot_id=self._workspace.bot_id,
+            thread_ts=arguments.text("thread_ts") or None,
+        )
+        return invocation.seen.append(message)
+
+    def _failed(self, invocation: Invocation, command: str, error: str) -> list[Message]:
+        """What Slackbot says to the person alone."""
+        text = f'{command} failed with the error "{error}"'
+        message = self._workspace.post(
+            invocation.channel, Content(text), ephemeral_to=invocation.user.id, user=SLACKBOT
+        )
+        invocation.seen.append(message)
+        return invocation.seen

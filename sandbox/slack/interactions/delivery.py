@@ -1,0 +1,138 @@
+"""Buttons, shortcuts and modals: one envelope for what somebody does with them, and its acknowledgement.
+
+Slack: docs.slack.dev/reference/interaction-payloads. An interaction is sent once, or not at all; who pressed a button
+sees a warning sign beside it if that is not acknowledged within 3 seconds, and a modal says that it had trouble.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from time import time
+from typing import Any
+
+from sandbox.slack.api.views import View, Views
+from sandbox.slack.events.http_mode import Wire
+from sandbox.slack.events.socket_mode import ACK_TIMEOUT, Delivery
+from sandbox.slack.interactions.commands import Commands
+from sandbox.slack.state.controls import controls
+from sandbox.slack.state.payloads import TEAM_DOMAIN, Payloads
+from sandbox.slack.state.workspace import Channel, Message, User, Workspace
+
+
+class Interactions:
+    def __init__(
+        self,
+        workspace: Workspace,
+        payloads: Payloads,
+        wire: Wire,
+        commands: Commands,
+        views: Views,
+        *,
+        token: str,
+        speed: float,
+    ) -> None:
+        self._workspace = workspace
+        self._payloads = payloads
+        self._wire = wire
+        self._commands = commands
+        self._views = views
+        self._token = token
+        self._speed = speed
+
+    async def press(self, user: User, message: Message, id_: str, response_base: str) -> bool:
+        """Press a button, or choose an option; whether the app acknowledged it in time.
+
+        Raises:
+            ValueError: the message has no such button, or he does not see it.
+        """
+        found = [control for control in controls(self._payloads.blocks(message)) if control.id == id_]
+        if not found or message.deleted or message.ephemeral_to not in (None, user.id):
+            raise ValueError(f"there is no button {id_} to be pressed")
+        container = {
+            "type": "message",
+            "message_ts": message.ts,
+            "channel_id": message.channel.id,
+            "is_ephemeral": message.ephemeral_to is not None,
+        }
+        url = self._commands.response_url(user, message.channel, response_base, message)
+        payload = self._about("block_actions", user) | {
+            "container": container | ({"thread_ts": message.thread_ts} if message.thread_ts else {}),
+            "trigger_id": self._views.trigger(user),
+            "channel": _place(message.channel),
+            "state": {"values": {}},
+            "response_url": url,
+            "actions": [found[0].action()],
+        }
+        if message.ephemeral_to is None:
+            payload["message"] = self._payloads.said(message)
+        return await self._send(payload) is not None
+
+    async def shortcut(self, user: User, message: Message, callback_id: str, response_base: str) -> bool:
+        """Use a shortcut of a message's menu; whether the app acknowledged it in time."""
+        payload = self._about("message_action", user) | {
+            "callback_id": callback_id,
+            "trigger_id": self._views.trigger(user),
+            "message_ts": message.ts,
+            "message": self._payloads.said(message),
+            "channel": _place(message.channel),
+            "response_url": self._commands.response_url(user, message.channel, response_base, None),
+            "action_ts": f"{time():.6f}",
+        }
+        return await self._send(payload) is not None
+
+    async def submit(self, view: View, values: Mapping[str, str]) -> bool:
+        """Fill in a modal, and send it; whether the app took it. It stays open as long as the app does not.
+
+        Args:
+            values: what is filled in, by action ids.
+
+        Raises:
+            ValueError: it is not open, or asks for something else.
+        """
+        if view not in self._views.open or values.keys() != view.inputs.keys():
+            raise ValueError(f"the modal asks for {', '.join(view.inputs)}")
+        filled: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            block = view.inputs[name]
+            filled.setdefault(block["block_id"], {})[name] = {"type": block["element"]["type"], "value": value}
+        payload = self._about("view_submission", view.user) | {
+            "trigger_id": self._views.trigger(view.user),
+            "view": self._views.told(view, filled),
+        }
+        delivery = await self._send(payload)
+        if delivery is None:
+            return False
+        response = delivery.response or {}
+        view.errors = response.get("errors", {}) if response.get("response_action") == "errors" else {}
+        if view.errors:
+            return False
+        self._views.open.remove(view)
+        return True
+
+    async def _send(self, payload: dict[str, Any]) -> Delivery | None:
+        """Send it; none if it was not acknowledged in time."""
+        if not self._wire.connected:
+            return None
+        delivery = self._wire.deliver("interactive", payload)
+        try:
+            async with asyncio.timeout(ACK_TIMEOUT / self._speed):
+                await delivery.acknowledged.wait()
+        except TimeoutError:
+            return None
+        return delivery
+
+    def _about(self, kind: str, user: User) -> dict[str, Any]:
+        """What all of them tell."""
+        named = {"name": user.name} | ({} if kind == "message_action" else {"username": user.name})
+        fields: dict[str, Any] = {
+            "type": kind,
+            "user": {"id": user.id, "team_id": user.team_id or self._workspace.team_id, **named},
+            "token": self._token,
+            "team": {"id": self._workspace.team_id, "domain": TEAM_DOMAIN},
+            "enterprise": None,
+            "is_enterprise_install": False,
+        }
+        return fields if kind == "message_action" else fields | {"api_app_id": self._workspace.app_id}
+
+
+def _place(channel: Channel) -> dict[str, str]:
+    return {"id": channel.id, "name": "directmessage" if channel.is_dm else channel.name}

@@ -1,0 +1,111 @@
+"""HTTP for the Web API: from a request to the call, past faults and rate limits, to the answer."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from sandbox.slack.api import requests as arguments
+from sandbox.slack.api.base import WebApi
+from sandbox.slack.api.faults import Fault, Faults
+from sandbox.slack.api.limits import RateLimits
+from sandbox.slack.api.requests import SlackError
+from sandbox.slack.interactions.commands import Commands
+from sandbox.slack.state.activity_log import Call, Journal
+
+#: The name under which posts to a `response_url` are recorded and go wrong.
+RESPONSE_URL = "response_url"
+
+
+class Door:
+    def __init__(
+        self, journal: Journal, faults: Faults, limits: RateLimits | None, api: WebApi, commands: Commands
+    ) -> None:
+        self._journal = journal
+        self._faults = faults
+        self._limits = limits
+        self._api = api
+        self._commands = commands
+
+    async def call(self, request: web.Request) -> web.StreamResponse:
+        """Answer `/api/{method}`."""
+        name = request.match_info["method"]
+        try:
+            values = await arguments.read(request)
+        except SlackError as refusal:
+            return _answer(self._record(name, {}), refusal.body())
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        token = token.strip() if scheme == "Bearer" else str(values.pop("token", ""))
+
+        def act(call: Call) -> web.Response:
+            answer = self._api.call(name, token, values)
+            response = _answer(call, answer.body)
+            if answer.scopes:
+                response.headers["x-oauth-scopes"] = ",".join(sorted(answer.scopes))
+            if answer.accepted:
+                response.headers["x-accepted-oauth-scopes"] = answer.accepted
+            return response
+
+        return await self._pass(request, self._record(name, values), act)
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        """Answer a post to a `response_url`: a plain `ok`, or what is wrong."""
+        try:
+            values = await arguments.read(request)
+        except SlackError as refusal:
+            return _answer(self._record(RESPONSE_URL, {}), refusal.body(), status=400)
+
+        def act(call: Call) -> web.Response:
+            try:
+                self._commands.respond(request.match_info["key"], values)
+            except SlackError as refusal:
+                gone = refusal.code in ("expired_url", "used_url")
+                return _answer(call, refusal.body(), status=404 if gone else 400)
+            _answer(call, {"ok": True})
+            return web.Response(text="ok")
+
+        return await self._pass(request, self._record(RESPONSE_URL, values), act)
+
+    def _record(self, method: str, values: dict[str, Any]) -> Call:
+        return self._journal.call(method, values)
+
+    async def _pass(self, request: web.Request, call: Call, act: Callable[[Call], web.Response]) -> web.StreamResponse:
+        """Let the call take effect (`act`) and the answer go out, unless a fault or a limit is in the way."""
+        await asyncio.sleep(self._faults.latency)
+        fault = self._faults.take(call.method)
+        if fault is not None and fault.kind == "delay":
+            await asyncio.sleep(fault.seconds)
+        response = self._refusal(call, fault) or act(call)
+        self._journal.tick()
+        await asyncio.sleep(self._faults.latency)
+        if fault is not None and fault.kind == "lose_reply" and request.transport is not None:
+            call.status = 0
+            request.transport.abort()
+        return response
+
+    def _refusal(self, call: Call, fault: Fault | None) -> web.Response | None:
+        """The answer to a call that is not to take effect."""
+        retry_after = None
+        if fault is not None and fault.kind == "rate_limit":
+            retry_after = int(fault.seconds)
+        elif fault is not None and fault.kind == "fail":
+            if fault.error is not None:
+                return _answer(call, {"ok": False, "error": fault.error})
+            call.status, call.error = fault.status, f"http_{fault.status}"
+            return web.Response(status=fault.status, text="the sandbox was told to fail")
+        elif self._limits is not None:
+            channel = str(call.arguments.get("channel", ""))
+            retry_after = self._limits.admit(call.method, channel)
+            call.budget = self._limits.left(call.method, channel)
+        if retry_after is None:
+            return None
+        call.rate_limited = True
+        response = _answer(call, {"ok": False, "error": "ratelimited"}, status=429)
+        response.headers["Retry-After"] = str(retry_after)
+        return response
+
+
+def _answer(call: Call, body: dict[str, Any], *, status: int = 200) -> web.Response:
+    call.status, call.error, call.reply = status, body.get("error"), body
+    return web.json_response(body, status=status)

@@ -1,0 +1,286 @@
+"""The JSON that Slack writes about users, channels and messages."""
+
+import mimetypes
+from time import time
+from typing import Any
+from urllib.parse import quote
+
+from sandbox.slack.state.markup import block_id, rich_text
+from sandbox.slack.state.workspace import Channel, File, Group, Message, User, Workspace
+
+TEAM_DOMAIN = "sandbox"
+
+
+class Payloads:
+    """Attributes:
+    files_url: where files are to be had, with a slash at the end.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self.files_url = ""
+
+    # Messages
+
+    def said(self, message: Message) -> dict[str, Any]:
+        """What events and answers alike tell of a message."""
+        own = message.bot_id == self._workspace.bot_id
+        fields: dict[str, Any] = {
+            "client_msg_id": message.client_msg_id,
+            "type": "message",
+            "subtype": message.subtype,
+            "user": message.user,
+            "bot_id": message.bot_id,
+            "username": message.username,
+            "text": message.content.text,
+            "ts": message.ts,
+            "team": self._team_of(message.user),
+            "user_team": self._team_of(message.user) if self._is_foreign(message.user) else None,
+            "bot_profile": self.bot_profile() if own else None,
+            "blocks": self.blocks(message) or None,
+            "attachments": list(message.attachments) or None,
+            "thread_ts": message.thread_ts,
+            "parent_user_id": self._parent_user(message),
+            "edited": {"user": message.user, "ts": message.edited_ts} if message.edited else None,
+            "hidden": True if message.is_tombstone else None,
+        }
+        if message.files:
+            fields |= {
+                "client_msg_id": None,
+                "team": None,
+                "bot_id": None,
+                "bot_profile": None,
+                "upload": False,
+                "files": [self._told(message, file) for file in message.files],
+            }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def _is_foreign(self, user: str | None) -> bool:
+        """Slack: in a channel that is shared, an event tells where somebody from outside belongs."""
+        return self._team_of(user) not in (None, self._workspace.team_id)
+
+    def found(self, message: Message, *, metadata: bool = False) -> dict[str, Any]:
+        """A message as `conversations.history` and `.replies` tell it."""
+        fields = self.said(message)
+        fields.pop("hidden", None)
+        if message.bot_id == self._workspace.bot_id:
+            fields["app_id"] = self._workspace.app_id
+        if metadata and message.metadata:
+            fields["metadata"] = message.metadata
+        if message.reactions:
+            fields["reactions"] = [
+                {"name": name, "users": users, "count": len(users)} for name, users in message.reactions.items()
+            ]
+        replies = [m for m in self._workspace.thread(message.channel, message.ts) if m is not message]
+        if replies:
+            users = list(dict.fromkeys(m.user or m.bot_id for m in replies))
+            fields |= {
+                "thread_ts": message.ts,
+                "reply_count": len(replies),
+                "reply_users_count": len(users),
+                "latest_reply": replies[-1].ts,
+                "reply_users": users,
+                "is_locked": False,
+                "subscribed": any(m.bot_id == self._workspace.bot_id for m in (message, *replies)),
+            }
+        return fields
+
+    def posted(self, message: Message) -> dict[str, Any]:
+        """A message as `chat.postMessage` answers it."""
+        fields = self.said(message) | {"app_id": self._workspace.app_id}
+        return fields | ({"metadata": message.metadata} if message.metadata else {})
+
+    def updated(self, message: Message) -> dict[str, Any]:
+        """A message as `chat.update` answers it: without its own `ts`."""
+        dropped = ("ts", "thread_ts", "parent_user_id")
+        return {name: value for name, value in self.posted(message).items() if name not in dropped}
+
+    def blocks(self, message: Message) -> list[dict[str, Any]]:
+        if message.content.blocks is None:
+            return rich_text(message.content.text)
+        told: list[dict[str, Any]] = []
+        for index, block in enumerate(message.content.blocks):
+            if message.stream is not None and block["type"] == "markdown":
+                told += rich_text(block["text"])
+            else:
+                told.append({**block, "block_id": block.get("block_id") or block_id(f"{message.ts}/{index}")})
+        return told
+
+    def passed_on(self, message: Message, **how: Any) -> dict[str, Any]:
+        """A message as an attachment of another one, which shares it (`is_share`) or links to it (`is_msg_unfurl`)."""
+        shown = {"team": self._workspace.team_id, "channel": message.channel.id, "ts": message.ts}
+        author = message.username or self._workspace.users[message.user or ""].real_name
+        return {
+            "id": 1,
+            "ts": message.ts,
+            "channel_id": message.channel.id,
+            "channel_team": self._workspace.team_id,
+            "author_id": message.user or "",
+            "author_name": author,
+            "author_subname": author,
+            "text": message.content.text,
+            "fallback": f"[{author}]: {message.content.text}",
+            "message_blocks": [shown | {"message": {"blocks": self.blocks(message)}}],
+            "from_url": f"https://{TEAM_DOMAIN}.slack.com/archives/{message.channel.id}/p{message.ts.replace('.', '')}",
+            "mrkdwn_in": ["text"],
+            **how,
+        }
+
+    def _told(self, message: Message, file: File) -> dict[str, Any]:
+        """Slack: of a file from another organisation, one has to ask."""
+        if file.is_foreign:
+            return {"id": file.id, "mode": "file_access", "file_access": "check_file_info"}
+        return self.file(message, file)
+
+    def file(self, message: Message, file: File) -> dict[str, Any]:
+        created = int(float(message.ts))
+        extension = file.name.rpartition(".")[2].lower()
+        return {
+            "id": file.id,
+            "created": created,
+            "timestamp": created,
+            "name": file.name,
+            "title": file.title or file.name,
+            "mimetype": mimetypes.guess_type(file.name)[0] or "application/octet-stream",
+            "filetype": extension,
+            "pretty_type": extension.upper(),
+            "user": message.user,
+            "size": len(file.data),
+            "mode": "hosted",
+            "editable": False,
+            "is_external": False,
+            "is_public": not message.channel.private,
+            "public_url_shared": False,
+            **({"alt_txt": file.alt} if file.alt else {}),
+            "url_private": f"{self.files_url}{file.id}/{quote(file.name)}",
+            "url_private_download": f"{self.files_url}{file.id}/download/{quote(file.name)}",
+        }
+
+    def _parent_user(self, message: Message) -> str | None:
+        if not message.is_reply or message.thread_ts is None or message.user is None:
+            return None
+        root = self._workspace.message(message.channel, message.thread_ts)
+        return None if root is None else root.user
+
+    # The app, people and places
+
+    def bot_profile(self) -> dict[str, Any]:
+        return {
+            "id": self._workspace.bot_id,
+            "deleted": False,
+            "name": self._workspace.bot.name,
+            "updated": 1_700_000_000,
+            "app_id": self._workspace.app_id,
+            "icons": {f"image_{size}": f"https://{TEAM_DOMAIN}.invalid/bot_{size}.png" for size in (36, 48, 72)},
+            "team_id": self._workspace.team_id,
+        }
+
+    def _team_of(self, user: str | None) -> str | None:
+        found = self._workspace.users.get(user or "")
+        return None if user is None else (found and found.team_id) or self._workspace.team_id
+
+    def group(self, group: Group) -> dict[str, Any]:
+        return {
+            "id": group.id,
+            "team_id": self._workspace.team_id,
+            "is_usergroup": True,
+            "is_external": False,
+            "name": group.handle.title(),
+            "handle": group.handle,
+            "description": "",
+            "date_delete": 0,
+            "auto_type": None,
+            "user_count": len(group.members),
+            "users": sorted(group.members),
+        }
+
+    def user(self, user: User) -> dict[str, Any]:
+        first, _, last = user.real_name.partition(" ")
+        profile: dict[str, Any] = {
+            "title": "",
+            "phone": "",
+            "skype": "",
+            "real_name": user.real_name,
+            "real_name_normalized": user.real_name,
+            "display_name": user.name,
+            "display_name_normalized": user.name,
+            "status_text": "",
+            "status_emoji": "",
+            "status_expiration": 0,
+            "avatar_hash": block_id(user.id),
+            "first_name": first,
+            "last_name": last,
+            "team": self._workspace.team_id,
+        }
+        if user.is_bot:
+            profile |= {"api_app_id": self._workspace.app_id, "bot_id": self._workspace.bot_id}
+            profile |= {"always_active": True}
+        return {
+            "id": user.id,
+            "team_id": self._workspace.team_id,
+            "name": user.name,
+            "deleted": False,
+            "color": "9f69e7",
+            "real_name": user.real_name,
+            "tz": "Etc/UTC",
+            "tz_label": "Coordinated Universal Time",
+            "tz_offset": 0,
+            "profile": profile,
+            **dict.fromkeys(("is_admin", "is_owner", "is_primary_owner", "is_restricted"), False),
+            **dict.fromkeys(("is_ultra_restricted", "is_app_user"), False),
+            "is_bot": user.is_bot,
+            "updated": 1_700_000_000,
+            "is_email_confirmed": True,
+            "who_can_share_contact_card": "EVERYONE",
+        }
+
+    def channel(self, channel: Channel) -> dict[str, Any]:
+        shared: dict[str, Any] = {
+            "id": channel.id,
+            "created": channel.created,
+            "is_archived": channel.archived,
+            "is_im": channel.is_dm,
+            "is_org_shared": False,
+            "context_team_id": self._workspace.team_id,
+            "updated": channel.created * 1000,
+        }
+        if channel.user is not None:
+            return shared | {"user": channel.user, "is_user_deleted": False, "priority": 0}
+        blank = {"value": "", "creator": "", "last_set": 0}
+        return shared | {
+            "name": channel.name,
+            "name_normalized": channel.name,
+            "is_channel": True,
+            "is_group": False,
+            "is_mpim": False,
+            "is_private": channel.private,
+            "is_general": channel.name == "general",
+            "unlinked": 0,
+            "is_shared": False,
+            "is_ext_shared": False,
+            "is_pending_ext_shared": False,
+            "pending_shared": [],
+            "pending_connected_team_ids": [],
+            "shared_team_ids": [self._workspace.team_id],
+            "creator": self._workspace.bot.id,
+            "is_member": self._workspace.bot.id in channel.members,
+            "topic": blank,
+            "purpose": blank,
+            "previous_names": [],
+            "num_members": len(channel.members),
+        }
+
+    def team(self) -> dict[str, Any]:
+        return {
+            "id": self._workspace.team_id,
+            "name": self._workspace.name,
+            "domain": TEAM_DOMAIN,
+            "url": f"https://{TEAM_DOMAIN}.slack.com/",
+            "email_domain": "",
+            "icon": {"image_default": True},
+            "is_verified": False,
+        }
+
+    @staticmethod
+    def now() -> int:
+        return int(time())

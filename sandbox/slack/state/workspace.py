@@ -1,0 +1,376 @@
+"""A Slack workspace: its people, its channels and what was said there. Knows nothing of HTTP or sockets."""
+
+import secrets
+import string
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic, time
+from typing import Any, Literal
+
+from sandbox.slack.state.controls import controls
+from sandbox.slack.state.markup import Content, Task, pings, shown
+
+#: Who speaks for Slack itself.
+SLACKBOT = "USLACKBOT"
+
+ChangeKind = Literal["posted", "streamed", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
+
+
+def new_id(prefix: str) -> str:
+    """An id as Slack writes them: a letter that tells the kind, then ten of A-Z and 0-9."""
+    alphabet = string.ascii_uppercase + string.digits
+    return prefix + "0" + "".join(secrets.choice(alphabet) for _ in range(9))
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    id: str
+    name: str
+    real_name: str
+    is_bot: bool = False
+    locale: str = "en-US"
+    team_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """People who are mentioned together, by `<!subteam^ID>`."""
+
+    id: str
+    handle: str
+    members: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """Attributes:
+    alt: what it shows, in words.
+    is_foreign: whether it comes from another organisation, so that of its message one is told but its id.
+    moved_to: where who fetches it is sent.
+    """
+
+    id: str
+    name: str
+    data: bytes = b""
+    title: str = ""
+    alt: str = ""
+    is_foreign: bool = False
+    moved_to: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Channel:
+    """A place to talk: a public or private channel, or (`user` is set) the direct messages with one person.
+
+    Attributes:
+        prompts: what the app suggests to say there: titles, and the messages behind them.
+    """
+
+    id: str
+    name: str
+    private: bool = False
+    user: str | None = None
+    archived: bool = False
+    members: set[str] = field(default_factory=set)
+    created: int = field(default_factory=lambda: int(time()))
+
+    prompts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_dm(self) -> bool:
+        return self.user is not None
+
+    @property
+    def type(self) -> Literal["channel", "group", "im"]:
+        """What events call `channel_type`."""
+        if self.is_dm:
+            return "im"
+        return "group" if self.private else "channel"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One text that a message had: what people saw, whom it pings, and since when (monotonic seconds).
+
+    `content` is what it was made of.
+    """
+
+    text: str
+    pings: frozenset[str]
+    at: float
+    content: Content
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The cards that stood beside the text, in a message that is streamed."""
+        return self.content.tasks
+
+
+@dataclass(eq=False, slots=True)
+class Stream:
+    """What makes a message one that is streamed.
+
+    Attributes:
+        recipient: who sees it grow. As reported, all others see what it began with until it ends.
+        ends_at: when it is over (monotonic seconds), at the latest.
+        kind: the way in which its calls bring text, as the first one had it: `markdown_text` or `chunks`.
+        size: how much it holds, in bytes.
+    """
+
+    recipient: str | None
+    ends_at: float
+    kind: str | None = None
+    size: int = 0
+
+    @property
+    def is_live(self) -> bool:
+        return monotonic() < self.ends_at
+
+
+@dataclass(eq=False, slots=True)
+class Message:
+    """One message, as it stands now.
+
+    Attributes:
+        user: who wrote it; None for another app's message.
+        bot_id: the app that wrote it; None for people's.
+        content: the text and blocks as they were sent.
+        versions: each text that it had, oldest first.
+        edited: whether people see "(edited)" beside it. Slack: not after an update with blocks.
+        ephemeral_to: the one person who sees it; None for a message that all see.
+        reactions: the people behind each emoji's name.
+        unfurl_links, unfurl_media: as the caller asked; None where he did not say.
+        stream: set if it was begun by `chat.startStream`.
+        attachments: what stands below it: messages that it passes on or links to.
+        is_tombstone: whether it stands for one that was deleted.
+    """
+
+    ts: str
+    channel: Channel
+    content: Content
+    versions: list[Version]
+    user: str | None = None
+    bot_id: str | None = None
+    username: str | None = None
+    thread_ts: str | None = None
+    subtype: str | None = None
+    client_msg_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    edited: bool = False
+    edited_ts: str | None = None
+    deleted: bool = False
+    reactions: dict[str, list[str]] = field(default_factory=dict)
+    ephemeral_to: str | None = None
+    files: Sequence[File] = ()
+    attachments: Sequence[Mapping[str, Any]] = ()
+    unfurl_links: bool | None = None
+    unfurl_media: bool | None = None
+    stream: Stream | None = None
+    is_tombstone: bool = False
+
+    @property
+    def text(self) -> str:
+        """What people see: its blocks where it has some; mentions by name, entities decoded."""
+        return self.versions[-1].text
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The cards that people see beside the text."""
+        return self.versions[-1].tasks
+
+    def seen_by(self, user: str) -> Version:
+        """What that person sees of it."""
+        is_for_another = self.stream is not None and self.stream.is_live and self.stream.recipient != user
+        return self.versions[0 if is_for_another else -1]
+
+    @property
+    def blocks(self) -> Sequence[Mapping[str, Any]] | None:
+        return self.content.blocks
+
+    @property
+    def buttons(self) -> dict[str, str]:
+        """What is on its buttons, and what they are pressed by: see `controls`."""
+        return {control.label: control.id for control in controls(self.blocks or ())}
+
+    @property
+    def pings(self) -> frozenset[str]:
+        """Whom this message calls, or called in any text that it had.
+
+        User ids, user group ids, `channel`, `here` and `everyone`.
+        """
+        return frozenset[str]().union(*(version.pings for version in self.versions))
+
+    @property
+    def is_reply(self) -> bool:
+        return self.thread_ts is not None and self.thread_ts != self.ts
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that people would see happen; `user` and `reaction` tell who reacted and how."""
+
+    kind: ChangeKind
+    message: Message
+    user: str | None = None
+    reaction: str | None = None
+
+
+class Workspace:
+    """The state. Each change of it is told to `on_change`.
+
+    Args:
+        app_id: the app that is installed here.
+    """
+
+    def __init__(self, on_change: Callable[[Change], None], *, name: str, app_id: str) -> None:
+        self._tell = on_change
+        self._last_ts = 0
+        self.name = name
+        self.team_id = new_id("T")
+        self.enterprise_id: str | None = None
+        self.app_id = app_id
+        self.bot_id = new_id("B")
+        self.bot = User(new_id("U"), "parley", "Parley", is_bot=True)
+        self.users: dict[str, User] = {self.bot.id: self.bot}
+        self.channels: dict[str, Channel] = {}
+        self.groups: dict[str, Group] = {}
+        self._messages: dict[str, dict[str, Message]] = {}
+
+    # People and places
+
+    def add_user(self, name: str, real_name: str, *, locale: str = "en-US", team_id: str = "") -> User:
+        if self.user_named(name) is not None:
+            raise ValueError(f"there is a user named {name} already")
+        user = User(new_id("U"), name, real_name, locale=locale, team_id=team_id)
+        self.users[user.id] = user
+        return user
+
+    def user_named(self, name: str) -> User | None:
+        return next((user for user in self.users.values() if user.name == name), None)
+
+    def add_group(self, handle: str, members: Iterable[str]) -> Group:
+        group = Group(new_id("S"), handle, frozenset(members))
+        self.groups[group.id] = group
+        return group
+
+    def add_channel(self, name: str, *, private: bool, members: Iterable[str]) -> Channel:
+        if self.channel_named(name) is not None:
+            raise ValueError(f"there is a channel named {name} already")
+        return self._add(Channel(new_id("C"), name, private=private, members=set(members)))
+
+    def channel_named(self, name: str) -> Channel | None:
+        return next((c for c in self.channels.values() if c.name == name and not c.is_dm), None)
+
+    def dm(self, user: User) -> Channel | None:
+        return next((channel for channel in self.channels.values() if channel.user == user.id), None)
+
+    def open_dm(self, user: User) -> Channel:
+        """The direct messages between `user` and the bot; the same ones each time."""
+        members = {user.id, self.bot.id}
+        return self.dm(user) or self._add(Channel(new_id("D"), user.name, user=user.id, members=members))
+
+    def _add(self, channel: Channel) -> Channel:
+        self.channels[channel.id] = channel
+        self._messages[channel.id] = {}
+        return channel
+
+    # What was said
+
+    def new_ts(self) -> str:
+        """The time in microseconds, and no two alike: a message's name within its channel."""
+        self._last_ts = max(self._last_ts + 1, int(time() * 1_000_000))
+        return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
+
+    def message(self, channel: Channel, ts: str) -> Message | None:
+        """The message as anyone may find it: neither a deleted nor an ephemeral one."""
+        message = self._messages[channel.id].get(ts)
+        return None if message is None or message.deleted or message.ephemeral_to else message
+
+    def messages(self, channel: Channel) -> list[Message]:
+        """All that was ever posted there, oldest first."""
+        return list(self._messages[channel.id].values())
+
+    def latest(self, count: int) -> list[Message]:
+        """The newest messages of the whole workspace, oldest first."""
+        return sorted(self.everything(), key=lambda message: message.ts)[-count:]
+
+    def everything(self) -> Iterator[Message]:
+        """All that was ever posted."""
+        return (message for messages in self._messages.values() for message in messages.values())
+
+    def thread(self, channel: Channel, thread_ts: str) -> list[Message]:
+        """The thread's root and its replies, as far as they stand."""
+        return [
+            message
+            for message in self.messages(channel)
+            if thread_ts in (message.ts, message.thread_ts) and self.message(channel, message.ts)
+        ]
+
+    def post(
+        self,
+        channel: Channel,
+        content: Content,
+        *,
+        ephemeral_to: str | None = None,
+        **details: Any,
+    ) -> Message:
+        """Post a message; `details` are the fields of `Message`."""
+        message = Message(
+            ts=self.new_ts(),
+            channel=channel,
+            content=content,
+            versions=[self._version(content)],
+            ephemeral_to=ephemeral_to,
+            **details,
+        )
+        self._messages[channel.id][message.ts] = message
+        self._tell(Change("ephemeral" if ephemeral_to else "posted", message))
+        return message
+
+    def update(self, message: Message, content: Content, *, edited: bool) -> None:
+        """Replace what it says; `edited` as in `Message`."""
+        message.content = content
+        message.versions.append(self._version(content))
+        message.edited = edited
+        message.edited_ts = self.new_ts() if edited else None
+        self._tell(Change("updated", message))
+
+    def stream(self, message: Message, content: Content) -> None:
+        """Let a message that is being streamed grow. Apps are not told of it."""
+        message.content = content
+        message.versions.append(self._version(content))
+        self._tell(Change("streamed", message))
+
+    def delete(self, message: Message) -> None:
+        """Delete a message. Slack: where replies hang on it, a word in its place says so."""
+        if len(self.thread(message.channel, message.ts)) > 1 and not message.is_reply and message.ephemeral_to is None:
+            message.is_tombstone = True
+            message.user, message.subtype, message.files = SLACKBOT, "tombstone", ()
+            return self.update(message, Content("This message was deleted."), edited=False)
+        message.deleted = True
+        return self._tell(Change("deleted", message))
+
+    def react(self, message: Message, user: str, reaction: str) -> bool:
+        """Add a reaction; False if that person had reacted so already."""
+        users = message.reactions.setdefault(reaction, [])
+        if user in users:
+            return False
+        users.append(user)
+        self._tell(Change("reaction_added", message, user, reaction))
+        return True
+
+    def unreact(self, message: Message, user: str, reaction: str) -> bool:
+        """Take a reaction back; False if there was none."""
+        users = message.reactions.get(reaction, [])
+        if user not in users:
+            return False
+        users.remove(user)
+        if not users:
+            del message.reactions[reaction]
+        self._tell(Change("reaction_removed", message, user, reaction))
+        return True
+
+    def _version(self, content: Content) -> Version:
+        names = {user.id: user.name for user in self.users.values()}
+        names |= {channel.id: channel.name for channel in self.channels.values()}
+        return Version(shown(content, names), pings(content, names), monotonic(), content)

@@ -1,0 +1,238 @@
+"""What people do in the workspace: the part of the sandbox that is played by hand."""
+
+from collections.abc import Mapping, Sequence, Set
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from sandbox.lookup import named
+from sandbox.slack.api.assistant import STOPPED, Agents, Session
+from sandbox.slack.api.views import View, Views
+from sandbox.slack.events.dispatcher import Events
+from sandbox.slack.interactions.commands import Commands
+from sandbox.slack.interactions.delivery import Interactions
+from sandbox.slack.state.markup import Content
+from sandbox.slack.state.payloads import Payloads
+from sandbox.slack.state.workspace import Channel, File, Message, User, Workspace, new_id
+
+
+class Hands:
+    """The hands of the people; wherever a user or a channel is asked for, its id or name will do as well."""
+
+    people: dict[str, User]
+    channels: dict[str, Channel]
+    shortcuts: dict[str, str]
+    subscriptions: set[str]
+    _workspace: Workspace
+    _events: Events
+    _payloads: Payloads
+    _agents: Agents
+    _commands: Commands
+    _interactions: Interactions
+    _views: Views
+    _commands_url: str
+    _offered: Set[str] | None
+    _other_bots: dict[str, str]
+
+    async def say(
+        self,
+        user: User | str,
+        channel: Channel | str,
+        text: str,
+        *,
+        thread_ts: str | None = None,
+        files: Sequence[str | File] = (),
+    ) -> Message:
+        """Post as a person; `files` come along, of some perhaps no more than the name.
+
+        Raises:
+            ValueError: he is not in that private channel or conversation, or there is no such thread.
+        """
+        author, place = self._user(user), self._channel(channel)
+        if place.type == "channel":
+            place.members.add(author.id)
+        if author.id not in place.members:
+            raise ValueError(f"{author.name} is not in {place.name}")
+        return self._workspace.post(
+            place,
+            Content(text),
+            user=author.id,
+            thread_ts=self._root(place, thread_ts),
+            subtype="file_share" if files else None,
+            client_msg_id=str(uuid4()),
+            files=tuple(file if isinstance(file, File) else File(new_id("F"), file) for file in files),
+        )
+
+    async def edit(self, user: User | str, message: Message, text: str) -> None:
+        """Edit one's own message.
+
+        Raises:
+            ValueError: it is another's, or gone.
+        """
+        self._check_own(user, message)
+        self._workspace.update(message, Content(text), edited=True)
+
+    async def delete(self, user: User | str, message: Message) -> None:
+        """Delete one's own message.
+
+        Raises:
+            ValueError: it is another's, or gone.
+        """
+        self._check_own(user, message)
+        self._workspace.delete(message)
+
+    async def share(self, user: User | str, message: Message, channel: Channel | str, text: str = "") -> Message:
+        """Pass a message on, with some words above it."""
+        return self._workspace.post(
+            self._channel(channel),
+            Content(text),
+            user=self._user(user).id,
+            client_msg_id=str(uuid4()),
+            attachments=(self._payloads.passed_on(message, is_share=True, is_msg_unfurl=True),),
+        )
+
+    async def unfurl(self, message: Message, linked: Message) -> None:
+        """Slack shows below a message the one that it links to, as it does soon after it was posted."""
+        message.attachments = (self._payloads.passed_on(linked, is_msg_unfurl=True),)
+        self._workspace.update(message, message.content, edited=False)
+
+    async def bot_says(
+        self,
+        name: str,
+        channel: Channel | str,
+        text: str,
+        *,
+        thread_ts: str | None = None,
+        blocks: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Message:
+        """Post as another app, of that name."""
+        place = self._channel(channel)
+        return self._workspace.post(
+            place,
+            Content(text, blocks),
+            bot_id=self._other_bots.setdefault(name, new_id("B")),
+            username=name,
+            subtype="bot_message",
+            thread_ts=self._root(place, thread_ts),
+        )
+
+    async def react(self, user: User | str, message: Message, reaction: str) -> None:
+        """Add an emoji, by its name, to a message."""
+        self._workspace.react(message, self._user(user).id, reaction)
+
+    async def unreact(self, user: User | str, message: Message, reaction: str) -> None:
+        """Take one's own emoji back, if it is there."""
+        self._workspace.unreact(message, self._user(user).id, reaction)
+
+    async def open_home(self, user: User | str, tab: str = "messages") -> None:
+        """Open the app's home: its `home` or its `messages` tab."""
+        person = self._user(user)
+        self._events.home_opened(person, self._workspace.open_dm(person), tab)
+
+    async def command(self, user: User | str, channel: Channel | str, command: str, text: str = "") -> list[Message]:
+        """Give a slash command, and return, once it is acknowledged, what the person sees for it.
+
+        Posts to the `response_url` are appended to that same list as they come. If nobody is connected or
+        nobody acknowledges in time, it is Slackbot who answers, as in Slack.
+
+        Raises:
+            ValueError: the app was installed without such a command.
+        """
+        self._check_offered(command)
+        return await self._commands.give(self._user(user), self._channel(channel), command, text, self._commands_url)
+
+    async def press(self, user: User | str, message: Message, action_id: str) -> bool:
+        """Press a button of a message; whether the app acknowledged it in time. If it did not, the person sees a
+        warning sign beside the button. Of feedback buttons, and of what is chosen from, the value tells which.
+
+        Raises:
+            ValueError: the message has no such button, or he does not see it.
+        """
+        return await self._interactions.press(self._user(user), message, action_id, self._commands_url)
+
+    async def shortcut(self, user: User | str, message: Message, callback_id: str) -> bool:
+        """Use a shortcut of a message's menu; whether the app acknowledged it in time.
+
+        Raises:
+            ValueError: the app was installed without such a shortcut.
+        """
+        self._check_offered(callback_id)
+        return await self._interactions.shortcut(self._user(user), message, callback_id, self._commands_url)
+
+    async def submit(self, view: View, **values: str) -> bool:
+        """Fill in a modal and send it, `values` being what is filled in, by action ids; whether the app took it.
+
+        Raises:
+            ValueError: it is not open, or asks for something else.
+        """
+        return await self._interactions.submit(view, values)
+
+    def close(self, view: View) -> None:
+        """Put a modal away without sending it.
+
+        Raises:
+            ValueError: it is not open.
+        """
+        self._views.open.remove(view)
+
+    async def stop(self, user: User | str, message: Message) -> None:
+        """Press the button by which Slack stops what the agent does in a message's thread. Slack ends the streams
+        there, and tells the app.
+
+        Raises:
+            ValueError: the agent is at nothing there, or could not be told: there is no button then.
+        """
+        session = self.session(message)
+        if session is None or session.status != "processing" or STOPPED not in self.subscriptions:
+            raise ValueError("there is no button to stop anything")
+        stopped = []
+        for streamed in self._workspace.thread(session.channel, session.thread_ts):
+            if streamed.stream is not None and streamed.stream.is_live:
+                streamed.stream.ends_at = monotonic()
+                stopped.append(streamed.ts)
+        self._events.session_stopped(self._user(user), session.channel, session.thread_ts, stopped)
+
+    # What they see
+
+    def session(self, message: Message) -> Session | None:
+        """What the agent does in a message's thread, if it has told."""
+        return self._agents.sessions.get((message.channel.id, message.thread_ts or message.ts))
+
+    @property
+    def sessions(self) -> list[Session]:
+        """All that the agent has told of."""
+        return list(self._agents.sessions.values())
+
+    def file(self, id_: str) -> File | None:
+        """A file that stands in a message."""
+        messages = self._workspace.everything()
+        return next((file for message in messages for file in message.files if file.id == id_), None)
+
+    def modals(self, user: User | str) -> list[View]:
+        """What that person has open."""
+        return [view for view in self._views.open if view.user == self._user(user)]
+
+    # Inside
+
+    def _user(self, user: User | str) -> User:
+        return user if isinstance(user, User) else named("user", user, self.people, self._workspace.users)
+
+    def _channel(self, channel: Channel | str) -> Channel:
+        return (
+            channel
+            if isinstance(channel, Channel)
+            else named("channel", channel, self.channels, self._workspace.channels)
+        )
+
+    def _root(self, channel: Channel, thread_ts: str | None) -> str | None:
+        if thread_ts is not None and self._workspace.message(channel, thread_ts) is None:
+            raise ValueError(f"there is no message {thread_ts} in {channel.name}")
+        return thread_ts
+
+    def _check_offered(self, name: str) -> None:
+        if self._offered is not None and name not in self._offered:
+            raise ValueError(f"the app was installed without {name}")
+
+    def _check_own(self, user: User | str, message: Message) -> None:
+        if message.deleted or message.user != self._user(user).id:
+            raise ValueError("people edit and delete what they wrote themselves, as long as it stands")

@@ -1,0 +1,228 @@
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import discord
+import pytest
+
+from sandbox.client.discord import DiscordPlatform
+from sandbox.client.platform import Kind, Message, Place
+from sandbox.client.session import Desk
+from sandbox.discord import DiscordSandbox
+from tests.sandbox.terminal.conftest import DiscordBot
+
+
+@pytest.fixture
+def desk(server: DiscordSandbox) -> Desk:
+    return Desk(DiscordPlatform(server))
+
+
+def here(desk: Desk) -> list[str]:
+    """What is seen where one is."""
+    return [f"{message.author}: {message.plain}" for message in desk.platform.messages(desk.place, desk.speaker)]
+
+
+def last(desk: Desk) -> Message:
+    return desk.platform.messages(desk.place, desk.speaker)[-1]
+
+
+async def enter(desk: Desk, *lines: str) -> str:
+    """Enter them one after the other; what is told about the last."""
+    told = ""
+    for line in lines:
+        told = await desk.enter(line)
+    return told
+
+
+async def test_names_with_an_at_sign_call_whoever_has_them(desk: Desk, discord_bot: DiscordBot) -> None:
+    await enter(desk, "/channel general", "@Parley and @grace, not ada@grace.example")
+    heard = await discord_bot.next_message()
+    assert {user.name for user in heard.mentions} == {"parley", "grace"}
+    assert here(desk) == ["ada: @parley and @grace, not ada@grace.example"]
+    assert last(desk).text.startswith("**@parley** and **@grace**")
+
+
+async def test_channels_that_are_mentioned_have_their_names(desk: Desk, server: DiscordSandbox) -> None:
+    await enter(desk, "/channel general", f"see <#{server.channels['random'].id}>")
+    assert (last(desk).plain, last(desk).text) == ("see #random", "see **#random**")
+
+
+async def test_what_is_passed_on_is_seen_where_it_goes(desk: Desk, server: DiscordSandbox) -> None:
+    said = await server.say("grace", "general", "the disk is **full**")
+    await server.forward("ada", said, "random")
+    await enter(desk, "/channel random")
+    assert here(desk) == ["ada: Forwarded: the disk is **full**"]
+
+
+async def test_direct_messages_are_one_conversation_and_have_no_threads(desk: Desk, discord_bot: DiscordBot) -> None:
+    await enter(desk, "hello")
+    heard = await discord_bot.next_message()
+    await heard.channel.send("hello Ada")
+    assert here(desk) == ["ada: hello", "parley: hello Ada"]
+    assert await enter(desk, "/thread last") == "There are no threads in the direct messages of Discord."
+
+
+async def test_a_thread_is_begun_by_the_first_words_in_it(desk: Desk, server: DiscordSandbox) -> None:
+    await enter(desk, "/channel general", "why is\nthe sky blue?", "/thread last")
+    assert server.threads("general") == []
+    await enter(desk, "anyone?", "/as grace", "no")
+    (thread,) = server.threads("general")
+    assert thread.name == "why is the sky blue?"
+    assert [message.text for message in server.messages(thread)[1:]] == ["anyone?", "no"]
+    assert here(desk) == ["ada: why is\nthe sky blue?", "ada: anyone?", "grace: no"]
+    await enter(desk, "/channel general")
+    (root,) = desk.platform.messages(desk.place, desk.speaker)
+    assert root.newest is not None
+    assert (root.replies, root.newest.plain) == (2, "no")
+    assert desk.platform.threads(desk.speaker) == [Place(thread.parent.id if thread.parent else "", thread.id)]
+
+
+async def test_a_thread_that_the_bot_has_begun_is_gone_on_with(desk: Desk, discord_bot: DiscordBot) -> None:
+    await enter(desk, "/channel general", "@parley hello")
+    heard = await discord_bot.next_message()
+    thread = await heard.create_thread(name="A talk")
+    await thread.send("hello Ada")
+    await enter(desk, "/thread last", "and now?")
+    assert (await discord_bot.next_message()).channel == thread
+    assert desk.place.name == "A talk"
+    assert here(desk) == ["ada: @parley hello", "parley: hello Ada", "ada: and now?"]
+
+
+async def test_a_thread_of_no_message_is_a_place_too(
+    desk: Desk, server: DiscordSandbox, discord_bot: DiscordBot
+) -> None:
+    channel = discord_bot.place(server, "random")
+    thread = await channel.create_thread(name="Loose", type=discord.ChannelType.public_thread)
+    (place,) = desk.platform.threads(desk.speaker)
+    assert place.name == "Loose"
+    desk.go(place)
+    await enter(desk, "hello")
+    assert (await discord_bot.next_message()).channel.id == thread.id
+    assert here(desk) == ["ada: hello"]
+
+
+async def test_what_is_said_in_a_forum_begins_a_post(desk: Desk, server: DiscordSandbox) -> None:
+    await enter(desk, "/channel ideas", "Paint it blue")
+    (post,) = server.threads("ideas")
+    assert post.name == "Paint it blue"
+    assert here(desk) == ["ada: Paint it blue"]
+    await enter(desk, "/thread last", "or green")
+    assert [message.text for message in server.messages(post)] == ["Paint it blue", "or green"]
+    assert here(desk) == ["ada: Paint it blue", "ada: or green"]
+    assert len(server.threads("ideas")) == 1
+
+
+async def test_a_command_goes_through_discords_interactions(
+    desk: Desk, server: DiscordSandbox, discord_bot: DiscordBot
+) -> None:
+    discord_bot.answers.set()
+    await enter(desk, "/channel general", "/ask the weather")
+    await server.wait_for(lambda: here(desk) == ["parley: About the weather"])
+    assert last(desk).only_for == desk.speaker.id
+    await enter(desk, "/as grace")
+    assert here(desk) == []
+
+
+async def test_a_deferred_answer_is_pending_until_it_comes(desk: Desk, discord_bot: DiscordBot) -> None:
+    async with aclosing(desk.platform.changes()) as changes:
+        await enter(desk, "/ask what:the weather")
+        first = await anext(changes)
+        discord_bot.answers.set()
+        then = await anext(changes)
+    assert (first.kind, first.message.plain, first.message.pending) == (Kind.POSTED, "parley is thinking…", True)
+    assert (then.kind, then.message.plain, then.message.pending) == (Kind.UPDATED, "About the weather", False)
+    assert not then.message.edited
+
+
+async def test_discord_says_so_when_nobody_answers_a_command(desk: Desk, discord_bot: DiscordBot) -> None:
+    assert await enter(desk, "/nothing") == "There is no command /nothing."
+    assert (
+        await enter(desk, "/channel ideas", "/ask") == "A forum holds posts alone: go to one of them to use a command."
+    )
+
+
+async def test_a_reply_shows_what_it_refers_to(desk: Desk, discord_bot: DiscordBot) -> None:
+    await enter(desk, "hello")
+    await (await discord_bot.next_message()).reply("to you too")
+    referred = last(desk).reply_to
+    assert referred is not None
+    assert (referred.author, referred.plain, last(desk).reply_to is None) == ("ada", "hello", False)
+
+
+async def test_what_is_no_text_is_named(desk: Desk, server: DiscordSandbox, discord_bot: DiscordBot) -> None:
+    view = discord.ui.View()
+    view.add_item(discord.ui.Button(label="Stop", custom_id="stop"))
+    embed = discord.Embed(title="Weather", description="**fine**")
+    await enter(desk, "/channel general")
+    await discord_bot.place(server, "general").send("Look", embed=embed, view=view)
+    await server.say("grace", "general", "", files={"a.txt": b"a"})
+    look, file = desk.platform.messages(desk.place, desk.speaker)
+    assert look.text == "Look\n\nWeather\n\n**fine**"
+    assert look.plain == "Look\nWeather\n**fine**\n[ Stop ]"
+    assert file.plain == "[file a.txt]"
+
+
+async def test_edits_and_reactions_show(desk: Desk, server: DiscordSandbox) -> None:
+    message = await server.say("grace", "general", "one")
+    async with aclosing(desk.platform.changes()) as changes:
+        await server.edit("grace", message, "two")
+        await server.react("linus", message, "👍")
+        await server.delete("grace", message)
+        edited, reacted, deleted = [await anext(changes) for _ in range(3)]
+    assert (edited.kind, edited.message.plain, edited.message.edited, edited.message.revision) == (
+        Kind.UPDATED,
+        "two",
+        True,
+        1,
+    )
+    assert [(reaction.emoji, reaction.count) for reaction in reacted.message.reactions] == [("👍", 1)]
+    assert deleted.kind is Kind.DELETED
+
+
+async def test_nobody_sees_or_enters_anothers_private_thread(server: DiscordSandbox) -> None:
+    platform = DiscordPlatform(server)
+    ada, grace, *_ = platform.people
+    server.add_channel("secret", members=["grace"])
+    message = await server.say("grace", "secret", "psst")
+    await server.start_thread("grace", message, "whispers")
+    assert [place.name for place in platform.threads(grace)] == ["whispers"]
+    assert platform.threads(ada) == []
+    desk = Desk(platform)
+    assert await enter(desk, "/channel secret", "hello") == "ada is not in secret"
+
+
+async def test_a_button_is_pressed_by_what_is_on_it(
+    desk: Desk, server: DiscordSandbox, discord_bot: DiscordBot
+) -> None:
+    pressed = asyncio.get_running_loop().create_future()
+
+    class Ask(discord.ui.View):
+        @discord.ui.button(label="Again", custom_id="again:1")
+        async def again(self, interaction: discord.Interaction, _button: discord.ui.Button["Ask"]) -> None:
+            await interaction.response.defer()
+            pressed.set_result(interaction.user.name)
+
+    await enter(desk, "/channel general")
+    assert await enter(desk, "/press again") == "There is no button 'again' here. There are none."
+    await discord_bot.place(server, "general").send("It failed.", view=Ask(timeout=None))
+    assert here(desk) == ["parley: It failed.\n[ Again ]"]
+    assert await enter(desk, "/as grace", "/press AG") == ""
+    assert await asyncio.wait_for(pressed, 30) == "grace"
+
+
+async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(
+    desk: Desk, server: DiscordSandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_bytes(b"a;b")
+    assert await enter(desk, "/channel general", "/edit hm") == "ada has said nothing here."
+    await server.say("grace", "general", "hello")
+    assert await enter(desk, "see #here", "/edit @grace look", "/as grace", "hm", "/as ada", "/edit hey @grace") == ""
+    assert here(desk) == ["grace: hello", "ada: hey @grace", "grace: hm"]
+    assert (await enter(desk, "/edit")).startswith("Write")
+    assert await enter(desk, "/as grace", "/delete", f"/file {tmp_path}/a.csv what is it?") == ""
+    assert here(desk)[1:] == ["ada: hey @grace", "grace: what is it?\n[file a.csv]"]
+    assert [a.data for a in server.messages("general")[-1].content.attachments] == [b"a;b"]
+    assert "cannot be read: No such file" in await enter(desk, f"/file {tmp_path}/b.csv")
+    assert await enter(desk, "/channel ideas", f"/file {tmp_path}/a.csv x") == (
+        "Begin the post with words, and send the file in it."
+    )

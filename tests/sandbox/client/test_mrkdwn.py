@@ -1,0 +1,91 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from sandbox.client.mrkdwn import from_blocks, from_markdown, from_mrkdwn
+
+NAMES = {"@U1": "@ada", "#C1": "#general", "!here": "@here"}
+
+
+def name(target: str) -> str:
+    return NAMES[target]
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        ("*bold* and ~gone~ and _so_", "**bold** and ~~gone~~ and _so_"),
+        ("2*3*4 stays", "2*3*4 stays"),
+        ("<@U1> in <#C1>, <!here>", "**@ada** in **#general**, **@here**"),
+        ("<https://a.example/x|the page> <https://b.example>", "[the page](https://a.example/x) https://b.example"),
+        ("a &lt; b &amp;&amp; c", r"a \< b \&\& c"),
+        ("one\ntwo", "one  \ntwo"),
+        ("• first\n• second", "- first  \n- second"),
+    ],
+)
+def test_slack_markup_becomes_markdown(text: str, markdown: str) -> None:
+    assert from_mrkdwn(text, name) == markdown
+
+
+@pytest.mark.parametrize("text", ["**not bold in Slack**", "# no heading", "[no](link)"])
+def test_markdown_that_slack_does_not_know_stays_as_it_was_typed(text: str) -> None:
+    assert shown(from_mrkdwn(text, name)) == text
+
+
+def test_code_is_left_alone() -> None:
+    assert from_mrkdwn("`*a*` &amp; `x &lt; y`", name) == r"`*a*` \& `x < y`"
+    assert from_mrkdwn("```if a:\n  *b*```", name) == "\n```\nif a:\n  *b*\n```\n"
+
+
+def test_a_markdown_text_keeps_its_markdown_and_shows_mentions_by_name() -> None:
+    text = "# Title\n**bold** <@U1> <b>\n```\n<b> <@U1>\n```"
+    assert from_markdown(text, name) == "# Title\n**bold** **@ada** \\<b>\n```\n<b> <@U1>\n```"
+
+
+def test_blocks_stand_one_below_the_other() -> None:
+    blocks: list[dict[str, Any]] = [
+        {"type": "header", "text": {"type": "plain_text", "text": "Report *1*"}},
+        {"type": "section", "text": {"type": "mrkdwn", "text": "*well*"}},
+        {"type": "markdown", "text": "1. **one**"},
+        {"type": "divider"},
+        {"type": "context", "elements": [{"type": "mrkdwn", "text": "by <@U1>"}]},
+        {"type": "actions", "elements": [{"type": "button", "text": {"type": "plain_text", "text": "Stop"}}]},
+        {"type": "video"},
+    ]
+    assert from_blocks(blocks, name).split("\n\n") == [
+        r"**Report \*1\***",
+        "**well**",
+        "1. **one**",
+        "---",
+        "by **@ada**",
+        "_(video)_",
+    ]
+
+
+def test_a_rich_text_shows_its_letters() -> None:
+    section = {
+        "type": "rich_text_section",
+        "elements": [
+            {"type": "text", "text": "ask "},
+            {"type": "user", "user_id": "U1"},
+            {"type": "text", "text": " or "},
+            {"type": "link", "url": "https://a.example"},
+        ],
+    }
+    blocks = [{"type": "rich_text", "elements": [section]}]
+    assert from_blocks(blocks, name) == "ask **@ada** or https://a.example"
+
+
+@given(st.text(alphabet="ab *_~`<>&[]()#@!|\n-•0.", max_size=60))
+def test_no_text_is_too_odd_to_be_shown(text: str) -> None:
+    shown(from_mrkdwn(text, lambda target: target))
+    shown(from_markdown(text, lambda target: target))
+
+
+def shown(markdown: str) -> str:
+    """The letters that are left when Markdown is read."""
+    inline = MarkdownIt("commonmark").enable("strikethrough").parse(markdown)
+    return "".join(child.content for token in inline for child in token.children or ())

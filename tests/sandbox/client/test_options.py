@@ -1,0 +1,42 @@
+import pytest
+
+from sandbox.client.options import options_of
+
+ASK = {
+    "name": "ask",
+    "options": [
+        {"name": "what", "type": 3},
+        {"name": "times", "type": 4},
+        {"name": "loud", "type": 5},
+        {"name": "heat", "type": 10},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("typed", "options"),
+    [
+        ("", {}),
+        ("what:why is it so", {"what": "why is it so"}),
+        ("why is it so", {"what": "why is it so"}),
+        ("why? times:2 loud:True heat:0.5", {"what": "why?", "times": 2, "loud": True, "heat": 0.5}),
+        ("what:at 10:30 or somewhat:later", {"what": "at 10:30 or somewhat:later"}),
+    ],
+)
+def test_options_are_typed_by_name_and_the_first_one_without(typed: str, options: dict[str, object]) -> None:
+    assert options_of(ASK, typed) == options
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [("times:often", "times takes a whole number"), ("loud:perhaps", "true or false"), ("heat:hot", "a number")],
+)
+def test_a_value_that_does_not_suit_is_named(typed: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        options_of(ASK, typed)
+
+
+def test_what_no_option_takes_is_refused() -> None:
+    with pytest.raises(ValueError, match="/reset takes no options"):
+        options_of({"name": "reset"}, "everything")
+    assert options_of({"name": "reset"}, "") == {}

@@ -1,0 +1,89 @@
+import json
+from pathlib import Path
+from typing import Any
+
+from sandbox.client.platform import Message, Person, Place
+from sandbox.client.session import Desk
+from sandbox.client.slack import SlackPlatform
+from sandbox.slack import SlackSandbox
+from tests.sandbox.terminal.conftest import Bot
+
+
+async def test_a_stream_is_seen_growing_under_its_tasks_by_who_asked(slack: SlackSandbox, bot: Bot) -> None:
+    platform, people = SlackPlatform(slack), slack.people
+    question = await slack.say("ada", "general", "question")
+    where: dict[str, Any] = {"channel": question.channel.id}
+    task = {"type": "task_update", "id": "1", "title": "Looking…", "status": "in_progress"}
+    to_ada = {"recipient_user_id": people["ada"].id, "recipient_team_id": slack.team_id}
+    started = await bot.web.chat_startStream(**where, thread_ts=question.ts, chunks=[task], **to_ada)
+    where["ts"] = started["ts"]
+
+    def seen_by(name: str) -> Message:
+        place = Place(question.channel.id, question.ts)
+        return platform.messages(place, Person(people[name].id, name))[-1]
+
+    found = [task | {"title": "Looked", "status": "complete"}, {"type": "markdown_text", "text": "**Found** it."}]
+    assert (seen_by("ada").plain, seen_by("ada").pending) == ("Looking…", True)
+    await bot.web.chat_appendStream(**where, chunks=found)
+    assert seen_by("ada").plain == "✓ Looked\n**Found** it."
+    assert seen_by("ada").text == "_✓ Looked_\n\n**Found** it."
+    assert seen_by("grace").plain == "Looking…"
+    await bot.web.chat_stopStream(**where)
+    assert (seen_by("grace").plain, seen_by("grace").pending) == ("✓ Looked\n**Found** it.", False)
+
+
+async def test_a_shortcut_is_chosen_and_what_it_asks_for_is_filled_in(slack: SlackSandbox, bot: Bot) -> None:
+    desk = Desk(SlackPlatform(slack))
+    slack.shortcuts = {"Ask about this": "ask"}
+    asked = {"type": "plain_text_input", "action_id": "what"}
+    label = {"type": "plain_text", "text": "Your question"}
+    view = {
+        "type": "modal",
+        "title": label,
+        "submit": label,
+        "blocks": [{"type": "input", "block_id": "b", "label": label, "element": asked}],
+    }
+    bot.modal = view
+    await bot.connect()
+    await slack.wait_connected()
+    await slack.say("grace", "general", "it broke")
+    assert await desk.enter("/channel general") == ""
+    assert await desk.enter("/menu tell") == "There is no 'tell' in the menu. There are: Ask about this."
+    told = await desk.enter("/menu ask")
+    assert told == "It asks: Your question. Write that behind a colon: /menu Ask about this: ..."
+    assert await desk.enter("/menu ask: why?") == ""
+    *_, submitted = [e.payload for e in slack.envelopes if e.type == "interactive"]
+    assert submitted["view"]["state"]["values"]["b"]["what"]["value"] == "why?"
+
+
+async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(slack: SlackSandbox, tmp_path: Path) -> None:
+    desk = Desk(SlackPlatform(slack))
+    (tmp_path / "a.csv").write_bytes(b"a;b")
+    for line in ("/channel general", "one", "/edit two < @grace", f"/file {tmp_path}/a.csv what is it?"):
+        assert await desk.enter(line) == ""
+    first, second = slack.messages("general")
+    assert (first.text, first.edited) == ("two < @grace", True)
+    assert (second.text, [file.data for file in second.files]) == ("what is it?", [b"a;b"])
+    assert await desk.enter("/delete") == ""
+    assert slack.messages("general") == [first]
+
+
+async def test_a_command_that_the_app_has_not_is_refused(slack: SlackSandbox) -> None:
+    slack.install(json.loads((Path(__file__).parents[3] / "manifest.json").read_text()))
+    desk = Desk(SlackPlatform(slack))
+    assert await desk.enter("/nothing") == "the app was installed without /nothing"
+    assert desk.platform.menu == ["Ask about this", "Why this answer?", "Start over here"]
+
+
+async def test_slacks_own_button_stops_what_is_streamed(slack: SlackSandbox, bot: Bot) -> None:
+    desk = Desk(SlackPlatform(slack))
+    question = await slack.say("ada", slack.open_dm("ada"), "question")
+    where: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}
+    to_ada: dict[str, Any] = {"recipient_user_id": slack.people["ada"].id, "recipient_team_id": slack.team_id}
+    await bot.web.chat_startStream(**where, markdown_text="It", **to_ada)
+    working = {"channel_id": question.channel.id, "thread_ts": question.ts, "status": "processing"}
+    await bot.web.api_call("agents.sessions.setStatus", params=working)
+    assert await desk.enter("/press stop") == ""
+    (_, reply) = slack.messages(question.channel, thread_ts=question.ts)
+    assert reply.stream is not None
+    assert not reply.stream.is_live

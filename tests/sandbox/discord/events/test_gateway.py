@@ -1,0 +1,263 @@
+"""Sessions at the gateway: begun, resumed, invalid, and what they are told."""
+
+import asyncio
+import json
+from time import monotonic
+from typing import Any
+
+import aiohttp
+import discord
+import pytest
+
+from sandbox.discord import DiscordSandbox
+from tests.sandbox.discord.conftest import Bot, Connect, intents_of, point_at
+
+
+@pytest.fixture
+async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+    return await connect(server)
+
+
+async def hear(bot: Bot, number: int) -> list[str]:
+    return [(await bot.next_message()).content for _ in range(number)]
+
+
+async def test_a_client_is_ready_with_the_server_and_its_channels(server: DiscordSandbox, bot: Bot) -> None:
+    (guild,) = bot.guilds
+    assert (str(guild.id), guild.me.name) == (server.guild_id, "parley")
+    assert [channel.name for channel in guild.channels] == ["general", "random", "ideas"]
+    (session,) = server.sessions
+    assert session.intents == bot.intents.value
+    assert session.properties["browser"] == "discord.py"
+    assert server.connected == 1
+
+
+async def test_the_bot_comes_with_a_role_that_can_be_mentioned(server: DiscordSandbox, bot: Bot) -> None:
+    (guild,) = bot.guilds
+    said = await server.say("ada", "general", f"<@&{server.bot_role_id}> hello")
+    heard = await bot.next_message()
+    assert guild.self_role is not None
+    assert str(guild.self_role.id) == server.bot_role_id
+    assert heard.role_mentions == [guild.self_role]
+    assert said.text == "@Parley hello"
+
+
+async def test_heartbeats_are_counted_and_acknowledged(connect: Connect) -> None:
+    async with DiscordSandbox(speed=1000) as server:
+        bot = await connect(server)
+        await server.wait_for(lambda: server.sessions[0].heartbeats >= 3)
+        assert bot.latency < 1
+        await bot.close()
+
+
+async def test_what_was_said_while_the_line_was_cut_is_told_on_resuming(server: DiscordSandbox, bot: Bot) -> None:
+    await server.say("ada", "general", "before")
+    assert await hear(bot, 1) == ["before"]
+    await server.drop_sockets()
+    assert server.connected == 0
+    await server.say("ada", "general", "meanwhile")
+    await asyncio.wait_for(bot.resumed.wait(), 30)
+    await server.say("ada", "general", "after")
+    assert await hear(bot, 2) == ["meanwhile", "after"]
+    (session,) = server.sessions
+    assert session.resumes == 1
+
+
+async def test_who_is_asked_to_connect_anew_resumes(server: DiscordSandbox, bot: Bot) -> None:
+    await server.refresh_sockets()
+    await server.say("ada", "general", "meanwhile")
+    await asyncio.wait_for(bot.resumed.wait(), 30)
+    assert await hear(bot, 1) == ["meanwhile"]
+    assert len(server.sessions) == 1
+
+
+async def test_a_dead_line_is_noticed_by_missing_acknowledgements(connect: Connect) -> None:
+    async with DiscordSandbox(speed=400) as server:
+        bot = await connect(server, bot=Bot(intents_of("message_content"), heartbeat_timeout=0.5))
+        await server.freeze_sockets()
+        await server.say("ada", "general", "into the void")
+        await asyncio.wait_for(bot.resumed.wait(), 30)
+        assert await hear(bot, 1) == ["into the void"]
+        await bot.close()
+
+
+async def test_a_session_that_cannot_be_resumed_is_begun_anew_and_has_lost_what_was_said(
+    server: DiscordSandbox, bot: Bot
+) -> None:
+    server.faults.refuse_resumes(1)
+    await server.drop_sockets()
+    await server.say("ada", "general", "lost")
+    await server.wait_for(lambda: len(server.sessions) == 2 and server.connected)
+    await server.say("ada", "general", "heard")
+    assert await hear(bot, 1) == ["heard"]
+    channel = bot.place(server, "general")
+    assert [m.content async for m in channel.history(oldest_first=True)] == ["lost", "heard"]
+
+
+async def test_an_invalid_session_is_resumed_only_where_that_is_said(server: DiscordSandbox, bot: Bot) -> None:
+    await server.invalidate_sessions(resumable=True)
+    await asyncio.wait_for(bot.resumed.wait(), 30)
+    assert len(server.sessions) == 1
+    await server.invalidate_sessions()
+    await server.wait_for(lambda: len(server.sessions) == 2 and server.connected)
+    assert server.connected == 1
+
+
+async def test_a_session_that_was_left_alone_too_long_cannot_be_resumed(
+    server: DiscordSandbox, bot: Bot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandbox.discord.events.gateway.SESSION_LIFE", -1)
+    await server.drop_sockets()
+    await server.wait_for(lambda: len(server.sessions) == 2 and server.connected)
+    assert bot.told == ["ready"]
+
+
+async def test_what_is_slow_comes_late_and_in_order(server: DiscordSandbox, bot: Bot) -> None:
+    server.faults.slow(1.0)
+    began = monotonic()
+    for number in range(5):
+        await server.say("ada", "general", str(number))
+    assert await hear(bot, 5) == ["0", "1", "2", "3", "4"]
+    assert 1.0 <= monotonic() - began < 4.5
+
+
+async def test_handshakes_are_refused_on_request_and_tried_again(server: DiscordSandbox, bot: Bot) -> None:
+    server.faults.refuse_handshakes(1)
+    await server.drop_sockets()
+    await asyncio.wait_for(bot.resumed.wait(), 30)
+    assert server.connected == 1
+
+
+async def test_without_the_message_content_intent_words_are_told_only_to_whom_they_are_meant_for(
+    server: DiscordSandbox, connect: Connect
+) -> None:
+    bot = await connect(server, intents=intents_of())
+    await server.say("ada", "general", "psst", files={"a.txt": b"x"})
+    heard = await bot.next_message()
+    assert (heard.content, heard.attachments) == ("", [])
+    await server.say("ada", "general", f"<@{server.bot_id}> hi")
+    await server.say("ada", server.open_dm("ada"), "hi")
+    assert await hear(bot, 2) == [f"<@{server.bot_id}> hi", "hi"]
+
+
+async def test_an_intent_that_is_not_switched_on_ends_the_start(
+    server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.privileged_intents.discard("message_content")
+    point_at(server, monkeypatch)
+    bot = Bot(intents_of("message_content"))
+    with pytest.raises(discord.PrivilegedIntentsRequired):
+        await asyncio.wait_for(bot.start(server.bot_token), 30)
+    await bot.close()
+    assert server.sessions == []
+
+
+async def test_nobody_is_told_of_what_he_did_not_ask_for_or_may_not_see(
+    server: DiscordSandbox, connect: Connect
+) -> None:
+    bot = await connect(server, intents=intents_of("message_content"))
+    server.add_channel("secret", members=["ada"], bot=False)
+    message = await server.say("ada", "secret", "hidden")
+    await server.react("ada", message, "👋")
+    seen = await server.say("ada", "general", "seen")
+    await server.react("ada", seen, "👋")
+    assert await hear(bot, 1) == ["seen"]
+    assert {event.name for event in server.events} == {"READY", "GUILD_CREATE", "CHANNEL_CREATE", "MESSAGE_CREATE"}
+
+
+async def test_a_bot_hears_itself_edits_deletions_other_bots_and_the_system(server: DiscordSandbox, bot: Bot) -> None:
+    sent = await bot.place(server, "general").send("mine")
+    await sent.edit(content="mine, changed")
+    await sent.delete()
+    await server.join("alan")
+    await server.pin("ada", await server.say("ada", "general", "hello"))
+    await server.bot_says("robot", "general", "beep")
+    await server.bot_says("hook", "general", "beep", webhook=True)
+    told = [event.name for event in server.events if event.name.startswith("MESSAGE")]
+    assert told[:3] == ["MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE"]
+    joined, said, pinned, robot, hook = [await bot.next_message() for _ in range(5)]
+    assert (joined.is_system(), said.is_system(), pinned.is_system()) == (True, False, True)
+    assert (robot.author.bot, robot.webhook_id, bool(hook.webhook_id)) == (True, None, True)
+
+
+async def told(socket: aiohttp.ClientWebSocketResponse) -> Any:
+    return json.loads((await socket.receive(30)).data)
+
+
+async def hello(session: aiohttp.ClientSession, server: DiscordSandbox) -> aiohttp.ClientWebSocketResponse:
+    socket = await session.ws_connect(server.gateway_url + "?v=10&encoding=json")
+    assert (await told(socket))["op"] == 10
+    return socket
+
+
+@pytest.mark.parametrize(
+    ("frames", "code"),
+    [
+        (["{"], 4002),
+        ([{"op": 2, "d": {"token": "x" * 5000, "intents": 0}}], 4002),
+        ([{"op": 2, "d": {"token": 1}}], 4002),
+        ([{"op": 6, "d": None}], 4002),
+        ([{"op": 3, "d": {}}], 4003),
+        ([{"op": 2, "d": {"token": "wrong", "intents": 0}}], 4004),
+        ([{"op": 2, "d": {"token": "", "intents": 1 << 30}}], 4013),
+        ([{"op": 2, "d": {"token": "", "intents": 0}}, {"op": 2, "d": {"token": "", "intents": 0}}], 4005),
+        ([{"op": 2, "d": {"token": "", "intents": 0}}, {"op": 99}], 4001),
+        ([{"op": 1, "d": None}] * 121, 4008),
+    ],
+)
+async def test_who_does_not_keep_to_the_rules_is_cut_off_with_the_code_for_it(
+    server: DiscordSandbox, frames: list[Any], code: int
+) -> None:
+    async with aiohttp.ClientSession() as session:
+        socket = await hello(session, server)
+        for frame in frames:
+            if isinstance(frame, dict) and isinstance(frame.get("d"), dict) and frame["d"].get("token") == "":
+                frame["d"]["token"] = server.bot_token
+            await socket.send_str(frame if isinstance(frame, str) else json.dumps(frame))
+        async with asyncio.timeout(30):
+            async for _ in socket:
+                pass
+        assert socket.close_code == code
+
+
+async def test_a_session_that_its_client_has_ended_cannot_be_resumed(server: DiscordSandbox) -> None:
+    async with aiohttp.ClientSession() as session:
+        for code, op in ((4000, 0), (1000, 9)):
+            socket = await hello(session, server)
+            await socket.send_json({"op": 2, "d": {"token": server.bot_token, "intents": 1}})
+            ready = await told(socket)
+            assert [ready["t"], (await told(socket))["t"]] == ["READY", "GUILD_CREATE"]
+            await socket.close(code=code)
+            await server.wait_for(lambda: not server.connected)
+            assert server.sessions[-1].close_code == code
+            socket = await hello(session, server)
+            resume = {"token": server.bot_token, "session_id": ready["d"]["session_id"], "seq": 2}
+            await socket.send_json({"op": 6, "d": resume})
+            assert (await told(socket))["op"] == op
+            await socket.close()
+
+
+async def test_events_go_to_the_shard_that_they_belong_to(server: DiscordSandbox) -> None:
+    async with aiohttp.ClientSession() as session:
+        number = (int(server.guild_id) >> 22) % 2
+        for shard in (0, 1):
+            socket = await hello(session, server)
+            identify = {"token": server.bot_token, "intents": 1 << 9 | 1 << 12, "shard": [shard, 2]}
+            await socket.send_json({"op": 2, "d": identify})
+            assert (await told(socket))["d"]["shard"] == [shard, 2]
+        await server.say("ada", "general", "hello")
+        await server.say("ada", server.open_dm("ada"), "psst")
+    in_guild, in_dm = [event for event in server.events if event.name == "MESSAGE_CREATE"]
+    assert (in_guild.session_id, in_dm.session_id) == (server.sessions[number].id, server.sessions[0].id)
+
+
+async def test_the_bot_is_seen_for_a_while_after_it_broke_off_unless_it_hid_before(
+    server: DiscordSandbox, connect: Connect
+) -> None:
+    bot = await connect(server)
+    await server.drop_sockets()
+    assert server.is_online
+    await asyncio.wait_for(bot.resumed.wait(), 30)
+    await bot.change_presence(status=discord.Status.invisible)
+    await server.wait_for(lambda: server.sessions[0].status == "invisible")
+    assert not server.is_online

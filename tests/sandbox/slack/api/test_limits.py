@@ -1,0 +1,83 @@
+"""Windows of calls, and what blocks may hold."""
+
+from typing import Any
+
+import pytest
+
+from sandbox.slack.api import limits
+from sandbox.slack.api.limits import RATES, RateLimits, check_blocks
+from sandbox.slack.api.requests import SlackError
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in seconds, in a list of one."""
+    now = [0.0]
+    monkeypatch.setattr(limits, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_window_of_fifty_opens_again_as_its_calls_grow_old(clock: list[float]) -> None:
+    windows = RateLimits(speed=1)
+    for second in range(50):
+        clock[0] = second * 0.5
+        assert windows.admit("chat.update", "C1") is None
+    assert windows.admit("chat.update", "C2") == 36
+    clock[0] = 60
+    assert windows.admit("chat.update", "C1") is None
+    assert windows.admit("chat.update", "C1") == 1
+
+
+def test_posts_have_one_a_second_in_each_channel_after_a_short_burst(clock: list[float]) -> None:
+    windows = RateLimits(speed=1)
+    admitted = 0
+    for tenth in range(600):
+        clock[0] = tenth / 10
+        admitted += windows.admit("chat.postMessage", "C1") is None
+    assert admitted == 60
+    assert windows.admit("chat.postMessage", "C2") is None
+
+
+def test_a_faster_clock_waits_less(clock: list[float]) -> None:
+    windows = RateLimits(speed=30)
+    for _ in range(20):
+        assert windows.admit("users.list", "") is None
+    assert windows.admit("users.list", "") == 2
+    clock[0] = 2
+    assert windows.admit("users.list", "") is None
+
+
+def test_a_method_without_a_published_limit_has_none() -> None:
+    windows = RateLimits(speed=1)
+    assert "response_url" not in RATES
+    assert all(windows.admit("response_url", "") is None for _ in range(1000))
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [{"type": "section", "text": {"type": "mrkdwn", "text": "a" * 3_000}}],
+        [{"type": "markdown", "text": "a" * 12_000}],
+        [{"type": "divider"}] * 50,
+        [{"type": "section", "fields": [{"type": "mrkdwn", "text": "a"}]}],
+    ],
+)
+def test_what_is_just_within_the_sizes_is_taken(blocks: list[dict[str, Any]]) -> None:
+    assert check_blocks(blocks) == blocks
+
+
+@pytest.mark.parametrize(
+    ("blocks", "error"),
+    [
+        ([{"type": "section", "text": {"type": "mrkdwn", "text": "a" * 3_001}}], "invalid_blocks"),
+        ([{"type": "section"}], "invalid_blocks"),
+        ([{"type": "header", "text": {"type": "plain_text", "text": "a" * 151}}], "invalid_blocks"),
+        ([{"type": "section", "text": {"type": "mrkdwn", "text": "a" * 2_999}}] * 5, "msg_blocks_too_long"),
+        ([{"text": "a"}], "invalid_blocks_format"),
+        ("blocks", "invalid_blocks_format"),
+    ],
+)
+def test_what_is_not_is_refused(blocks: object, error: str) -> None:
+    with pytest.raises(SlackError) as refused:
+        check_blocks(blocks)
+    assert refused.value.code == error

@@ -1,0 +1,90 @@
+"""What a text shows, and whom it calls."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.slack.state.markup import Content, pings, rich_text, shown
+
+NAMES = {"U1": "ada", "C1": "general"}
+
+
+def escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+@given(st.text())
+def test_an_escaped_text_shows_as_it_was_and_calls_nobody(text: str) -> None:
+    content = Content(escaped(text))
+    assert shown(content, NAMES) == text
+    assert pings(content, NAMES) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "sees", "called"),
+    [
+        ("<@U1> hi", "@ada hi", {"U1"}),
+        ("<@U1|whoever>", "@ada", {"U1"}),
+        ("<!here>, <!channel|x> and <!everyone>", "@here, @channel and @everyone", {"here", "channel", "everyone"}),
+        ("<!subteam^S1|@team>", "@team", {"S1"}),
+        ("<#C1> <https://a.example|label>", "#general label", set()),
+        ("@channel a < b", "@channel a < b", set()),
+        ("`<!here>`", "`@here`", {"here"}),
+    ],
+)  # fmt: skip
+def test_tokens_show_by_name_and_call(text: str, sees: str, called: set[str]) -> None:
+    assert shown(Content(text), NAMES) == sees
+    assert pings(Content(text), NAMES) == called
+
+
+def test_in_markdown_code_calls_nobody() -> None:
+    text = "`<!here>` <@U1>\n```\n<!channel>\n```"
+    for content in (Content(text, markdown=True), Content(blocks=[{"type": "markdown", "text": text}])):
+        assert pings(content, NAMES) == {"U1"}
+        assert shown(content, NAMES) == "`<!here>` @ada\n```\n<!channel>\n```"
+
+
+def test_plain_names_call_only_when_they_are_asked_to() -> None:
+    assert pings(Content("@here @ada a@ada"), NAMES) == frozenset()
+    assert pings(Content("@here @ada a@ada", link_names=True), NAMES) == {"here", "U1"}
+
+
+def test_every_text_of_a_block_counts_and_the_text_beside_it() -> None:
+    blocks: list[dict[str, Any]] = [
+        {"type": "header", "text": {"type": "plain_text", "text": "<!channel>"}},
+        {
+            "type": "section",
+            "text": {"type": "mrkdwn", "text": "<@U1>"},
+            "fields": [{"type": "mrkdwn", "text": "<!here>"}],
+        },
+        {"type": "context", "elements": [{"type": "mrkdwn", "text": "<@U2>"}]},
+        {
+            "type": "rich_text",
+            "elements": [
+                {
+                    "type": "rich_text_section",
+                    "elements": [
+                        {"type": "text", "text": "to "},
+                        {"type": "user", "user_id": "U3"},
+                        {"type": "broadcast", "range": "everyone"},
+                    ],
+                }
+            ],
+        },
+    ]
+    content = Content("<@U4>", blocks=blocks)
+    assert pings(content, NAMES) == {"U1", "U2", "U3", "U4", "here", "everyone"}
+    assert shown(content, NAMES) == "<!channel>\n@ada\n@here\n@U2\nto @U3@everyone"
+
+
+def test_a_plain_text_becomes_rich_text() -> None:
+    (block,) = rich_text("<@U1> see <https://a.example|this> &amp; <!here>")
+    assert block["elements"][0]["elements"] == [
+        {"type": "user", "user_id": "U1"},
+        {"type": "text", "text": " see "},
+        {"type": "link", "url": "https://a.example", "text": "this"},
+        {"type": "text", "text": " & "},
+        {"type": "broadcast", "range": "here"},
+    ]
