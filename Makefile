@@ -76,7 +76,7 @@ chaos: .venv/ready
 
 # Brings the catalogue of the bot's own words in step with the code, and names what is not translated.
 words: .venv/ready
-	@.venv/bin/python -m tests.channels.catalogue
+	@.venv/bin/python -m tests.channels.i18n.catalogue
 
 # The site of the docs. A link, an anchor or a page that is nowhere ends it (with --quiet, nothing would).
 docs: .venv/docs

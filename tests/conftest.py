@@ -19,8 +19,9 @@ import pytest
 from hypothesis import settings
 
 from sandbox.postgres import PostgresSandbox
-from tests import once, tables
-from tests.zygote import Zygote, begun
+from tests.fixtures import empty_databases as tables
+from tests.processes import shared_setup as once
+from tests.processes.fork_server import Zygote, begun
 
 gc.disable()  # until all tests are found: nothing is let go of before
 
@@ -28,8 +29,8 @@ gc.disable()  # until all tests are found: nothing is let go of before
 THRESHOLDS = gc.get_threshold()
 
 #: Of programs as they are; and all zygotes that there are.
-MOULD = "tests.mould"
-MOULDS = (MOULD, "tests.chaos.mould")
+MOULD = "tests.processes.fork_main"
+MOULDS = (MOULD, "tests.chaos.fork_main")
 
 #: By mould, the folders of those that the workers of xdist share.
 ZYGOTES = pytest.StashKey[dict[str, str]]()

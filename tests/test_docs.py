@@ -64,7 +64,7 @@ from core.workers.lease import Lease
 from core.workers.shard_assignment import Leadership
 from docs.pictures import drawn, exchanges
 from sandbox.discord import DiscordSandbox
-from tests.channels.catalogue import sentences
+from tests.channels.i18n.catalogue import sentences
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

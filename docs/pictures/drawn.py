@@ -28,7 +28,7 @@ from docs.pictures.drawing import (
     svg,
     text,
 )
-from tests.clock import FastLoop
+from tests.fixtures.clock import FastLoop
 
 HERE = Path(__file__).parent
 

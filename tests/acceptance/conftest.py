@@ -17,7 +17,7 @@ from sandbox.environment import inherited
 from sandbox.models import Asked, Fail, ScriptedOpenAI, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import Discord, Platform, Shown, Slack, Talk
-from tests.zygote import Zygote
+from tests.processes.fork_server import Zygote
 
 
 class Running(Protocol):
@@ -129,7 +129,7 @@ class Started:
 
 
 class Forked(Program):
-    """The same, with the imports behind it: see `tests.zygote`."""
+    """The same, with the imports behind it: see `tests.processes.fork_server`."""
 
     def __init__(self, zygote: Zygote, folder: Path, settings: Mapping[str, str]) -> None:
         super().__init__(folder, settings)

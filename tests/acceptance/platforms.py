@@ -13,7 +13,7 @@ from sandbox.slack import File as SlackFile
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
 from sandbox.slack import Version as SlackVersion
-from tests.presses import with_button
+from tests.fixtures.buttons import with_button
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from channels.intake.context import framed
 from core.sessions.prompt_text import frame
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 IDS = ("s1-0", "s1-1", "s1-2")
 

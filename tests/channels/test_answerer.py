@@ -27,7 +27,7 @@ from sandbox.models import Cut, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
 from tests.channels.wiring import until
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 SECRET = "the text of a foreign exception, sk-very-secret-key-1234"
 

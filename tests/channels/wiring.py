@@ -51,8 +51,8 @@ from core.usage.spending_limits import Caps, Limits
 from core.workers.lease import Lease
 from core.workers.shard_assignment import Leadership
 from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
-from tests import tables
-from tests.watched import Watched
+from tests.fixtures import empty_databases as tables
+from tests.fixtures.watched_database import Watched
 
 #: What may be chosen; and how many tokens of history are sent.
 MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000

@@ -12,9 +12,9 @@ from pathlib import Path
 from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
 from tests.chaos.campaign import Tried
+from tests.chaos.platforms import MOULD, Stage
 from tests.chaos.report import table
-from tests.chaos.stage import MOULD, Stage
-from tests.zygote import begun
+from tests.processes.fork_server import begun
 
 #: After how many cases one is told how many there were.
 TOLD_EVERY = 100

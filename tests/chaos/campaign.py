@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from core.concurrency.tasks import abreast
-from tests.chaos.points import module_of
-from tests.chaos.stage import Stage
+from tests.chaos.crash_points import module_of
+from tests.chaos.crashing_process import Crash
+from tests.chaos.platforms import Stage
 from tests.chaos.verdict import Verdict, judge
-from tests.chaos.victim import Crash
 
 #: How many scenarios are played at once.
 AT_ONCE = 4

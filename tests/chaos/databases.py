@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sandbox.postgres import PostgresSandbox
-from tests import tables
-from tests.chaos.stage import LendDatabase
+from tests.chaos.platforms import LendDatabase
 from tests.conftest import driven
+from tests.fixtures import empty_databases as tables
 
 
 async def sqlite(folder: Path) -> LendDatabase:

@@ -16,7 +16,7 @@ from core.sessions.history import is_user_message
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import errands, inbox, messages, sessions, turns
-from tests.chaos.till import RECORD
+from tests.chaos.recorded_tools import RECORD
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.chaos.campaign import Tried
-from tests.chaos.points import all_points, module_of
+from tests.chaos.crash_points import all_points, module_of
 
 _HEAD = "| module | points | come by | cases | reached | answered | apology | unheard | wrong |"
 

@@ -15,7 +15,7 @@ from channels.i18n import messages as words
 from channels.slack.replies import surface as slack
 from sandbox.models import Asked, Call, Fail, Pause, Say, Turn
 from tests.acceptance.platforms import CONTENT, Platform, Talk
-from tests.core.models import rules
+from tests.core.models import wire_rules as rules
 
 FIRST, SECOND = "pay, then ring and mail", "what else"
 
@@ -37,7 +37,7 @@ PATIENCE = 30.0
 def settings(platforms: Iterable[Platform], model_url: str) -> dict[str, str]:
     """Those of the program for it."""
     theirs = {name: value for platform in platforms for name, value in platform.settings.items()}
-    tools = ",".join(f"tests.chaos.till:{tool}" for tool in TOOLS)
+    tools = ",".join(f"tests.chaos.recorded_tools:{tool}" for tool in TOOLS)
     return {**theirs, "MODEL": "openai/scripted", "OPENAI_BASE_URL": model_url, "TOOLS": tools}
 
 

@@ -12,11 +12,11 @@ import pytest
 from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
 from tests.chaos.campaign import Tried
+from tests.chaos.platforms import MOULD, LendDatabase, Stage
 from tests.chaos.report import table
-from tests.chaos.stage import MOULD, LendDatabase, Stage
 from tests.chaos.verdict import judge
 from tests.conftest import zygote_of
-from tests.zygote import Zygote
+from tests.processes.fork_server import Zygote
 
 #: How many deaths, on each of the databases: of one process, and of one after another.
 ONCE, TWICE = 25, 5

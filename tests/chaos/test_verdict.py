@@ -10,7 +10,7 @@ from channels.i18n import messages as words
 from tests.chaos.evidence import Evidence, breaches
 from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
 from tests.chaos.verdict import is_whole, judge
-from tests.core.sessions.speech import answered, called, replied, said
+from tests.core.sessions.events import answered, called, replied, said
 
 APOLOGY = words.ENGLISH.apology(words.TRIED, "0123456789")
 

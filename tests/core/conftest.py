@@ -23,8 +23,8 @@ from core.turns.store import Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.workers.lease import Lease
-from tests import tables
-from tests.conversation import converse
+from tests.fixtures import empty_databases as tables
+from tests.fixtures.conversation import converse
 
 __all__ = ["converse"]
 

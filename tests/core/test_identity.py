@@ -11,7 +11,7 @@ from core.agents.factory import ours
 from core.identity import ADMINS, EVERYONE, Person, Speaker, permits, together
 from core.models.provider import Done, ToolCall
 from core.tools.tool import Tool, adapt, allowed
-from tests.conversation import Converse, ScriptedProvider, adapter
+from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 ADA = Speaker("U1", "Ada", frozenset({"S1", "S2"}), is_admin=True, platform="slack", workspace="T1")
 GRACE = Speaker("U2", "Grace", frozenset({"S2"}), is_admin=False, platform="slack", workspace="T1")

@@ -29,9 +29,18 @@ from core.tools.builtin.make_file import make_file
 from core.tools.confirmations import Decision, always
 from core.tools.tool import Tool, adapt
 from sandbox.models import Call
-from tests.channels.benches import PLATFORMS, sandbox_of, says, shows, talking, texts
+from tests.channels.platforms import PLATFORMS, sandbox_of, says, shows, talking, texts
 from tests.channels.wiring import MODELS
-from tests.conversation import SESSION, USER, Answer, Conversation, Converse, ScriptedProvider, adapter, converse
+from tests.fixtures.conversation import (
+    SESSION,
+    USER,
+    Answer,
+    Conversation,
+    Converse,
+    ScriptedProvider,
+    adapter,
+    converse,
+)
 
 __all__ = ["converse"]
 

@@ -12,7 +12,7 @@ from discord.gateway import DiscordWebSocket
 
 from core.sessions.prompt_text import END
 from sandbox.slack import Message as SlackMessage
-from tests.channels.benches import PLATFORMS, Talk, quick, sandbox_of, shows, talking
+from tests.channels.platforms import PLATFORMS, Talk, quick, sandbox_of, shows, talking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -18,9 +18,9 @@ from core.secrets import remember
 from core.tools.tool import Tool, adapt
 from core.usage.prices import Prices
 from sandbox.models import Asked, Call, Turn
-from tests.channels.asking_why import by_button, by_command, by_menu
-from tests.channels.benches import PLATFORMS, sandbox_of, shows, talking
 from tests.channels.commands.test_why import account
+from tests.channels.commands.why_requests import by_button, by_command, by_menu
+from tests.channels.platforms import PLATFORMS, sandbox_of, shows, talking
 
 #: What is in the settings, and looks like nothing.
 KNOWN = "correct horse battery staple"

@@ -1,3 +1,3 @@
-from tests.conversation import converse
+from tests.fixtures.conversation import converse
 
 __all__ = ["converse"]

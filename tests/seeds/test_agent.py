@@ -17,7 +17,7 @@ from core.models.catalog import make_provider
 from core.models.providers.gemini import GeminiProvider
 from sandbox.models import ScriptedGemini
 from sandbox.slack import SlackSandbox
-from tests.conversation import Conversation, Converse
+from tests.fixtures.conversation import Conversation, Converse
 
 KNOWN = "gemini-3.5-flash"
 

@@ -7,7 +7,7 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.sessions.history import Entry, token_budget_truncate
-from tests.conversation import Conversation, Converse, ScriptedProvider
+from tests.fixtures.conversation import Conversation, Converse, ScriptedProvider
 
 
 async def keep_turns(conversation: Conversation, count: int, tokens: int) -> None:

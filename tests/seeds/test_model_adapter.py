@@ -7,7 +7,7 @@ from google.genai import types
 from core.errors import ProviderLimitError, ProviderStalledError
 from core.models.messages import convert_messages
 from core.models.provider import Done, Failed, Message, ProviderEvent, Text, ToolCall
-from tests.conversation import Answer, ScriptedProvider, adapter
+from tests.fixtures.conversation import Answer, ScriptedProvider, adapter
 
 both_modes = pytest.mark.parametrize("stream", [False, True], ids=["non-streaming", "streaming"])
 

@@ -9,7 +9,7 @@ from core.agents.events import StreamEvent
 from core.errors import ProviderLimitError
 from core.models.provider import Done, Failed, ProviderEvent, Text, ToolCall
 from core.tools.tool import Tool
-from tests.conversation import Converse, ScriptedProvider, team
+from tests.fixtures.conversation import Converse, ScriptedProvider, team
 
 CORRECTION = (
     '[System: Agent "ghost" does not exist. Valid agents: billing, research. '

@@ -11,7 +11,7 @@ from google.genai import types
 
 from core.models.provider import Done, ToolCall
 from core.tools.tool import Tool
-from tests.conversation import Converse, ScriptedProvider
+from tests.fixtures.conversation import Converse, ScriptedProvider
 
 
 def said(text: str) -> Event:

@@ -7,7 +7,7 @@ from google.adk.tools.base_tool import BaseTool
 
 from core.models.provider import Done, ToolCall, ToolResult, ToolSpec
 from core.tools.tool import Tool, adapt
-from tests.conversation import Converse, ScriptedProvider
+from tests.fixtures.conversation import Converse, ScriptedProvider
 
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
 

@@ -33,7 +33,7 @@ from tests.channels.discord import conftest as discord
 from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
 from tests.channels.slack import conftest as slack
 from tests.channels.wiring import until
-from tests.disks import filled
+from tests.fixtures.full_disk import filled
 
 __all__ = ["nothing_stays_and_nobody_waits"]
 

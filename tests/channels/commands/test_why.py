@@ -16,8 +16,8 @@ from core.tools.tool import Tool, adapt
 from core.usage.meter import ModelCall
 from core.usage.prices import DOLLAR, Prices
 from sandbox.models import Asked, Call, Fail, Turn
-from tests.channels.asking_why import by_button, by_command, by_menu
-from tests.channels.benches import PLATFORMS, SlackTalk, sandbox_of, says, shows, talking
+from tests.channels.commands.why_requests import by_button, by_command, by_menu
+from tests.channels.platforms import PLATFORMS, SlackTalk, sandbox_of, says, shows, talking
 
 SCHEMA = {"type": "object", "properties": {"day": {"type": "string"}}}
 

@@ -28,7 +28,7 @@ from tests.channels.discord.conftest import (
     until,
 )
 from tests.channels.wiring import BOUNDS
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 

@@ -6,7 +6,7 @@ from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from core.errors import ParleyError
 from core.models.finish_reasons import CUT_OFF
-from tests.channels import catalogue
+from tests.channels.i18n import catalogue
 
 
 @pytest.mark.parametrize("language", catalogue.FOREIGN)

@@ -15,7 +15,7 @@ from channels.intake.attachments import Allowance
 from core.store.schema import blobs, messages
 from sandbox.models import Fail, Say, Stall
 from sandbox.slack import File, SlackSandbox
-from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking
+from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking
 from tests.channels.slack.conftest import quick_pings
 
 __all__ = ["quick_pings"]

@@ -19,9 +19,9 @@ from core.inbox.watermarks import Place, Places
 from core.store.database import Database
 from core.store.schema import sessions
 from core.turns.queries import note
-from tests import tables
 from tests.channels.wiring import until
-from tests.inbounds import inbound
+from tests.fixtures import empty_databases as tables
+from tests.fixtures.inbox_messages import inbound
 
 PLACE, SESSION = "test:place", "test:place:1"
 

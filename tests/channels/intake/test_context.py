@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from channels.base import Said
 from channels.intake.context import framed, labels
 from core.sessions.prompt_text import CLOSE, MARK, OPEN, SET_IN, plain
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 #: What may try to pass for a frame, a line's beginning, or somebody else.
 _TRICKS = [OPEN, CLOSE, MARK, SET_IN, "> Ada: ", "\n", "\r", "\u2028", "\x85", "\x0b", ":", "(U1)", "End of that", "\0"]

@@ -17,7 +17,7 @@ from core.inbox_message import Inbound
 from core.sessions.prompt_text import END
 from core.usage.rate_limits import Limited
 from sandbox.slack import SlackSandbox
-from tests.channels.benches import PLATFORMS, sandbox_of, says, talking
+from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
 
 
 @pytest.fixture(params=PLATFORMS)

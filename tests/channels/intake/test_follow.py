@@ -9,7 +9,7 @@ import pytest
 from core.conversations.service import Follow
 from core.sessions.prompt_text import END
 from sandbox.slack import SlackSandbox
-from tests.channels.benches import PLATFORMS, sandbox_of, talking
+from tests.channels.platforms import PLATFORMS, sandbox_of, talking
 
 
 @pytest.fixture(params=PLATFORMS)

@@ -34,9 +34,9 @@ from core.turns.worker import Worker
 from core.usage.prices import Prices
 from core.usage.rate_limits import Refusals
 from core.usage.spending import Spending
-from tests import tables
 from tests.channels.wiring import BUDGET, MODELS, successor
-from tests.inbounds import inbound
+from tests.fixtures import empty_databases as tables
+from tests.fixtures.inbox_messages import inbound
 
 ADA = Visitor("test", "ada")
 

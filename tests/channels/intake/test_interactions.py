@@ -16,7 +16,7 @@ from core.errors import StoreError
 from core.inbox import interactions as errands
 from core.store.schema import errands as kept
 from sandbox.slack import SlackSandbox
-from tests.channels.benches import PLATFORMS, sandbox_of, says, talking
+from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
 from tests.channels.wiring import until
 
 MODEL = "openai/other"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from channels.base import SILENT, Priority
 from channels.rate_limits.limiter import Budget, Window
 from channels.rate_limits.registry import Pacer
-from tests.clock import FastLoop
+from tests.fixtures.clock import FastLoop
 
 MINUTE = Window(calls=50, seconds=60)
 

@@ -17,7 +17,7 @@ from core.tools.approvals import OTHERS
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, adapt
 from sandbox.models import Call, Pause, Say
-from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
+from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 
 RULED = [words.APPROVE, words.ALWAYS, words.DENY]
 

@@ -16,9 +16,9 @@ from core.errors import ProviderSilentError, StoreError
 from core.store.database import Database
 from core.turns.store import Turns
 from sandbox.models import Asked, Fail, Pause, Say, Stall, Turn
-from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
+from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 from tests.channels.slack.conftest import quick_pings
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 __all__ = ["quick_pings"]
 

@@ -21,7 +21,7 @@ from channels.slack.client import socket_mode as socket
 from sandbox.fault_queue import FaultKind
 from sandbox.models import Asked, Cut, Say, Turn
 from sandbox.slack import SlackSandbox
-from tests.channels.benches import PLATFORMS, DiscordTalk, SlackTalk, Talk, quick, sandbox_of, shows, talking, texts
+from tests.channels.platforms import PLATFORMS, DiscordTalk, SlackTalk, Talk, quick, sandbox_of, shows, talking, texts
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

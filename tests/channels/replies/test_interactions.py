@@ -20,7 +20,7 @@ from core.turns.store import WITHDRAWN
 from core.turns.worker import Worker
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
+from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 
 FINISHED = [words.REGENERATE, words.WHY, words.GOOD, words.BAD]
 

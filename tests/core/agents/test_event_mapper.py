@@ -12,7 +12,7 @@ from core.agents.events import StreamEvent
 from core.errors import ContentBlockedError
 from core.models.adapter import NO_CONTENT
 from core.models.finish_reasons import CUT_OFF
-from tests.conversation import kinds, shown
+from tests.fixtures.conversation import kinds, shown
 
 
 def part(text: str, *, author: str = "teller", branch: str | None = None) -> Event:

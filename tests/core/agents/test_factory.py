@@ -8,7 +8,7 @@ from core.agents.factory import make_app
 from core.errors import SettingsError
 from core.identity import DEFAULT_AGENT_NAME
 from core.tools.tool import adapt, current_time
-from tests.conversation import Converse, ScriptedProvider, adapter
+from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 
 async def instructed(converse: Converse, instruction: str) -> str:

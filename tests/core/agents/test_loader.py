@@ -18,7 +18,7 @@ from core.models.adapter import ModelAdapter, register
 from core.models.catalog import Endpoints
 from core.models.provider import Done, ToolCall, ToolResult
 from core.models.selection import Choice
-from tests.conversation import Converse, ScriptedProvider
+from tests.fixtures.conversation import Converse, ScriptedProvider
 
 AGENT = "from google.adk.agents import LlmAgent\n"
 PLAIN = f"{AGENT}root_agent = LlmAgent(name='planner', instruction='Plan.')\n"

@@ -24,7 +24,7 @@ from core.store.schema import tool_calls
 from core.tools.call_log import Journal
 from core.tools.results import RESULT_LIMIT
 from core.tools.tool import Tool, adapt, idempotent
-from tests.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter, team
+from tests.fixtures.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter, team
 
 
 def calls(name: str, **arguments: object) -> list[ProviderEvent]:

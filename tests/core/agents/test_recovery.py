@@ -25,7 +25,7 @@ from core.sessions.resume import reopen
 from core.sessions.service import SessionService, StoredSession
 from core.tools.call_log import Call, Journal
 from core.tools.tool import Tool, adapt
-from tests.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter
+from tests.fixtures.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated"),

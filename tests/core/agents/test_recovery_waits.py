@@ -20,7 +20,7 @@ from core.sessions.history import INTERRUPTED
 from core.sessions.resume import NOT_BEGUN, reopen
 from core.store.schema import messages
 from core.tools.call_log import Call, Journal
-from tests.conversation import SESSION, USER, Answer, Conversation, Converse, ScriptedProvider, adapter
+from tests.fixtures.conversation import SESSION, USER, Answer, Conversation, Converse, ScriptedProvider, adapter
 
 PAY: Answer = [ToolCall("c1", "pay", {}), Done()]
 

@@ -11,7 +11,7 @@ from core.errors import ProviderRequestError
 from core.models.provider import Done, Failed, ToolCall
 from core.sessions.history import TURNS
 from core.tools.tool import Tool
-from tests.conversation import Converse, ScriptedProvider
+from tests.fixtures.conversation import Converse, ScriptedProvider
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 RUN = "t1"

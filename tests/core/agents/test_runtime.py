@@ -33,7 +33,7 @@ from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, Too
 from core.store.schema import state
 from core.tools.tool import Tool, adapt
 from core.usage.meter import Usage
-from tests.conversation import USER, Conversation, Converse, ScriptedProvider, adapter, kinds, shown, team
+from tests.fixtures.conversation import USER, Conversation, Converse, ScriptedProvider, adapter, kinds, shown, team
 
 
 def calls(name: str, id_: str = "c1", **arguments: object) -> ToolCall:

@@ -11,7 +11,7 @@ from google.genai import types
 
 from core.agents.runtime import AgentRuntime
 from core.sessions.resume import reopen, rewind
-from tests.conversation import SESSION, Converse
+from tests.fixtures.conversation import SESSION, Converse
 
 
 def shop(seen: list[Any]) -> Workflow:

@@ -12,7 +12,7 @@ from core.turns.store import Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from tests.core.conftest import done, never
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 
 async def asked(database: Database, turn: Turn) -> None:

@@ -15,7 +15,7 @@ from core.store.turn_states import Ended
 from core.turns.store import Turns
 from core.usage.prices import Prices
 from tests.core.conftest import Faulty, done
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 
 async def change(database: Faulty, statement: Any) -> None:

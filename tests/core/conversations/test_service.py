@@ -30,8 +30,8 @@ from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
 from tests.core.conftest import MODELS, Faulty, done, never, worker_on
-from tests.core.sessions.speech import answered, called, replied, said
-from tests.inbounds import inbound
+from tests.core.sessions.events import answered, called, replied, said
+from tests.fixtures.inbox_messages import inbound
 
 
 def talks(database: Faulty, turns: Turns) -> Conversations:

@@ -21,8 +21,8 @@ from core.turns.rerun import Refused
 from core.turns.store import STOP, WITHDRAWN, Turns
 from core.turns.turn import Turn
 from tests.core.conftest import Faulty, done, worker_on
-from tests.core.sessions.speech import replied, said, texts
-from tests.inbounds import inbound
+from tests.core.sessions.events import replied, said, texts
+from tests.fixtures.inbox_messages import inbound
 
 
 async def claimed(turns: Turns) -> Turn:

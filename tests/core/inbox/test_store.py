@@ -21,7 +21,7 @@ from core.turns.rerun import Refused
 from core.turns.store import RESET, Turns
 from core.turns.turn import Turn
 from tests.core.conftest import Faulty, done
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 
 async def rows(database: Database, columns: Any = table) -> list[Any]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
 from core.store.database import Database
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 DAY = 86_400.0
 

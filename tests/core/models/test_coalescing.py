@@ -12,7 +12,7 @@ from core.errors import ProviderUnavailableError
 from core.models import coalescing as merging
 from core.models.coalescing import Merging
 from core.models.provider import NOTHING, Done, Failed, ProviderEvent, Request, Takes, Text, Thought, ToolCall
-from tests.clock import FastLoop
+from tests.fixtures.clock import FastLoop
 
 REQUEST = Request("m", ())
 Script = Sequence[ProviderEvent | asyncio.Event | Exception]

@@ -36,7 +36,7 @@ from core.models.provider import Done, Failed, Media, Message, Offered, Provider
 from core.models.retries import Fallbacks
 from core.models.selection import Choice
 from core.usage.meter import Usage
-from tests.conversation import Converse, ScriptedProvider, kinds, shown
+from tests.fixtures.conversation import Converse, ScriptedProvider, kinds, shown
 
 DOWN: list[ProviderEvent | asyncio.Event] = [Failed(ProviderUnavailableError("down"))]
 

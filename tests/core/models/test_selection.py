@@ -18,7 +18,7 @@ from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints
 from core.models.provider import Done, Offered, Text, Thought
 from core.models.selection import Choice, ChoicePlugin
-from tests.conversation import Converse, ScriptedProvider, adapter
+from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 KEYS = Endpoints(openai_api_key="secret-openai", anthropic_api_key="secret-claude")
 

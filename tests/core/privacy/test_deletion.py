@@ -33,8 +33,8 @@ from core.usage.meter import ModelCall
 from core.usage.prices import Prices
 from core.usage.spending import FIRST, Spending
 from tests.core.conftest import Faulty
-from tests.core.sessions.speech import answered, called, replied
-from tests.inbounds import inbound
+from tests.core.sessions.events import answered, called, replied
+from tests.fixtures.inbox_messages import inbound
 
 #: What Zofia says, is called and is; what others say.
 WORDS = ("vermilion umbrella", "Zofia", "U0ZOFIA")

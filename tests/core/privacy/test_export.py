@@ -26,9 +26,9 @@ from core.usage.meter import ModelCall
 from core.usage.prices import Prices, exact
 from core.usage.spending import Spending
 from tests.core.conftest import Faulty
-from tests.core.sessions.speech import answered, called, replied
+from tests.core.sessions.events import answered, called, replied
 from tests.core.usage.test_spending import CALL, COST, MODEL, PRICES, claimed
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 SESSION = "place:1"
 PICTURE = b"\x89PNG\r\n\x1a\n" + b"picture" * 300

@@ -13,7 +13,7 @@ from core.sessions import codec as record
 from core.sessions.codec import INLINE_BYTES, Row
 from core.sessions.legacy import Rebuilder
 from tests.core.sessions import strategies
-from tests.core.sessions.speech import answered, called, replied, said
+from tests.core.sessions.events import answered, called, replied, said
 
 
 def loaded(row: Row) -> Event:

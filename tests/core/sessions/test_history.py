@@ -17,7 +17,7 @@ from core.sessions.history import (
     sendable,
     token_budget_truncate,
 )
-from tests.core.sessions.speech import answer_ids, answered, call_ids, called, replied, said, texts
+from tests.core.sessions.events import answer_ids, answered, call_ids, called, replied, said, texts
 
 
 def entries(*events: Event, tokens: int = 10) -> list[Entry]:

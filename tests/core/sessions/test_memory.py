@@ -22,8 +22,8 @@ from core.sessions.memory import Memories
 from core.sessions.resume import rewind
 from core.sessions.service import SessionService
 from core.workers.fencing import Fence
-from tests.conversation import ScriptedProvider, adapter
 from tests.core.conftest import Faulty
+from tests.fixtures.conversation import ScriptedProvider, adapter
 
 OF: Mapping[str, Any] = {"app_name": "app", "user_id": "place"}
 

@@ -13,7 +13,7 @@ from core.models.provider import Done, Failed, Message, Text, ToolCall, ToolResu
 from core.sessions.history import INTERRUPTED
 from core.sessions.resume import reopen
 from core.tools.tool import Tool
-from tests.conversation import SESSION, Conversation, Converse, ScriptedProvider
+from tests.fixtures.conversation import SESSION, Conversation, Converse, ScriptedProvider
 
 BROKEN = (Text("Well, I thi"), Failed(ProviderRequestError("no")))
 CALL = ToolCall("call_1", "pay", {"sum": 3})

@@ -14,7 +14,7 @@ from core.sessions.resume import correction_of, rewind
 from core.store.schema import tool_calls
 from core.tools.call_log import Call, Journal
 from core.tools.tool import Tool, adapt
-from tests.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter, team
+from tests.fixtures.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter, team
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated"),

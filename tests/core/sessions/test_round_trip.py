@@ -16,8 +16,8 @@ from core.sessions import codec as record
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import blobs, messages
-from tests import tables
 from tests.core.sessions import strategies
+from tests.fixtures import empty_databases as tables
 
 
 @pytest.fixture(scope="module")

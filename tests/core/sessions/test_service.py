@@ -22,7 +22,7 @@ from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, metadata, sessions, state
 from core.turns import compaction
-from tests.core.sessions.speech import answered, called, replied, said, texts
+from tests.core.sessions.events import answered, called, replied, said, texts
 
 APP, USER = "app", "place"
 

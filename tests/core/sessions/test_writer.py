@@ -23,7 +23,7 @@ from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, state
 from sandbox.postgres import PostgresSandbox
 from tests.core.conftest import with_tables
-from tests.core.sessions.speech import answered, called, replied, said, texts
+from tests.core.sessions.events import answered, called, replied, said, texts
 
 APP, USER = "app", "place"
 

@@ -7,7 +7,7 @@ import pytest
 from core.errors import StoreError
 from core.store.database import Database
 from core.store.lock import held
-from tests.disks import filled
+from tests.fixtures.full_disk import filled
 
 HOLDER = """
 import sys

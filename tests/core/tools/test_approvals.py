@@ -21,7 +21,7 @@ from core.turns.store import STOP, Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from tests.core.conftest import Faulty, never, worker_on
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 ADA, BOB = Person("ada", "Ada"), Person("bob", "Bob", frozenset({"r1"}))
 

@@ -23,8 +23,8 @@ from core.sessions.resume import reopen
 from core.sessions.service import SessionService
 from core.tools.call_log import Journal
 from core.tools.confirmations import Ask, Decision
-from tests.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
 from tests.core.conftest import Faulty
+from tests.fixtures.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
 
 Shape = Callable[["Till"], BaseAgent | Workflow]
 

@@ -16,7 +16,7 @@ from core.agents.factory import make_app
 from core.errors import SettingsError
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
 from core.tools.mcp import McpServer, load_servers
-from tests.conversation import Conversation, Converse, ScriptedProvider, adapter
+from tests.fixtures.conversation import Conversation, Converse, ScriptedProvider, adapter
 
 SERVER = """
 import os, sys, time

@@ -16,7 +16,7 @@ from google.genai import types
 from core.errors import ToolError
 from core.models.provider import Done, ToolCall, ToolResult, ToolSpec
 from core.tools.tool import Handler, Tool, ToolAdapter, adapt, current_time, idempotent, is_idempotent, load_tools
-from tests.conversation import Converse, ScriptedProvider
+from tests.fixtures.conversation import Converse, ScriptedProvider
 
 
 def add(a: int, b: int = 2) -> int:

@@ -18,7 +18,7 @@ from core.store.schema import turns as turns_table
 from core.turns import claims as claiming
 from core.turns.store import Turns
 from tests.core.conftest import MODELS, Faulty, worker_on
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 Meanwhile = Callable[[], Awaitable[object]]
 

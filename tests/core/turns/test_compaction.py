@@ -41,8 +41,8 @@ from core.workers.lease import Lease
 from sandbox.models import Asked, Fail, Finish, Say, ScriptedOpenAI
 from sandbox.models import Turn as Script
 from tests.core.conftest import Faulty
-from tests.core.sessions.speech import texts
-from tests.inbounds import inbound
+from tests.core.sessions.events import texts
+from tests.fixtures.inbox_messages import inbound
 
 PLACE, SESSION = "place", "place:1"
 

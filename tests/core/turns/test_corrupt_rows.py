@@ -12,7 +12,7 @@ from core.store.schema import messages
 from core.turns.queries import Again
 from core.turns.store import Turns
 from tests.core.conftest import Faulty, done
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 #: A message of which all is there, but for the name of the channel that it was said in.
 NOWHERE = {**inbound("left", session="p:left").to_json(), "spot": {"channel": ["C1"]}}

@@ -12,7 +12,7 @@ from core.turns.store import ANEW, RESET, Turns
 from core.turns.turn import Turn
 from tests.core.conftest import Faulty, done
 from tests.core.tools.test_approvals import approvals_of
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 
 async def written(database: Faulty, *statements: sa.Executable) -> None:

@@ -22,8 +22,8 @@ from core.turns.store import STOP, Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from tests.core.conftest import Faulty, done, never, worker_on
-from tests.core.sessions.speech import answered, called, replied, said
-from tests.inbounds import inbound
+from tests.core.sessions.events import answered, called, replied, said
+from tests.fixtures.inbox_messages import inbound
 
 
 @pytest.fixture

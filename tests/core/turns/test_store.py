@@ -22,7 +22,7 @@ from core.turns.rerun import Refused
 from core.turns.store import Turns
 from core.turns.turn import Turn
 from tests.core.conftest import Faulty, done, worker_on
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 
 async def column(database: Database, chosen: sa.Column[Any]) -> list[Any]:

@@ -15,9 +15,9 @@ from core.turns import worker
 from core.turns.store import ANEW, LOST, RESET, SHUTDOWN, STOP, Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
-from tests import tables
 from tests.core.conftest import Faulty, worker_on
-from tests.inbounds import inbound
+from tests.fixtures import empty_databases as tables
+from tests.fixtures.inbox_messages import inbound
 
 SECRET = "password=hunter2"
 

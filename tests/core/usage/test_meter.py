@@ -20,7 +20,7 @@ from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, Failed, ProviderEvent, Request, Text, ToolCall
 from core.usage.meter import BROKEN_OFF, Meter, ModelCall, Usage, calls_in
-from tests.conversation import Converse, ScriptedProvider, adapter
+from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 TOLD = Usage(10, 2, 1, 4)
 

@@ -13,9 +13,9 @@ from core.store.schema import inbox as table
 from core.turns.rerun import Refused
 from core.turns.store import Turns
 from core.turns.worker import Worker
-from core.usage.rate_limits import LIMITED, Limited, Rate, Rates
+from core.usage.rate_limits import LIMITED, Limited, Rate, Rates, Refusals
 from core.workers.lease import Lease
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 Workers = Callable[[Rates], Inbox]
 
@@ -92,3 +92,13 @@ async def test_what_a_place_has_asked_for_is_counted_within_its_time_alone(datab
     async with database.read() as connection:
         steps = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {newest}", ("p", 1.0))
         assert ["ix_inbox_place (place=? AND accepted_at>?)" in row.detail for row in steps] == [True]
+
+
+async def test_of_all_workers_one_tells_a_person_and_none_before_the_time_is_over(database: Database) -> None:
+    workers = [Refusals(database) for _ in range(3)]
+    told = await asyncio.gather(*(worker.is_to_be_told("slack:U1", "door") for worker in workers for _ in range(3)))
+    assert sorted(told) == [False] * 8 + [True]
+    assert await workers[0].is_to_be_told("slack:U2", "door")
+    assert await workers[0].is_to_be_told("slack:U1", "rate", until=time.time() - 1)
+    assert await workers[1].is_to_be_told("slack:U1", "rate", until=time.time() + 60)
+    assert not await workers[2].is_to_be_told("slack:U1", "rate")

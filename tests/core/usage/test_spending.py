@@ -22,7 +22,7 @@ from core.usage.meter import Meter, ModelCall
 from core.usage.prices import DOLLAR, Prices
 from core.usage.spending import FIRST, Spending, Spent, forget_person, shared
 from tests.core.conftest import Faulty, worker_on
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 PRICES = Prices()
 MODEL, OTHER, UNKNOWN = "gemini-2.5-flash", "openai/gpt-5", "openai/of-my-own"

@@ -31,10 +31,10 @@ from core.tools.call_log import Call, Journal
 from core.tools.tool import Tool, adapt
 from core.turns.store import Turns
 from core.turns.turn import Turn
-from tests.conversation import ScriptedProvider, adapter
 from tests.core.conftest import Faulty, with_tables, worker_on
-from tests.core.sessions.speech import answer_ids, answered, call_ids, called, replied, said, texts
-from tests.inbounds import inbound
+from tests.core.sessions.events import answer_ids, answered, call_ids, called, replied, said, texts
+from tests.fixtures.conversation import ScriptedProvider, adapter
+from tests.fixtures.inbox_messages import inbound
 
 APP, PLACE, SESSION = "app", "place", "place:1"
 

@@ -19,7 +19,7 @@ from core.workers import lease as lease_module
 from core.workers.lease import Lease
 from core.workers.shard_assignment import Leadership
 from tests.core.conftest import Faulty, Passes, never
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 SECONDS = 30.0
 

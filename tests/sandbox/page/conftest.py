@@ -18,7 +18,7 @@ from bot.sandbox import command as sandbox
 from bot.settings import load
 from sandbox.environment import inherited
 from sandbox.models import Asked, ScriptedOpenAI, Turn
-from tests.zygote import Zygote
+from tests.processes.fork_server import Zygote
 
 ROOT = Path(__file__).parents[3]
 

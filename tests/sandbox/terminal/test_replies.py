@@ -5,7 +5,7 @@ import pytest
 
 from sandbox.client.platform import Happening, Kind, Message
 from sandbox.terminal.replies import Pace, Replies
-from tests.clock import FastLoop
+from tests.fixtures.clock import FastLoop
 
 QUICK = Pace(quiet=0.05, longest_quiet=0.2, patience=0.3, limit=5)
 

@@ -14,7 +14,7 @@ from channels.discord.client.shards import Turnstile
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
 from tests.channels.discord.conftest import COMMANDS, discord_of, echo, running, until
-from tests.clock import FastLoop
+from tests.fixtures.clock import FastLoop
 
 
 async def test_each_shard_has_a_connection_and_what_any_of_them_hears_is_answered_once(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from core.models.adapter import ModelAdapter
 from sandbox.models import Asked, Call, Say, Step, Think, Turn
-from tests.core.models import rules
+from tests.core.models import wire_rules as rules
 from tests.core.models.conftest import VENDORS, Wired, wired
 
 PNG_BYTES = b"\x89PNG"

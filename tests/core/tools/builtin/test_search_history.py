@@ -6,7 +6,7 @@ from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
 from core.tools.builtin.make_file import MOST_CHARACTERS, make_file
 from core.tools.builtin.search_history import search_history
 from core.tools.tool import is_idempotent, load_tools
-from tests.conversation import SESSION, USER, Converse, ScriptedProvider
+from tests.fixtures.conversation import SESSION, USER, Converse, ScriptedProvider
 
 
 async def test_what_was_said_earlier_is_found_here_and_nowhere_else(converse: Converse) -> None:

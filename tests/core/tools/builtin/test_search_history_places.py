@@ -13,7 +13,7 @@ from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
 from core.sessions.artifacts import Artifacts
 from core.tools.builtin.search_history import search_history
-from tests.conversation import Converse, ScriptedProvider, adapter
+from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 HERE, THERE = ("slack:T1:C1", "slack:T1:C1:1.0"), ("slack:T1:D1", "slack:T1:D1:1.0")
 

@@ -15,7 +15,7 @@ from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Start
 from tests.acceptance.platforms import Platform, Talk
 from tests.acceptance.test_conversation import memory
-from tests.acceptance.test_keeping import age
+from tests.acceptance.test_privacy import age
 
 
 def talks(bot: Bot) -> dict[Platform, Talk]:

@@ -23,13 +23,13 @@ from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import Discord, DiscordTalk, Platform, Shown, Slack, Talk
 from tests.chaos import evidence, scenario, verdict
+from tests.chaos.crashing_process import LOG, PASSAGES, Crash
 from tests.chaos.evidence import Evidence
 from tests.chaos.scenario import Model, converse
-from tests.chaos.victim import LOG, PASSAGES, Crash
-from tests.zygote import Life, Zygote
+from tests.processes.fork_server import Life, Zygote
 
-#: What the processes are forked from: see `tests.zygote`.
-MOULD = "tests.chaos.mould"
+#: What the processes are forked from: see `tests.processes.fork_server`.
+MOULD = "tests.chaos.fork_main"
 
 #: Seconds that all answers may take from when the last process was started.
 SETTLE_TIMEOUT = 60.0

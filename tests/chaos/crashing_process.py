@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos import points
+from tests.chaos import crash_points as points
 
 LOG, PASSAGES = "bot.log", "passages.json"
 

@@ -10,7 +10,7 @@ from sqlalchemy.sql.elements import ClauseElement
 from channels.i18n import messages as words
 from core.store.fast_path import Prepared, Statement
 from core.usage import prices
-from tests import trust
+from tests.fixtures import certificates as trust
 
 
 def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:

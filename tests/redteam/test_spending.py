@@ -16,7 +16,7 @@ from core.usage.spending import FIRST
 from core.usage.spending_limits import Limits
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.benches import PLATFORMS, sandbox_of, shows, talking
+from tests.channels.platforms import PLATFORMS, sandbox_of, shows, talking
 from tests.channels.slack.conftest import Bot, running
 from tests.channels.slack.interactions.test_commands import said
 

@@ -10,7 +10,7 @@ from sandbox.models import Asked, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Start, With
 from tests.acceptance.platforms import Platform, Talk
-from tests.acceptance.test_life import begun, talks
+from tests.acceptance.test_restarts import begun, talks
 
 
 async def in_mid_answer(

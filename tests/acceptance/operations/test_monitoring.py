@@ -17,7 +17,7 @@ from sandbox.models import Fail, Pause, Say, ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Program, Start, With
 from tests.acceptance.platforms import Platform, Slack, Talk
-from tests.acceptance.test_life import talks
+from tests.acceptance.test_restarts import talks
 
 #: The call by which a reply appears.
 OPENS = {"slack": "chat.startStream", "discord": "POST /channels/{channel}/messages"}

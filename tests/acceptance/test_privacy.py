@@ -10,7 +10,7 @@ from pathlib import Path
 from sandbox.models import Asked, Turn
 from tests.acceptance.conftest import Forked, Program, Start
 from tests.acceptance.platforms import Platform
-from tests.zygote import Zygote
+from tests.processes.fork_server import Zygote
 
 #: What is said in the first turn; long before the rest; and of late.
 SECRET, OLD, NEW = "falcon", "heron", "otter"

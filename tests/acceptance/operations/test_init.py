@@ -15,8 +15,8 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import With
-from tests.disks import close, filled
-from tests.zygote import Life, Zygote
+from tests.fixtures.full_disk import close, filled
+from tests.processes.fork_server import Life, Zygote
 
 #: What one presses to have a program stop, and to say no more.
 CTRL_C, CTRL_D = "\x03", "\x04"

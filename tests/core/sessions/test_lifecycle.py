@@ -14,7 +14,7 @@ from core.sessions.lifecycle import adopt
 from core.sessions.routing import Agent, Agents
 from core.store.schema import sessions
 from core.tools.call_log import Journal
-from tests.conversation import Conversation, Converse, ScriptedProvider, adapter
+from tests.fixtures.conversation import Conversation, Converse, ScriptedProvider, adapter
 
 
 def clock() -> str:

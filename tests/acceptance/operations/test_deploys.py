@@ -15,7 +15,7 @@ from sandbox.slack import Envelope, SlackSandbox
 from tests.acceptance.conftest import Program, With
 from tests.acceptance.platforms import Discord, Platform, Slack
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def says_it_again(asked: Asked) -> Turn:

@@ -1,7 +1,8 @@
 """The catalogue of the bot's own words: what is in it, and how it is brought in step with the code.
 
-`python -m tests.channels.catalogue` (`make words`) adds to each language what is new and takes away what is gone. What
-it then names is to be translated in `channels/i18n/locales/*/LC_MESSAGES/parley.po`; after that, it is run once more.
+`python -m tests.channels.i18n.catalogue` (`make words`) adds to each language what is new and takes away what is gone.
+What it then names is to be translated in `channels/i18n/locales/*/LC_MESSAGES/parley.po`; after that, it is run once
+more.
 """
 
 import io

@@ -13,7 +13,7 @@ from sandbox.models import Asked, Pause, Say, Turn
 from sandbox.postgres import PostgresSandbox
 from tests.acceptance.conftest import Start
 from tests.acceptance.platforms import Platform
-from tests.acceptance.test_life import talks
+from tests.acceptance.test_restarts import talks
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.chaos import points
-from tests.chaos.points import ROOT, all_points, compiled, module_of, points_of
+from tests.chaos import crash_points as points
+from tests.chaos.crash_points import ROOT, all_points, compiled, module_of, points_of
 
 SOURCE = """
 from contextlib import asynccontextmanager

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from core.errors import DamagedSessionError
 from core.sessions.service import SessionService
 from core.store.database import Database
-from tests.core.sessions.speech import replied, said, texts
+from tests.core.sessions.events import replied, said, texts
 from tests.core.sessions.test_service import create, load
 
 #: What SQLite lets stand in a column, whatever its type.

@@ -22,7 +22,7 @@ from core.errors import SessionResetError
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import messages
-from tests.core.sessions.speech import call_ids, texts
+from tests.core.sessions.events import call_ids, texts
 
 Reply = str | types.FunctionCall
 

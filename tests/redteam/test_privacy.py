@@ -21,12 +21,12 @@ from core.usage.prices import Prices
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.benches import PLATFORMS, sandbox_of, shows, talking, texts
 from tests.channels.discord.conftest import echo
 from tests.channels.discord.conftest import running as discord_running
+from tests.channels.platforms import PLATFORMS, sandbox_of, shows, talking, texts
 from tests.channels.slack.conftest import running as slack_running
 from tests.channels.wiring import until
-from tests.redteam.test_door_slack import holds
+from tests.redteam.test_access_slack import holds
 
 
 @pytest.fixture

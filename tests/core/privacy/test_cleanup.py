@@ -14,7 +14,7 @@ from core.store.schema import turns as turns_table
 from core.turns.store import Turns
 from core.turns.worker import Worker
 from tests.core.conftest import Faulty, done, never
-from tests.inbounds import inbound
+from tests.fixtures.inbox_messages import inbound
 
 
 async def age(database: Faulty, *, days: float) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import WHY
 from core.identity import NOWHERE, Visitor
-from tests.channels.benches import SlackTalk, Talk
+from tests.channels.platforms import SlackTalk, Talk
 
 
 async def by_button(talk: Talk, user: str = "ada", *, button: str | None = None) -> str:

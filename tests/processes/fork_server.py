@@ -34,7 +34,7 @@ WARM_TIMEOUT = 120.0
 ORDERS, WARMTH = "orders", "warmth"
 
 #: What asks for a process in the place of `python`.
-FORKED = Path(__file__).with_name("forked.py")
+FORKED = Path(__file__).with_name("fork_client.py")
 
 #: What the program imports only when it is at work, after the process was forked.
 LATE = (
@@ -164,7 +164,7 @@ def _import(mould: str) -> Callable[..., None]:
 
     for module in LATE:
         import_module(module)
-    from tests import once  # noqa: PLC0415
+    from tests.processes import shared_setup as once  # noqa: PLC0415
 
     once.share()
     httpcore2.default_ssl_context(_trust_env=True)  # as a client does
@@ -174,7 +174,7 @@ def _import(mould: str) -> Callable[..., None]:
 
 def _rehearse(database: str) -> None:
     """Run what the program would run once."""
-    from tests.rehearsal import rehearse  # noqa: PLC0415 - see `_import`
+    from tests.processes.preload import rehearse  # noqa: PLC0415 - see `_import`
 
     asyncio.run(rehearse(database))
     gc.unfreeze()

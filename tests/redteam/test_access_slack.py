@@ -16,7 +16,7 @@ from core.usage.rate_limits import Rate, Rates
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
-from tests.presses import with_button
+from tests.fixtures.buttons import with_button
 
 
 def echo(asked: Any) -> str:

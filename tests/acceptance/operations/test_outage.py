@@ -1,6 +1,6 @@
 """What a team member sees of a database that is away: nothing, but that it takes longer.
 
-`make test ARGS="tests/acceptance/test_outage.py --outage 60"` has it away for a whole minute.
+`make test ARGS="tests/acceptance/operations/test_outage.py --outage 60"` has it away for a whole minute.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Start, With
 from tests.acceptance.platforms import Platform, Slack
-from tests.acceptance.test_life import begun, goes_on, talks
+from tests.acceptance.test_restarts import begun, goes_on, talks
 
 STORY = " ".join(f"word-{number}" for number in range(200))
 

@@ -1,4 +1,5 @@
-"""What `python -m MODULE ARGUMENT...` is where it is to be forked: `python -IS tests/forked.py SOCKET -m MODULE ...`.
+"""What `python -m MODULE ARGUMENT...` is where it is to be forked: `python -IS tests/processes/fork_client.py SOCKET -m
+MODULE ...`.
 
 It asks the zygote at the socket for the process, hands on what would end that, and ends as it does.
 """

@@ -13,7 +13,7 @@ from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
 from tests.channels.discord import conftest as discord_tests
 from tests.channels.slack import conftest as slack_tests
-from tests.presses import with_button
+from tests.fixtures.buttons import with_button
 
 PLATFORMS = ("slack", "discord")
 
