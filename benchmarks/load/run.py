@@ -10,13 +10,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Literal
 
-from benchmarks.load.formation import Formation
+from benchmarks.load.processes import Formation
 from benchmarks.load.questions import Speaker, kind, papers
 from benchmarks.load.timing import Wait, waits
-from benchmarks.soak.crew import stand_in
 from benchmarks.soak.outcome import Outcome, accepted, at_rest, settled
-from benchmarks.soak.people import BURSTS, Session, patiently
-from benchmarks.soak.places import Discord, Place, Platform, Slack, starts_over
+from benchmarks.soak.processes import stand_in
+from benchmarks.soak.sessions import Discord, Place, Platform, Slack, starts_over
+from benchmarks.soak.users import BURSTS, Session, patiently
 from core.store.database import Database
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI

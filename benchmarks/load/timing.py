@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from benchmarks.soak.people import Session
-from benchmarks.soak.places import Told
 from benchmarks.soak.script import answered, begun
+from benchmarks.soak.sessions import Told
+from benchmarks.soak.users import Session
 from channels.i18n.messages import RESET_DONE
 
 #: When a message was said: while a deploy was under way (or it was still to be answered when one began), within a

@@ -13,10 +13,11 @@ import logging
 import os
 from collections.abc import Iterator
 
-from benchmarks.replies import kept, parley
+from benchmarks.replies import results as kept
 from benchmarks.replies.cell import Cell, measure
-from benchmarks.replies.contender import Contender
-from benchmarks.replies.contenders import CONTENDERS
+from benchmarks.replies.contenders import parley
+from benchmarks.replies.contenders.base import Contender
+from benchmarks.replies.contenders.registry import CONTENDERS
 from benchmarks.replies.cost import delta_cost
 from benchmarks.replies.load import CHANNELS, Ending, Load
 from benchmarks.replies.plot import plot

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Any
 
-from benchmarks.replies.contender import Answering, Contender
+from benchmarks.replies.contenders.base import Answering, Contender
 from benchmarks.replies.floors import RULES, best_age, best_ends
 from benchmarks.replies.load import Load, Model, Speech
 from benchmarks.replies.loop import Loop
 from benchmarks.replies.measure import Shown, mean_drain, percentile, watch
-from benchmarks.replies.stage import STAGES, Question, Stage
+from benchmarks.replies.platforms import STAGES, Question, Stage
 
 log = logging.getLogger(__name__)
 

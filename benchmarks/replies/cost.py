@@ -9,8 +9,8 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
+from benchmarks.replies.contenders.parley import keep
 from benchmarks.replies.load import TOKENS, Ending, Load, Model
-from benchmarks.replies.parley import keep
 from channels.replies.reactions import Address, Receipts
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.replies.load import TOKENS, TOKENS_A_SECOND, Load, token
-from benchmarks.replies.stage import ONE_WAY
+from benchmarks.replies.platforms import ONE_WAY
 from sandbox.discord.api import limits as discord
 from sandbox.discord.api.message_content import TEXT
 from sandbox.slack.api import limits as slack

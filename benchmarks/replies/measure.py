@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.replies.load import Speech, last_place
-from benchmarks.replies.stage import Question, Version
+from benchmarks.replies.platforms import Question, Version
 
 
 @dataclass(frozen=True, slots=True)

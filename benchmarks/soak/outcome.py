@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from benchmarks.soak.people import Session
-from benchmarks.soak.places import Platform, shown, unfinished
 from benchmarks.soak.script import Model, Verdict, could_not_wait, disordered, judge, names
+from benchmarks.soak.sessions import Platform, shown, unfinished
+from benchmarks.soak.users import Session
 from core.store.database import Database
 from core.store.schema import inbox, turns
 from core.turns.queries import is_under_way, is_waiting

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from benchmarks.soak.outcome import Outcome
-from benchmarks.soak.people import Session
 from benchmarks.soak.script import Verdict
+from benchmarks.soak.users import Session
 
 
 def table(outcome: Outcome) -> str:

@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.soak.crew import Bot
+from benchmarks.soak.faults import Trouble
 from benchmarks.soak.outcome import Outcome, accepted, at_rest, settled
-from benchmarks.soak.people import BURSTS, PAUSES, Session
-from benchmarks.soak.places import Discord, Platform, Slack
+from benchmarks.soak.processes import Bot
 from benchmarks.soak.script import Model
-from benchmarks.soak.trouble import Trouble
+from benchmarks.soak.sessions import Discord, Platform, Slack
+from benchmarks.soak.users import BURSTS, PAUSES, Session
 from core.store.database import Database
 from core.store.migrate import migrate
 from sandbox.discord import DiscordSandbox

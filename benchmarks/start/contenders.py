@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.replies.nanobot import NAME as NANOBOT
-from benchmarks.replies.nanobot import PACKAGES, PROGRAM, config
+from benchmarks.replies.contenders.nanobot import NAME as NANOBOT
+from benchmarks.replies.contenders.nanobot import PACKAGES, PROGRAM, config
 
 HERE = str(Path(__file__).parents[2])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 
-from benchmarks.soak.places import Discord, Slack, shown
+from benchmarks.soak.sessions import Discord, Slack, shown
 from benchmarks.start.contenders import HERE, Contender
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI

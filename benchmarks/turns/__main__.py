@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from benchmarks.turns import alone, several
+from benchmarks.turns import many_workers as several
+from benchmarks.turns import one_worker as alone
 from benchmarks.turns.report import Figures, table
 from core.store.database import Database
 from core.store.migrate import migrate

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.turns.alone import AT_ONCE, MODEL_SECONDS, Idle, Steps, Together
-from benchmarks.turns.several import SESSIONS, Pace
+from benchmarks.turns.many_workers import SESSIONS, Pace
+from benchmarks.turns.one_worker import AT_ONCE, MODEL_SECONDS, Idle, Steps, Together
 from benchmarks.turns.statements import writes
 
 

@@ -1,11 +1,11 @@
 import pytest
 
-from benchmarks.replies import nanobot, slack_runner
 from benchmarks.replies.cell import measure
-from benchmarks.replies.contender import Contender
-from benchmarks.replies.contenders import CONTENDERS
+from benchmarks.replies.contenders import nanobot, slack_runner
+from benchmarks.replies.contenders.base import Contender
+from benchmarks.replies.contenders.parley import NAME
+from benchmarks.replies.contenders.registry import CONTENDERS
 from benchmarks.replies.load import Ending, Load
-from benchmarks.replies.parley import NAME
 
 #: Fast enough for a test; what the figures are is then a matter of this machine.
 QUICK = 40.0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from benchmarks.replies.floors import RULES, SPAN, Lane, Rules, Window, best_age, best_ends, joint_age, messages
 from benchmarks.replies.load import Ending, Load
-from benchmarks.replies.stage import ONE_WAY
+from benchmarks.replies.platforms import ONE_WAY
 from sandbox.slack.api import limits
 
 ONE = Load(1, 1, Ending.TOGETHER)

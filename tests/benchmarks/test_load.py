@@ -6,15 +6,15 @@ import pytest
 
 from benchmarks.load import run
 from benchmarks.load.__main__ import main
-from benchmarks.load.formation import Formation
+from benchmarks.load.processes import Formation
 from benchmarks.load.questions import KINDS, Speaker, kind, paper, papers
 from benchmarks.load.report import faults, table
 from benchmarks.load.run import Load, Result, Run
 from benchmarks.load.timing import Wait, waits
 from benchmarks.soak.outcome import Outcome
-from benchmarks.soak.people import Session
-from benchmarks.soak.places import Told
 from benchmarks.soak.script import answer, judge
+from benchmarks.soak.sessions import Told
+from benchmarks.soak.users import Session
 from channels.i18n.messages import PLACEHOLDER, RESET_DONE
 from sandbox.models import Asked, Call, Pause, Say
 from sandbox.models import Result as ToolResult

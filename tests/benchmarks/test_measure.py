@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from benchmarks.replies.load import TOKENS, Speech, last_place, token
 from benchmarks.replies.measure import Shown, age_of, drain, final_of, newest_of, percentile, watch
-from benchmarks.replies.stage import Question, Version
+from benchmarks.replies.platforms import Question, Version
 
 SPOKEN = [float(second) for second in range(11)]
 

@@ -8,11 +8,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from benchmarks.soak import run
 from benchmarks.soak.outcome import Outcome, settled
-from benchmarks.soak.people import Session
-from benchmarks.soak.places import Discord, Slack, Told, unfinished
 from benchmarks.soak.report import faults, table
 from benchmarks.soak.run import Load
 from benchmarks.soak.script import Model, Verdict, answer, could_not_wait, disordered, history_fault, judge, names
+from benchmarks.soak.sessions import Discord, Slack, Told, unfinished
+from benchmarks.soak.users import Session
 from channels.base import Said
 from channels.i18n.messages import STOP
 from channels.intake.context import framed

@@ -3,10 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.turns import alone, crew, several
-from benchmarks.turns.alone import Idle, Steps, Together
+from benchmarks.turns import many_workers as several
+from benchmarks.turns import one_worker as alone
+from benchmarks.turns import worker as crew
+from benchmarks.turns.many_workers import Pace
+from benchmarks.turns.one_worker import Idle, Steps, Together
 from benchmarks.turns.report import Figures, table
-from benchmarks.turns.several import Pace
 from benchmarks.turns.statements import writes
 
 

@@ -19,9 +19,9 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from benchmarks.replies.contender import Answering
+from benchmarks.replies.contenders.base import Answering
 from benchmarks.replies.load import Speech
-from benchmarks.replies.stage import Question, SlackStage
+from benchmarks.replies.platforms import Question, SlackStage
 from core.agents.warmup import warm_up
 
 NAME = "google-adk's SlackRunner"

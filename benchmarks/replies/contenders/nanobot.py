@@ -17,9 +17,9 @@ from typing import Any
 
 from aiohttp import web
 
-from benchmarks.replies.contender import Answering
+from benchmarks.replies.contenders.base import Answering
 from benchmarks.replies.load import Load, Speech
-from benchmarks.replies.stage import DiscordStage, Question
+from benchmarks.replies.platforms import DiscordStage, Question
 
 NAME = "nanobot-ai 0.3.5"
 PACKAGES = ("nanobot-ai==0.3.5", "discord.py==2.7.1")

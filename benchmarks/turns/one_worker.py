@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.replies.loop import Loop
-from benchmarks.turns.crew import Crew, at_work, message
 from benchmarks.turns.statements import counted
+from benchmarks.turns.worker import Crew, at_work, message
 from core.turns.turn import Turn
 
 #: How many turns are looked at, one after the other, and how many before them, so that all is warm.

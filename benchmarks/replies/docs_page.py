@@ -1,10 +1,10 @@
-"""Puts the figures that are kept on the page and draws its pictures: `python -m benchmarks.replies.page`."""
+"""Puts the figures that are kept on the page and draws its pictures: `python -m benchmarks.replies.docs_page`."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.replies import kept
+from benchmarks.replies import results as kept
 from benchmarks.replies.cell import Cell
 from benchmarks.replies.load import CHANNELS, Ending
 from benchmarks.replies.plot import plot

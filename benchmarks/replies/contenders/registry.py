@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from benchmarks.replies import nanobot, parley, slack_runner
-from benchmarks.replies.contender import Answering, Contender, Writer, Writing
-from benchmarks.replies.desks import DiscordDesk, SlackDesk, discord_client, slack_client
-from benchmarks.replies.policies import ChatGptInSlack, ChatSdk, Llmcord, OpenClaw, Policy, Turnstile
-from benchmarks.replies.stage import DiscordStage, Question, SlackStage
+from benchmarks.replies.contenders import nanobot, parley, slack_runner
+from benchmarks.replies.contenders.base import Answering, Contender, Writer, Writing
+from benchmarks.replies.contenders.platform_clients import DiscordDesk, SlackDesk, discord_client, slack_client
+from benchmarks.replies.contenders.policies import ChatGptInSlack, ChatSdk, Llmcord, OpenClaw, Policy, Turnstile
+from benchmarks.replies.platforms import DiscordStage, Question, SlackStage
 
 #: Slack: what a `markdown_text` holds, and what a `text` holds that can be edited.
 MARKDOWN, TEXT = 12_000, 4_000

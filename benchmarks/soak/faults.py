@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from benchmarks.soak.crew import Bot
+from benchmarks.soak.processes import Bot
 from sandbox.discord import DiscordSandbox
 from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from benchmarks.replies.desks import Desk
+from benchmarks.replies.contenders.platform_clients import Desk
 
 #: What a client raises when it does not get a call through is the client's own affair.
 _FAILED = Exception

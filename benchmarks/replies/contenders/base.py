@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from benchmarks.replies.load import Load, Speech
-from benchmarks.replies.stage import Question
+from benchmarks.replies.platforms import Question
 
 
 class Answering(ABC):

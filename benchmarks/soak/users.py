@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from benchmarks.soak.places import Place, shown, unfinished
 from benchmarks.soak.script import answered
+from benchmarks.soak.sessions import Place, shown, unfinished
 
 #: Seconds after which somebody who gets no answer goes on.
 PATIENCE = 60.0

@@ -8,7 +8,7 @@ import discord
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from benchmarks.replies.stage import DiscordStage, Question, SlackStage
+from benchmarks.replies.platforms import DiscordStage, Question, SlackStage
 
 
 class Desk(ABC):

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from benchmarks.replies.contender import Writer, Writing
-from benchmarks.replies.stage import DiscordStage, Question, SlackStage
+from benchmarks.replies.contenders.base import Writer, Writing
+from benchmarks.replies.platforms import DiscordStage, Question, SlackStage
 from channels.base import Surface
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import make_client

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.turns.crew import LIMIT
+from benchmarks.turns.worker import LIMIT
 
 #: Sessions, and how many turns each has, one after the other.
 SESSIONS, TURNS_EACH = 100, 5
@@ -95,7 +95,7 @@ async def working(
     try:
         for number in range(workers):
             limit = limits[number] if limits else LIMIT
-            words = [sys.executable, "-m", "benchmarks.turns.hand", url, str(seconds), str(limit)]
+            words = [sys.executable, "-m", "benchmarks.turns.worker_process", url, str(seconds), str(limit)]
             pipe = asyncio.subprocess.PIPE
             process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe)
             crowd.hands.append(Hand(process, number, crowd.heard))

@@ -1,4 +1,4 @@
-"""A worker in a process of its own: `python -m benchmarks.turns.hand URL MODEL_SECONDS LIMIT`.
+"""A worker in a process of its own: `python -m benchmarks.turns.worker_process URL MODEL_SECONDS LIMIT`.
 
 It does as it is told on its standard input, and tells what happens on its output, in JSON, a line each.
 
@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from benchmarks.replies.loop import Loop
-from benchmarks.turns.crew import Crew, at_work, message
+from benchmarks.turns.worker import Crew, at_work, message
 from core.turns.store import STOP
 from core.turns.turn import Turn
 

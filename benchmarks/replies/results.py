@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from benchmarks.replies.cell import Cell
-from benchmarks.replies.contender import Contender
-from benchmarks.replies.contenders import CONTENDERS
+from benchmarks.replies.contenders.base import Contender
+from benchmarks.replies.contenders.registry import CONTENDERS
 from benchmarks.replies.load import Load
 
 FOLDER = Path(".parley/bench-replies")
