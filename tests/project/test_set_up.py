@@ -22,7 +22,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedGemini
 from sandbox.slack import SlackSandbox
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 HOWTO = ROOT / "docs" / "howto"
 

@@ -21,7 +21,7 @@ from bot.settings import Settings
 from core.observability import metrics
 from sandbox.procfile import KILLED_AFTER
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 #: Heroku: what `app.json` may have, and the sizes of dynos of the common runtime.
 APP_KEYS = {

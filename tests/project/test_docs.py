@@ -66,7 +66,7 @@ from docs.pictures import drawn, exchanges
 from sandbox.discord import DiscordSandbox
 from tests.channels.i18n.catalogue import sentences
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 REFERENCE = DOCS / "reference"
