@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp.web import AbstractRouteDef
 
 from bot.components import Answers, Hearing
-from bot.monitoring import tracing as traces
+from bot.monitoring import trace_export as traces
 from bot.monitoring.health import Health
 from bot.server import Server, probes, serving
 from bot.settings import NO_TOKENS, Settings
@@ -29,9 +29,9 @@ from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
 from core.inbox_message import Inbound
 from core.models.lazy_import import Late
-from core.privacy.cleanup import Pruning, Retention
+from core.privacy.retention import Pruning, Retention
 from core.privacy.vault import Vault
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.sessions.lifecycle import home
 from core.sessions.routing import Agents
 from core.store.database import Database
@@ -42,19 +42,19 @@ from core.turns.store import Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.rate_limits import Refusals
 from core.usage.spending import Spending
+from core.usage.user_rate_limits import Refusals
 from core.workers.lease import Lease
+from core.workers.rate_limit_sharing import Shares, Uses
 from core.workers.shard_assignment import Leadership
-from core.workers.usage_sharing import Shares, Uses
 
 if TYPE_CHECKING:
     from bot import runtime as answering
-    from bot.monitoring import metrics
+    from bot.monitoring import prometheus as metrics
     from channels.discord import adapter as discord
     from channels.slack import adapter as slack
 else:  # what is configured; and what answers, while the channels connect
-    answering, metrics = Late("bot.runtime"), Late("bot.monitoring.metrics")
+    answering, metrics = Late("bot.runtime"), Late("bot.monitoring.prometheus")
     discord, slack = Late("channels.discord.adapter"), Late("channels.slack.adapter")
 
 log = logging.getLogger(__name__)

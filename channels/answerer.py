@@ -31,7 +31,7 @@ from core.agents.runtime import AgentRuntime
 from core.conversations.service import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError, lasts
 from core.inbox_message import Inbound, storable
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.turn_states import Ended
 from core.tools.approvals import Approval, Approvals
 from core.turns import store as turns

@@ -10,7 +10,7 @@ from channels.markdown.dialect import Limits
 from core.conversations.history_state import Background
 from core.errors import SurfaceError
 from core.inbox_message import Attachment, Inbound
-from core.workers.usage_sharing import Uses
+from core.workers.rate_limit_sharing import Uses
 
 #: Room in each message for a line under the text that says what is going on, in whatever unit.
 STATUS_RESERVE = 102

@@ -10,8 +10,8 @@ from core.conversations.turn_report import Ledger
 from core.inbox.interactions import Errands
 from core.inbox.store import Inbox
 from core.tools.approvals import Approval, Approvals
-from core.usage.rate_limits import Refusals
 from core.usage.spending import Spending
+from core.usage.user_rate_limits import Refusals
 
 
 class Reask(Protocol):

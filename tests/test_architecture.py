@@ -22,10 +22,10 @@ HOMES = {
     "slack_bolt": ["channels/slack"],
     "slack_sdk": ["channels/slack"],
     "discord": ["channels/discord"],
-    "openai": ["core/models/providers/openai.py", "core/models/catalog.py"],
+    "openai": ["core/models/providers/openai.py", "core/models/provider_registry.py"],
     "anthropic": [
         "core/models/providers/anthropic.py",
-        "core/models/catalog.py",
+        "core/models/provider_registry.py",
         "core/models/providers/anthropic.py",
     ],
     "xllamacpp": ["core/models/providers/local_server.py"],

@@ -39,7 +39,7 @@ from core.turns.store import Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.workers.lease import Lease
-from core.workers.usage_sharing import Uses
+from core.workers.rate_limit_sharing import Uses
 
 #: Turns at once, more than the bench ever runs.
 LIMIT = 500

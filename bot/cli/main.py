@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bot.sandbox import command as sandbox
-from bot.setup import manifest as manifests
+from bot.setup import manifest_command as manifests
 from core.concurrency import gc_tuning as garbage
 from core.errors import OverdueError, ParleyError, SettingsError
 from core.models.lazy_import import Late

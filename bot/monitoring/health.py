@@ -7,7 +7,7 @@ from collections.abc import Collection, Coroutine
 from channels.base import Channel
 from core.concurrency import event_loop
 from core.errors import DeafError, StoreError
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.database import Database
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pythonjsonlogger.json import JsonFormatter
 
 from core.observability.tracing import current, trace_id
-from core.secrets import masked, redact
+from core.secret_redaction import masked, redact
 
 Format = Literal["console", "json"]
 

@@ -23,7 +23,7 @@ from google.adk.plugins import BasePlugin
 from core.concurrency.tasks import beside
 from core.models.messages import convert_messages
 from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, ToolResult
-from core.secrets import redact
+from core.secret_redaction import redact
 from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, tool_calls, turns
 from core.store.turn_states import UNDER_WAY

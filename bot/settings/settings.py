@@ -21,7 +21,7 @@ from channels.replies.buttons import Extra
 from core.agents.config import dotenv
 from core.conversations.service import Follow
 from core.errors import SettingsError
-from core.secrets import remember
+from core.secret_redaction import remember
 
 #: What is missing when there is no platform to run on.
 NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"

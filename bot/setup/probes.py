@@ -11,8 +11,8 @@ from channels.discord.settings import DiscordSettings
 from channels.slack.client import auth as slack_login
 from channels.slack.settings import SlackSettings
 from core.errors import ParleyError, SettingsError, StoreError
-from core.models.catalog import probe
 from core.models.provider import Provider
+from core.models.provider_registry import probe
 from core.privacy.vault import Vault
 from core.store.database import Database
 from core.store.migrate import pending

@@ -12,14 +12,14 @@ from bot.settings.agent import DEFAULT_MODEL, AgentPart
 from bot.settings.discord import DiscordPart
 from bot.settings.parsing import told, with_driver
 from bot.settings.slack import SlackPart
-from bot.setup import manifest as manifests
+from bot.setup import manifest_command as manifests
 from bot.setup import probes as trials
-from bot.setup.manifest import Platform
+from bot.setup.manifest_command import Platform
 from bot.setup.probes import Finding
 from channels.discord import invite
 from channels.slack.settings import SlackSettings
 from core.errors import ProviderError, SettingsError, UnknownModelError
-from core.models.catalog import make_provider
+from core.models.provider_registry import make_provider
 
 #: What stands for an answer that is still to come, so that the others can be looked at.
 _TO_COME: Mapping[str, Any] = {"slack_app_token": "xapp-", "slack_signing_secret": "-"}

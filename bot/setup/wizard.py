@@ -19,11 +19,11 @@ from bot.settings.parsing import SLACK_APPS
 from bot.setup import probes as trials
 from bot.setup import questions
 from bot.setup.env_file import EnvFile
-from bot.setup.manifest import Platform
+from bot.setup.manifest_command import Platform
 from bot.setup.probes import Finding, Verdict
 from bot.setup.questions import Question
 from core.errors import SettingsError
-from core.secrets import remember
+from core.secret_redaction import remember
 
 #: What may be answered to anything.
 _SKIP, _KEEP = "skip", "keep"

@@ -21,7 +21,7 @@ from core.errors import StoreError
 from core.identity import NOWHERE, Spot, Visitor
 from core.inbox_message import Inbound
 from core.privacy.export import Form
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.turns.rerun import Refused
 
 log = logging.getLogger(__name__)

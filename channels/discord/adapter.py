@@ -12,8 +12,8 @@ from discord.http import Route
 from channels.base import Around, Check, Fetched, Heard, Surface
 from channels.discord.access import Visits
 from channels.discord.client.api import MESSAGES, DiscordApi
-from channels.discord.client.auth import hears_all, intents, log_in, make_client
-from channels.discord.client.gateway import PULSE, Shard
+from channels.discord.client.auth import hears_all, log_in, make_client
+from channels.discord.client.gateway import PULSE, Shard, intents
 from channels.discord.client.shards import Shards, shard_of
 from channels.discord.dispatcher import Dispatcher
 from channels.discord.events.downloads import Downloads
@@ -40,9 +40,9 @@ from core.errors import ParleyError, SettingsError, SurfaceError
 from core.inbox.watermarks import Places
 from core.inbox_message import Attachment, Inbound
 from core.privacy.vault import Seal
-from core.secrets import traced
+from core.secret_redaction import traced
+from core.workers.rate_limit_sharing import Uses
 from core.workers.shard_assignment import Leadership
-from core.workers.usage_sharing import Uses
 
 log = logging.getLogger(__name__)
 

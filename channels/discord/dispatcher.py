@@ -12,7 +12,7 @@ from discord import app_commands
 from channels.discord.client.gateway import GatewayClient, Shard
 from channels.discord.events.listener import Ear
 from channels.discord.interactions.commands import Command, Translator, sync
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from channels.i18n import messages as words
 from channels.i18n.messages import LOCALE_SECONDS, Words
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

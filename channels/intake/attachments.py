@@ -18,7 +18,7 @@ from core.inbox_message import Attachment, Inbound, storable
 from core.models import media
 from core.models.lazy_import import Late
 from core.models.provider import Takes
-from core.secrets import traced
+from core.secret_redaction import traced
 
 if TYPE_CHECKING:
     from google.genai import types

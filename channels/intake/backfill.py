@@ -19,7 +19,7 @@ from core.concurrency.retry import persist, retried
 from core.concurrency.tasks import abreast
 from core.errors import StoreError
 from core.inbox.watermarks import Place, Places
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

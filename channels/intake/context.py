@@ -17,7 +17,7 @@ from core.agents.run_record import Others
 from core.concurrency.retry import retried
 from core.conversations.history_state import background
 from core.inbox_message import Inbound, storable
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.sessions.prompt_text import CLOSE, MARK, OPEN, Spoken, frame, lines, plain
 from core.store.database import Database
 from core.turns.turn import Turn

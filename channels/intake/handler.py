@@ -28,11 +28,11 @@ from core.identity import Person, Spot, Visitor
 from core.inbox.edits import Revised, Taken
 from core.inbox.store import Accepted
 from core.inbox_message import Inbound
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.tools.approvals import Verdict
 from core.turns.cancel import Stopped
 from core.turns.rerun import Refused
-from core.usage.rate_limits import Kind, Limited
+from core.usage.user_rate_limits import Kind, Limited
 
 log = logging.getLogger(__name__)
 

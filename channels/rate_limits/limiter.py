@@ -12,7 +12,7 @@ from itertools import count
 from channels.base import SILENT, Priority
 from channels.rate_limits.share import Part
 from core.concurrency import event_loop
-from core.workers.usage_sharing import Use
+from core.workers.rate_limit_sharing import Use
 
 #: Seconds that a reply is likely to last: until then, what is free now is dealt out over what is left of them, but
 #: over so many at the least. One that lasts longer is taken to go on for good.

@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 from channels.rate_limits.limiter import Budget, Window
 from channels.rate_limits.share import ROUNDS
-from core.workers.usage_sharing import Use, Uses
+from core.workers.rate_limit_sharing import Use, Uses
 
 #: How many budgets may lie idle before they are thrown away.
 _IDLE = 1000

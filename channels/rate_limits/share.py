@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
-from core.workers.usage_sharing import Use
+from core.workers.rate_limit_sharing import Use
 
 #: This part of what is allowed is for workers that have no reply as yet.
 _FEW = 8

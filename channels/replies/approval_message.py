@@ -14,7 +14,7 @@ from channels.replies.buttons import under_request
 from channels.replies.reply import Reply
 from core.identity import EVERYONE
 from core.inbox_message import storable
-from core.secrets import masked, redact
+from core.secret_redaction import masked, redact
 from core.tools.approvals import ASKER, OTHERS, Approval, Approvals
 
 #: The most that is shown of a call's arguments, of why its tool asks, and of the tool's name, in characters.

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from channels.base import Surface
 from core.conversations.service import Conversations
 from core.errors import StoreError, SurfaceError
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.turn_states import ENDED
 from core.turns.store import LOST
 

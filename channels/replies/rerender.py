@@ -15,7 +15,7 @@ from channels.replies.buttons import Extra, under_answer
 from channels.replies.reply import FILE_NAME, Reply
 from core.conversations.service import Conversations, Latest
 from core.errors import TurnLostError, lasts
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.turn_states import UNDER_WAY
 from core.tools.approvals import Approvals
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from channels.i18n.messages import Words
 from core.agents.events import StreamEvent
-from core.secrets import redact
+from core.secret_redaction import redact
 
 log = logging.getLogger(__name__)
 

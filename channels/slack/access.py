@@ -21,7 +21,7 @@ from channels.slack.settings import SlackSettings
 from channels.ttl_cache import Remembered
 from core.errors import SettingsError, SurfaceError
 from core.identity import Spot, Visitor
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

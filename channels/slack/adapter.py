@@ -49,8 +49,8 @@ from core.errors import SettingsError, StoreError, SurfaceError
 from core.inbox.watermarks import Places
 from core.inbox_message import Attachment, Inbound
 from core.privacy.vault import Seal, Vault
-from core.secrets import traced
-from core.workers.usage_sharing import Uses
+from core.secret_redaction import traced
+from core.workers.rate_limit_sharing import Uses
 
 log = logging.getLogger(__name__)
 

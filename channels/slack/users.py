@@ -10,7 +10,7 @@ from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_4
 from channels.ttl_cache import Remembered
 from core.errors import SurfaceError
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from core.agents.events import StreamEvent
 from core.errors import ContentBlockedError, ProviderError
 from core.models.adapter import NO_CONTENT
 from core.models.finish_reasons import BLOCKED, ended
-from core.models.retries import takes_back
+from core.models.retries_and_fallbacks import takes_back
 from core.models.tool_calls import fenced, written
 from core.sessions.resume import INPUT
-from core.tools.confirmations import QUESTION, Ask, asks_in
+from core.tools.adk_confirmations import QUESTION, Ask, asks_in
 
 
 class Steps:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from core.sessions.history import Extent
-from core.tools.confirmations import Ask
+from core.tools.adk_confirmations import Ask
 from core.usage.meter import ModelCall, Usage
 
 StreamEventType = Literal[

@@ -22,11 +22,11 @@ from core.identity import NOBODY, SPEAKER, Speaker
 from core.identity import told as told_of
 from core.models.adapter import ModelAdapter
 from core.models.selection import ChosenRun
-from core.secrets import redact
+from core.secret_redaction import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
+from core.tools.adk_confirmations import allow, rule_on
 from core.tools.call_log import Call, Entry, Journal
-from core.tools.confirmations import allow, rule_on
 from core.tools.results import kept, told
 from core.tools.tool import ToolAdapter, contain, is_allowed, is_idempotent
 from core.usage.meter import ModelCall, current

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.agents.events import StreamEvent
 from core.inbox_message import storable
-from core.secrets import masked, redact
+from core.secret_redaction import masked, redact
 from core.sessions.history import Extent
 
 #: How many calls of tools and files a receipt tells of, and how much of each, in characters.

@@ -34,12 +34,12 @@ from core.identity import SPEAKER, Speaker, told
 from core.models.adapter import ModelAdapter
 from core.models.provider import MOST_TAKE, Takes
 from core.models.selection import ChosenRun
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.sessions.artifacts import Artifacts, Made
 from core.sessions.memory import Memories
 from core.sessions.prompt_text import Spoken
 from core.sessions.resume import correction_of
-from core.tools.confirmations import Ask, Decision, asks_in, behind, telling
+from core.tools.adk_confirmations import Ask, Decision, asks_in, behind, telling
 from core.usage.meter import Meter, run_with
 from core.workers.fencing import Fence
 

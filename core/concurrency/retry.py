@@ -9,7 +9,7 @@ from itertools import chain, repeat
 from typing import TypeVar
 
 from core.errors import ParleyError, StoreError
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from core.errors import StoreError
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.schema import errands
 from core.store.upsert import insert_of

@@ -24,7 +24,7 @@ from core.turns.rerun import Refused, wanted
 from core.turns.store import ANEW, RESET, STOP, WITHDRAWN, Turns
 from core.turns.turn import Kind
 from core.turns.worker import Worker
-from core.usage.rate_limits import BOUNDLESS, LIMITED, Limited, Rates
+from core.usage.user_rate_limits import BOUNDLESS, LIMITED, Limited, Rates
 
 T = TypeVar("T")
 

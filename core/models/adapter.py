@@ -39,7 +39,7 @@ from core.models.provider import (
     Thought,
     ToolCall,
 )
-from core.models.retries import Fallbacks
+from core.models.retries_and_fallbacks import Fallbacks
 from core.models.schemas import tool_specs
 from core.models.tool_calls import mark, own
 from core.usage import meter as metering
@@ -52,7 +52,7 @@ NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 #: How long a model may say nothing, unless it is told otherwise.
 IDLE_SECONDS = 120.0
 
-#: What `core.models.catalog` has providers for.
+#: What `core.models.provider_registry` has providers for.
 PATTERNS = [r"gemini-.*", r"openai/.*", r"anthropic/.*", r"local/.*"]
 
 
@@ -72,7 +72,7 @@ class ModelAdapter(BaseLlm):
     With `stream=True` a partial response for each delta of text or thought comes before.
 
     An error that is `retryable` is raised at once, unless there are `waits`: then the request is sent again after
-    each of these seconds, as `core.models.retries` has it.
+    each of these seconds, as `core.models.retries_and_fallbacks` has it.
 
     Where a request names one of the models that are `offered`, by its full name, that one is asked; else `provider`.
     One that `is_fixed` was named by its agent, and none that somebody chooses takes its place, nor any of the

@@ -14,10 +14,10 @@ from pydantic import PrivateAttr
 from core.errors import SettingsError
 from core.identity import Speaker
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
-from core.models.catalog import Endpoints, make_provider
 from core.models.coalescing import Merging, Slots
 from core.models.provider import Offered
-from core.models.retries import WAITS, Fallbacks
+from core.models.provider_registry import Endpoints, make_provider
+from core.models.retries_and_fallbacks import WAITS, Fallbacks
 from core.usage.meter import Stopwatch
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,5 @@
-"""Deleting what is stored: a conversation, what is older than a day, what a person has said (`core.privacy.redaction`).
+"""Deleting what is stored: a conversation, what is older than a day, what a person has said
+(`core.privacy.person_redaction`).
 
 What runs of it is ended first, and may store nothing more; then it goes, in one transaction a conversation. Of a
 message stays the key that its platform knows it by, for as long as the inbox keeps those: so that no second delivery
@@ -24,7 +25,7 @@ from core.privacy.deletion_queries import (
     kept_since,
     occupy,
 )
-from core.privacy.redaction import Person, is_alone, person_in, redact, sessions_with
+from core.privacy.person_redaction import Person, is_alone, person_in, redact, sessions_with
 from core.sessions.lifecycle import begin_generation
 from core.store.database import Database
 from core.store.notify import Notices

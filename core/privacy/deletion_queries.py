@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.privacy.redaction import Person
+from core.privacy.person_redaction import Person
 from core.sessions import state as scopes
 from core.sessions.codec import parsed, references
 from core.sessions.lifecycle import forget

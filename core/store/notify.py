@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import StoreError
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.database import Database
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.retry import PAUSES, retried
 from core.identity import Person, permits
 from core.inbox_message import Inbound
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.sessions import state as scopes
 from core.sessions.codec import jsonable
 from core.sessions.lifecycle import hold_session
@@ -28,7 +28,7 @@ from core.store.database import Database
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.turn_states import before
 from core.store.upsert import insert_new
-from core.tools.confirmations import Ask, Decision, always
+from core.tools.adk_confirmations import Ask, Decision, always
 from core.turns.corrupt_rows import spared
 from core.turns.late_messages import is_overtaken
 from core.turns.queries import answered_by, readable, row_of

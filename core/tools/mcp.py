@@ -22,7 +22,7 @@ from google.adk.tools.tool_context import ToolContext
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from core.errors import SettingsError
-from core.secrets import remember
+from core.secret_redaction import remember
 
 if TYPE_CHECKING:
     from google.adk.tools.mcp_tool import McpToolset

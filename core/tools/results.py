@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from core.models import media
 from core.models.messages import clean_text
-from core.secrets import redact
+from core.secret_redaction import redact
 
 #: The most of a result's texts that the model is told, in characters, all together: about what a whole history may
 #: hold, and less than what would stop the event loop.

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency import event_loop
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, columns, of_session, to_row
 from core.sessions.history import DEFAULT_BUDGET, TURNS
 from core.sessions.summarizer import Summarizer, Summed, begun_at, summary

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import Inbound
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.errors import Unreadable, store_errors
 from core.store.schema import inbox, sessions, turns

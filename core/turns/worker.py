@@ -10,7 +10,7 @@ from typing import Any
 from core.concurrency import event_loop
 from core.errors import StoreError, TurnLostError
 from core.observability.tracing import running
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.turns.store import LOST, SHUTDOWN, Turns
 from core.turns.turn import Turn
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.observability import metrics
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.errors import Unreadable
 from core.store.schema import reservations, spending, turns

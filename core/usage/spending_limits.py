@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import CapError, DayCapError, ModelCapError, PersonCapError, PlaceCapError, StoreError
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.schema import reservations, spending
 from core.usage.meter import Meter, ModelCall, day_of

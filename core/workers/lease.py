@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency import event_loop
 from core.errors import StoreError
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.schema import workers
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from core.concurrency import event_loop
 from core.errors import StoreError
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.schema import channels, workers
 from core.store.upsert import insert_new

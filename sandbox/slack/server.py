@@ -25,7 +25,7 @@ from sandbox.slack.events.http_mode import RequestUrl, Wire
 from sandbox.slack.events.socket_mode import SocketMode
 from sandbox.slack.interactions.commands import Commands
 from sandbox.slack.interactions.delivery import Interactions
-from sandbox.slack.manifest import check_manifest
+from sandbox.slack.manifest_check import check_manifest
 from sandbox.slack.router import Door
 from sandbox.slack.state.activity_log import Envelope, Journal, Subscription
 from sandbox.slack.state.payloads import Payloads

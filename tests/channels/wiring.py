@@ -29,9 +29,9 @@ from core.inbox.interactions import Errands
 from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
 from core.models.adapter import ModelAdapter
-from core.models.catalog import Endpoints, make_provider
 from core.models.provider import Offered
-from core.models.retries import Fallbacks
+from core.models.provider_registry import Endpoints, make_provider
+from core.models.retries_and_fallbacks import Fallbacks
 from core.models.tokens import TokenCounter
 from core.sessions.artifacts import Artifacts
 from core.sessions.routing import Agent, Agents
@@ -45,9 +45,9 @@ from core.turns.store import Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.rate_limits import BOUNDLESS, Rates, Refusals
 from core.usage.spending import Spending
 from core.usage.spending_limits import Caps, Limits
+from core.usage.user_rate_limits import BOUNDLESS, Rates, Refusals
 from core.workers.lease import Lease
 from core.workers.shard_assignment import Leadership
 from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI

@@ -158,7 +158,8 @@ def _import(mould: str) -> Callable[..., None]:
     from bot.cli import main as cli  # noqa: F401, PLC0415
     from bot.cli import operations as operator  # noqa: F401, PLC0415
     from bot.cli import privacy as keeping  # noqa: F401, PLC0415
-    from bot.monitoring import logs, metrics  # noqa: F401, PLC0415
+    from bot.monitoring import logs  # noqa: F401, PLC0415
+    from bot.monitoring import prometheus as metrics  # noqa: F401, PLC0415
     from core.agents.warmup import warm_up  # noqa: PLC0415
     from core.models.providers import openai  # noqa: F401, PLC0415
 

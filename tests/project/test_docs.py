@@ -24,11 +24,11 @@ from bot.cli.operations import AskedFor
 from bot.monitoring.diagnostics import Finding
 from bot.settings import Settings
 from bot.setup import probes as trials
-from bot.setup.manifest import Platform, manifest
+from bot.setup.manifest_command import Platform, manifest
 from channels.commands.handlers import COMMANDS as WORDS
 from channels.discord.adapter import DiscordChannel
 from channels.discord.client import api as discord_api
-from channels.discord.client.auth import intents
+from channels.discord.client.gateway import intents
 from channels.discord.invite import PERMISSIONS
 from channels.discord.invite import permissions as permissions_of
 from channels.discord.replies import surface as discord_surface
@@ -59,7 +59,7 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from core.tools.tool import is_allowed, is_idempotent, load_tools
 from core.usage.meter import ModelCall
-from core.usage.rate_limits import Refusals
+from core.usage.user_rate_limits import Refusals
 from core.workers.lease import Lease
 from core.workers.shard_assignment import Leadership
 from docs.pictures import drawn, exchanges

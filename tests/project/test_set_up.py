@@ -14,7 +14,7 @@ from bot.cli.main import cli
 from bot.settings import Settings
 from bot.setup import check as checking
 from bot.setup.check import check
-from bot.setup.manifest import YOUR_ADDRESS
+from bot.setup.manifest_command import YOUR_ADDRESS
 from channels.slack.client.http_mode import PATH
 from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
 from core.errors import SettingsError

@@ -11,7 +11,7 @@ from channels.i18n import messages as words
 from core.errors import SurfaceError
 from core.sessions.prompt_text import END
 from core.store.schema import metadata
-from core.usage.rate_limits import Rate, Rates
+from core.usage.user_rate_limits import Rate, Rates
 from sandbox.discord import DiscordSandbox, Message
 from tests.channels.discord.conftest import Bot, running
 

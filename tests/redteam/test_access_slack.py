@@ -12,7 +12,7 @@ from channels.slack.interactions.shortcuts import ASK, QUESTION
 from core.errors import StoreError, SurfaceError
 from core.sessions.prompt_text import END
 from core.store.schema import metadata
-from core.usage.rate_limits import Rate, Rates
+from core.usage.user_rate_limits import Rate, Rates
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running

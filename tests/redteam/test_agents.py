@@ -25,8 +25,8 @@ from core.sessions.memory import Memories
 from core.sessions.routing import Agent, Agents
 from core.sessions.service import SessionService
 from core.store.schema import artifacts, sessions
+from core.tools.adk_confirmations import Decision, always
 from core.tools.builtin.make_file import make_file
-from core.tools.confirmations import Decision, always
 from core.tools.tool import Tool, adapt
 from sandbox.models import Call
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, shows, talking, texts

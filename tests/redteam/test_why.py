@@ -14,7 +14,7 @@ from channels.commands.why import MOST, why_text
 from channels.i18n import messages as words
 from core.agents.run_record import FileUse, Receipt, ToolUse, told
 from core.conversations.turn_report import Ledger, Ruling
-from core.secrets import remember
+from core.secret_redaction import remember
 from core.tools.tool import Tool, adapt
 from core.usage.prices import Prices
 from sandbox.models import Asked, Call, Turn

@@ -16,7 +16,7 @@ from channels.intake.context import framed, labels
 from channels.replies.approval_message import request_buttons, request_text
 from core.inbox_message import Attachment
 from core.models.provider import MOST_TAKE
-from core.secrets import redact, remember
+from core.secret_redaction import redact, remember
 from core.sessions.prompt_text import CLOSE, END, MARK, OPEN, SET_IN, plain
 from core.tools.approvals import Approval
 from core.tools.results import RESULT_LIMIT, told

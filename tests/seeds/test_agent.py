@@ -13,7 +13,7 @@ from bot import app, settings
 from core.agents.factory import make_app
 from core.errors import SettingsError, UnknownModelError
 from core.models.adapter import ModelAdapter
-from core.models.catalog import make_provider
+from core.models.provider_registry import make_provider
 from core.models.providers.gemini import GeminiProvider
 from sandbox.models import ScriptedGemini
 from sandbox.slack import SlackSandbox

@@ -51,11 +51,6 @@ def hears_all(flags: discord.ApplicationFlags) -> bool:
     return flags.gateway_message_content or flags.gateway_message_content_limited
 
 
-def intents(*, hears_all: bool) -> discord.Intents:
-    """What is to be told. Discord: who asks for an intent that is switched off gets no connection at all."""
-    return discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=hears_all)
-
-
 async def log_in(client: discord.Client, settings: DiscordSettings) -> Standing:
     """Log `client` in.
 

@@ -13,7 +13,7 @@ from discord.gateway import DiscordWebSocket
 
 from channels.discord.client.auth import LONG_WAIT
 from core.concurrency import event_loop
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 
@@ -221,3 +221,8 @@ async def _hang_up(client: GatewayClient) -> None:
     except Exception as error:
         log.info("Discord did not hear the goodbye: %s", traced(error))
         await client.http.close()
+
+
+def intents(*, hears_all: bool) -> discord.Intents:
+    """What is to be told. Discord: who asks for an intent that is switched off gets no connection at all."""
+    return discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=hears_all)

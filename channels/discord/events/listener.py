@@ -22,7 +22,7 @@ from core.concurrency.retry import retried
 from core.concurrency.tasks import Work
 from core.conversations.service import Conversations
 from core.errors import StoreError, SurfaceError
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

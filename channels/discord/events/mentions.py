@@ -8,7 +8,7 @@ from channels.discord.client.api import DiscordApi
 from channels.discord.text import named
 from channels.ttl_cache import Remembered
 from core.errors import SurfaceError
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from core.identity import Visitor
 from core.inbox.interactions import Errand
 from core.inbox_message import Attachment, Inbound
 from core.privacy.vault import Seal
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

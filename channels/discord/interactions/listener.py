@@ -25,7 +25,7 @@ from core.errors import StoreError, SurfaceError
 from core.identity import BOT, Spot, Visitor
 from core.inbox_message import Attachment, storable
 from core.privacy.vault import Seal
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.slack.client.api import is_passing, refusal
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError
-from core.secrets import traced
+from core.secret_redaction import traced
 
 #: Seconds that one call of the Web API may take.
 CALL_TIMEOUT = 15

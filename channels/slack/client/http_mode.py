@@ -17,7 +17,7 @@ from slack_sdk.signature import SignatureVerifier
 
 from channels.slack.client.auth import Proof
 from core.concurrency.tasks import Work
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from channels.slack.client.auth import SCOPES, WISHES
 from channels.slack.client.workspaces import Workspaces
 from core.errors import StoreError
 from core.privacy.vault import Vault
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from channels.rate_limits.caller import PassingError, RefusedError
 from channels.ttl_cache import Remembered
 from core.errors import SettingsError, StoreError
 from core.privacy.vault import Vault
-from core.secrets import remember
+from core.secret_redaction import remember
 
 log = logging.getLogger(__name__)
 

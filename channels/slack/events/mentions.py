@@ -11,7 +11,7 @@ from channels.slack.text import channels_named, groups_named, users_named
 from channels.slack.users import FRESH, PATIENCE, People
 from channels.ttl_cache import Remembered
 from core.errors import SurfaceError
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

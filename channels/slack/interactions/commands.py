@@ -20,7 +20,7 @@ from channels.slack.text import titled
 from channels.slack.users import People
 from core.conversations.service import Conversations, Recent
 from core.errors import StoreError
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import pytest
 
 from bot.monitoring import logs
 from core.observability.tracing import running
-from core.secrets import masked, remember
+from core.secret_redaction import masked, remember
 
 #: Of each, what must not be seen, and how it appears.
 SECRETS = {

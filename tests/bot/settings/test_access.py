@@ -9,7 +9,7 @@ from bot.setup.check import check
 from bot.setup.probes import Verdict
 from core.errors import SettingsError
 from core.identity import Spot, Visitor
-from core.usage.rate_limits import Rate
+from core.usage.user_rate_limits import Rate
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import nothing_stays_and_nobody_waits

@@ -15,7 +15,7 @@ from core.errors import StoreError
 from core.inbox.store import Accepted, Inbox
 from core.turns.store import Turns
 from core.turns.turn import Turn
-from core.usage.rate_limits import Limited
+from core.usage.user_rate_limits import Limited
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import (

@@ -15,7 +15,7 @@ from core.errors import StoreError
 from core.inbox.store import Accepted, Inbox
 from core.inbox_message import Inbound
 from core.sessions.prompt_text import END
-from core.usage.rate_limits import Limited
+from core.usage.user_rate_limits import Limited
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
 

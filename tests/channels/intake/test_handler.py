@@ -32,8 +32,8 @@ from core.turns.store import STOP
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.rate_limits import Refusals
 from core.usage.spending import Spending
+from core.usage.user_rate_limits import Refusals
 from tests.channels.wiring import BUDGET, MODELS, successor
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.inbox_messages import inbound

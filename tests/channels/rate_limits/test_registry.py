@@ -11,7 +11,7 @@ from channels.base import Priority
 from channels.rate_limits.limiter import Budget, Window
 from channels.rate_limits.registry import Pacer
 from channels.rate_limits.share import ROUNDS
-from core.workers.usage_sharing import Use
+from core.workers.rate_limit_sharing import Use
 from tests.channels.rate_limits.test_limiter import MINUTE, most_in, now, run
 
 #: What one reply does: at which worker, after how many seconds, and for how many.

@@ -15,8 +15,8 @@ from core.agents.factory import ours
 from core.agents.loader import agents, load_app
 from core.errors import SettingsError
 from core.models.adapter import ModelAdapter, register
-from core.models.catalog import Endpoints
 from core.models.provider import Done, ToolCall, ToolResult
+from core.models.provider_registry import Endpoints
 from core.models.selection import Choice
 from tests.fixtures.conversation import Converse, ScriptedProvider
 

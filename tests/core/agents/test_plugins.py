@@ -15,7 +15,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from core import secrets
+from core import secret_redaction as secrets
 from core.agents.plugins import ERROR_LIMIT
 from core.errors import StoreError
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult

@@ -16,7 +16,7 @@ from core.conversations.service import Conversations, Latest
 from core.inbox.store import Inbox
 from core.inbox_message import Inbound
 from core.models.tokens import TokenCounter
-from core.privacy.cleanup import DAY, Pruning
+from core.privacy.retention import DAY, Pruning
 from core.sessions.resume import correction_of
 from core.sessions.routing import Agent, Agents
 from core.sessions.service import SessionService

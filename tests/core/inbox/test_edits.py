@@ -12,7 +12,7 @@ from google.genai import types
 from core.inbox.edits import Revised, Taken, Withdrawn
 from core.inbox.store import Accepted, Inbox
 from core.models.tokens import TokenCounter
-from core.privacy.cleanup import DAY, Pruning
+from core.privacy.retention import DAY, Pruning
 from core.sessions.service import SessionService
 from core.store.schema import blobs
 from core.store.schema import inbox as inbox_table

@@ -15,8 +15,8 @@ from core.agents.runtime import AgentRuntime
 from core.errors import SettingsError
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
-from core.models.catalog import Endpoints
 from core.models.provider import Done, Offered, Text, Thought
+from core.models.provider_registry import Endpoints
 from core.models.selection import Choice, ChoicePlugin
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 

@@ -16,8 +16,8 @@ from core.inbox.watermarks import Places
 from core.models.tokens import TokenCounter
 from core.privacy import deletion as forgetting
 from core.privacy import deletion_queries as deletion
-from core.privacy.cleanup import DAY, Retention
 from core.privacy.deletion import Forgetting, Survey, Wish, wipe
+from core.privacy.retention import DAY, Retention
 from core.sessions.artifacts import Artifacts
 from core.sessions.codec import columns, to_row
 from core.sessions.history import sendable
@@ -313,7 +313,7 @@ async def test_a_conversation_that_was_old_and_is_spoken_in_meanwhile_stays_and_
 async def test_more_conversations_can_be_old_than_a_statement_takes_values(
     database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.privacy.cleanup.PAUSE", 0.0)
+    monkeypatch.setattr("core.privacy.retention.PAUSE", 0.0)
     old = {"app": "app", "user_id": "p", "created_at": 1.0, "updated_at": 1.0}
     async with database.write() as connection:
         await connection.execute(sa.insert(sessions), [{"id": f"p:{number}", **old} for number in range(33_000)])

@@ -21,8 +21,8 @@ from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.sessions.resume import reopen
 from core.sessions.service import SessionService
+from core.tools.adk_confirmations import Ask, Decision
 from core.tools.call_log import Journal
-from core.tools.confirmations import Ask, Decision
 from tests.core.conftest import Faulty
 from tests.fixtures.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
 

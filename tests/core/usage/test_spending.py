@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.inbox.store import Inbox
 from core.observability import metrics
-from core.privacy.cleanup import Pruning
+from core.privacy.retention import Pruning
 from core.store.schema import reservations, spending
 from core.store.schema import turns as turns_table
 from core.store.turn_states import Ended

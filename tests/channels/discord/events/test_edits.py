@@ -10,7 +10,7 @@ from channels.i18n import messages as words
 from core.errors import StoreError
 from core.inbox.store import Accepted, Inbox
 from core.inbox_message import Inbound
-from core.usage.rate_limits import Limited
+from core.usage.user_rate_limits import Limited
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, echo, nothing_was_heard, running, until

@@ -14,7 +14,7 @@ from core.errors import StoreError
 from core.inbox.store import Inbox
 from core.sessions.prompt_text import END
 from core.sessions.routing import Agent, Agents
-from core.usage.rate_limits import Rate, Rates
+from core.usage.user_rate_limits import Rate, Rates
 from sandbox.discord import DiscordSandbox, Message
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, running, until

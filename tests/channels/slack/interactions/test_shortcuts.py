@@ -10,7 +10,7 @@ from channels.slack.interactions.shortcuts import ASK, KEPT, RESET
 from core.errors import SurfaceError
 from core.inbox.store import Inbox
 from core.sessions.prompt_text import END
-from core.usage.rate_limits import Rate, Rates
+from core.usage.user_rate_limits import Rate, Rates
 from sandbox.slack import File, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, running
 

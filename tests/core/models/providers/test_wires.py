@@ -22,7 +22,7 @@ from core.errors import (
 )
 from core.models.adapter import NO_CONTENT, ModelAdapter
 from core.models.coalescing import Merging
-from core.models.retries import takes_back
+from core.models.retries_and_fallbacks import takes_back
 from sandbox.models import Call, Cut, End, Fail, Finish, Garble, Raw, Say, Stall, Step, Think
 from tests.core.models.conftest import Wired
 

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from core.errors import StoreError
-from core.secrets import redact, remember, traced
+from core.secret_redaction import redact, remember, traced
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from core.store.schema import inbox as table
 from core.turns.rerun import Refused
 from core.turns.store import Turns
 from core.turns.worker import Worker
-from core.usage.rate_limits import LIMITED, Limited, Rate, Rates, Refusals
+from core.usage.user_rate_limits import LIMITED, Limited, Rate, Rates, Refusals
 from core.workers.lease import Lease
 from tests.fixtures.inbox_messages import inbound
 

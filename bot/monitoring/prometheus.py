@@ -25,7 +25,7 @@ from core.concurrency.tasks import beside
 from core.conversations.overview import waiting
 from core.errors import StoreError
 from core.observability import metrics
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.database import Database
 from core.turns.worker import Worker
 

@@ -7,12 +7,12 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.privacy.deletion import Forgetting, Wish
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.schema import inbox, refusals, tool_calls, turns, workers
 from core.turns.queries import is_waiting
 from core.usage.prices import Prices
-from core.usage.rate_limits import is_over
+from core.usage.user_rate_limits import is_over
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from google.genai import types
 from core.concurrency import event_loop
 from core.errors import ContentBlockedError, ProviderError, ProviderRequestError
 from core.models.provider import Offered
-from core.secrets import traced
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Fallbacks:
         """What a model answers, or the first of the others that does.
 
         Args:
-            waits: see `core.models.retries`; a model that has just failed gets one attempt.
+            waits: see `core.models.retries_and_fallbacks`; a model that has just failed gets one attempt.
 
         Raises:
             ProviderError: what the model has failed with, or the first that was asked, if none has answered.

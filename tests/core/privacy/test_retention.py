@@ -6,8 +6,8 @@ import sqlalchemy as sa
 
 from core.conversations.service import Conversations
 from core.inbox.store import Accepted, Inbox
-from core.privacy import cleanup as pruning
-from core.privacy.cleanup import DAY, HOUR, Pruning
+from core.privacy import retention as pruning
+from core.privacy.retention import DAY, HOUR, Pruning
 from core.store.schema import inbox as inbox_table
 from core.store.schema import tool_calls, workers
 from core.store.schema import turns as turns_table

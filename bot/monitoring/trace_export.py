@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from core.observability.tracing import hashed
-from core.secrets import redact
+from core.secret_redaction import redact
 
 if TYPE_CHECKING:  # it is loaded only where traces are sent
     from opentelemetry.sdk.trace import ReadableSpan

@@ -19,7 +19,7 @@ from core.errors import (
     ProviderUnavailableError,
     UnknownModelError,
 )
-from core.models.retries import LONGEST_WAIT, WAITS, Telling, attempts, takes_back
+from core.models.retries_and_fallbacks import LONGEST_WAIT, WAITS, Telling, attempts, takes_back
 
 Script = Sequence[str | Exception | asyncio.Event]
 BUSY = ProviderLimitError("busy")

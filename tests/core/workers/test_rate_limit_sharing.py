@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from core.workers import usage_sharing as shares
+from core.workers import rate_limit_sharing as shares
 from core.workers.lease import Lease
-from core.workers.usage_sharing import Shares, Use, Uses
+from core.workers.rate_limit_sharing import Shares, Use, Uses
 from tests.channels.wiring import until
 from tests.core.conftest import Faulty
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from core.secrets import traced
+from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.schema import workers
 from core.workers.lease import Lease

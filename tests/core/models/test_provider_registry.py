@@ -10,7 +10,7 @@ from core.errors import (
     SettingsError,
     UnknownModelError,
 )
-from core.models.catalog import Endpoints, make_provider, probe
+from core.models.provider_registry import Endpoints, make_provider, probe
 from sandbox.models import Fail, Say, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI, Stall, Think
 from tests.core.models.conftest import Wired, wired
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings
-from bot.setup.manifest import YOUR_ADDRESS, Platform, manifest
+from bot.setup.manifest_command import YOUR_ADDRESS, Platform, manifest
 from channels.discord.invite import link as invitation
 from core.errors import SettingsError
-from sandbox.slack.manifest import check_manifest
+from sandbox.slack.manifest_check import check_manifest
 
 
 def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **variables: str) -> Settings:
