@@ -15,7 +15,9 @@ from core.concurrency import event_loop
 from core.errors import StoreError
 from core.inbox.store import Inbox
 from core.inbox_message import Inbound
+from core.models.tokens import TokenCounter
 from core.sessions.routing import Agent, Agents
+from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import workers
@@ -134,3 +136,13 @@ async def never(turn: Turn) -> None:
 @pytest.fixture
 def inbox(database: Faulty, turns: Turns) -> Inbox:
     return Inbox(database, turns, Worker(turns, never), pauses=(0.001, 0.001))
+
+
+@pytest.fixture
+def counter(tmp_path: Path) -> TokenCounter:
+    return TokenCounter(tmp_path)
+
+
+@pytest.fixture
+def service(database: Database, counter: TokenCounter) -> SessionService:
+    return SessionService(database, counter, agent="bot")
