@@ -1,81 +1,136 @@
-"""The arrows between the rooms run one way, and each foreign library has one room."""
+"""Structure of the source tree: import directions, homes of libraries, sizes and names."""
 
-import ast
+import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-ROOMS = ("bot", "channels", "core", "sandbox")
+from tests.fixtures.import_graph import ROOT, TOP_LEVEL, find_cycle, list_folders, list_modules, sibling_imports
 
-#: What must not be imported from where: a folder or a module, and the top-level packages that stay out of it.
+#: Top-level packages that a top-level package must not import.
 FORBIDDEN = {
     "core": {"bot", "channels", "sandbox"},
     "channels": {"bot", "sandbox"},
     "sandbox": {"bot", "channels", "core"},
 }
 
-#: Where alone a library may be imported.
+#: The only places that may import a library.
 HOMES = {
     "slack_bolt": ["channels/slack"],
     "slack_sdk": ["channels/slack"],
     "discord": ["channels/discord"],
     "openai": ["core/models/providers/openai.py", "core/models/provider_registry.py"],
-    "anthropic": [
-        "core/models/providers/anthropic.py",
-        "core/models/provider_registry.py",
-        "core/models/providers/anthropic.py",
-    ],
+    "anthropic": ["core/models/providers/anthropic.py", "core/models/provider_registry.py"],
     "xllamacpp": ["core/models/providers/local_server.py"],
     "markdown_it": ["sandbox/page/markdown.py"],
     "pygments": ["sandbox/page/markdown.py"],
     "textual": ["sandbox/terminal"],
     "watchfiles": ["bot/sandbox/command.py"],
-    "typer": ["bot/cli/main.py", "bot/cli/main.py", "bot/cli/privacy.py", "bot/cli/operations.py"],
+    "typer": ["bot/cli"],
 }
 
+MAX_ENTRIES = 16
+#: Folders with more entries: `core` has one package for each capability, and its tests mirror it.
+ENTRIES = {"core": 18, "tests/core": 18}
 
-def modules(*folders: str) -> Iterator[tuple[str, set[str]]]:
-    """Each module's path, and the top-level packages that it imports."""
-    for folder in folders:
-        for file in files(folder):
-            yield file.relative_to(ROOT).as_posix(), imports(file)
+MAX_LINES = 600
+SMALL_LINES = 40
+MAX_SMALL_MODULES = 20
+
+#: Module names that tell a reader nothing, or only those who know the code.
+BANNED_NAMES = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        abreast again asks astray beginning beside common crew damage deeds desk door ear endings errands extent
+        findings frames gaps garbage hands hearing helpers house interview journal keeping known late ledger lives misc
+        missed own part people places proof receipt receipts reopening rounds said scopes seal seams seats shares
+        singles spoken standing stored sums taking talk trials utils visit visitors visits waiting whole work
+        """,
+    )
+)
+
+FOLDERS = [path for top in (*TOP_LEVEL, "benchmarks", "tests") for path in [ROOT / top, *(ROOT / top).rglob("*/")]]
 
 
-def files(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).rglob("*.py"))
+def top_level(names: frozenset[str]) -> set[str]:
+    return {name.partition(".")[0] for name in names}
 
 
-@cache
-def imports(file: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add((node.module or "").partition(".")[0])
-    return names
+def imports_of(folder: str) -> Iterator[tuple[str, set[str]]]:
+    """The path of each module below a folder, and the top-level packages that it imports."""
+    for module in list_modules().values():
+        path = module.path.relative_to(ROOT).as_posix()
+        if path.startswith(f"{folder}/"):
+            yield path, top_level(module.imports)
 
 
-@pytest.mark.parametrize("room", FORBIDDEN)
-def test_arrows_run_from_bot_to_channels_to_core_and_the_sandbox_stands_apart(room: str) -> None:
-    wrong = {path: names & FORBIDDEN[room] for path, names in modules(room) if names & FORBIDDEN[room]}
+def entries_of(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name != "__pycache__")
+
+
+def is_source(folder: Path) -> bool:
+    return folder.is_dir() and "__pycache__" not in folder.parts and any(folder.iterdir())
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_imports_run_from_bot_to_channels_to_core(package: str) -> None:
+    wrong = {path: names & FORBIDDEN[package] for path, names in imports_of(package) if names & FORBIDDEN[package]}
     assert wrong == {}
 
 
-def test_the_sandbox_is_imported_by_the_bots_sandbox_command_alone() -> None:
-    assert [path for path, names in modules("bot") if "sandbox" in names] == ["bot/sandbox/command.py"]
+def test_only_the_sandbox_command_imports_the_sandbox() -> None:
+    assert [path for path, names in imports_of("bot") if "sandbox" in names] == ["bot/sandbox/command.py"]
+
+
+@pytest.mark.parametrize("folder", list_folders())
+def test_imports_within_a_folder_have_no_cycle(folder: str) -> None:
+    assert find_cycle(sibling_imports(folder)) == []
 
 
 @pytest.mark.parametrize("library", HOMES)
-def test_a_library_is_imported_where_it_is_at_home_and_nowhere_else(library: str) -> None:
+def test_a_library_is_imported_only_at_its_home(library: str) -> None:
     homes = tuple(HOMES[library])
-    strays = [path for path, names in modules(*ROOMS) if library in names and not path.startswith(homes)]
-    assert strays == []
+    strays = [path for top in TOP_LEVEL for path, names in imports_of(top) if library in names]
+    assert [path for path in strays if not path.startswith(homes)] == []
 
 
-def test_no_room_is_longer_than_one_can_hold_in_mind() -> None:
-    lengths = {file: len(file.read_text().splitlines()) for room in ROOMS for file in files(room)}
-    assert {file.relative_to(ROOT).as_posix(): length for file, length in lengths.items() if length > 600} == {}
+def test_a_folder_has_few_entries() -> None:
+    counts = {path.relative_to(ROOT).as_posix(): len(entries_of(path)) for path in FOLDERS if is_source(path)}
+    assert {name: count for name, count in counts.items() if count > ENTRIES.get(name, MAX_ENTRIES)} == {}
+
+
+def test_a_module_fits_into_one_reading() -> None:
+    lengths = {module.name: module.lines for module in list_modules().values()}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_few_modules_are_very_small() -> None:
+    small = [
+        module.name
+        for module in list_modules().values()
+        if module.lines < SMALL_LINES and module.path.name != "__init__.py" and not module.name.startswith("sandbox")
+    ]
+    assert len(small) <= MAX_SMALL_MODULES, small
+
+
+def test_no_module_has_a_banned_name() -> None:
+    names = {path: path.stem for folder in FOLDERS for path in folder.glob("*.py")}
+    tests = {path: re.sub("^test_", "", stem) for path, stem in names.items()}
+    assert [path.relative_to(ROOT).as_posix() for path, stem in tests.items() if stem in BANNED_NAMES] == []
+
+
+@pytest.mark.parametrize("parent", ["channels", "sandbox"])
+def test_both_platforms_have_the_same_packages(parent: str) -> None:
+    slack, discord = (
+        {entry for entry in entries_of(ROOT / parent / platform) if (ROOT / parent / platform / entry).is_dir()}
+        for platform in ("slack", "discord")
+    )
+    assert slack == discord
+
+
+def test_the_tests_of_a_package_are_in_the_folder_of_its_name() -> None:
+    tests = [path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
+    mirrored = {folder for folder in tests if folder.parts and folder.parts[0] in (*TOP_LEVEL, "benchmarks")}
+    assert sorted(folder.as_posix() for folder in mirrored if not (ROOT / folder).is_dir()) == []

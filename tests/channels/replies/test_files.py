@@ -19,7 +19,7 @@ from core.tools.tool import adapt
 from core.turns.store import Turns
 from sandbox.models import Call, Fail
 from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
-from tests.channels.replies.test_endings import dies, ended
+from tests.channels.replies.test_reply_end import dies, ended
 from tests.channels.slack.conftest import quick_pings
 from tests.channels.wiring import until
 
