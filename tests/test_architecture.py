@@ -30,6 +30,8 @@ HOMES = {
     "typer": ["bot/cli"],
 }
 
+PAGE = (ROOT / "docs/reference/architecture.md").read_text()
+
 MAX_ENTRIES = 16
 #: Folders with more entries: `core` has one package for each capability, and its tests mirror it.
 ENTRIES = {"core": 18, "tests/core": 18}
@@ -134,3 +136,27 @@ def test_the_tests_of_a_package_are_in_the_folder_of_its_name() -> None:
     tests = [path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
     mirrored = {folder for folder in tests if folder.parts and folder.parts[0] in (*TOP_LEVEL, "benchmarks")}
     assert sorted(folder.as_posix() for folder in mirrored if not (ROOT / folder).is_dir()) == []
+
+
+def test_the_architecture_page_names_each_package() -> None:
+    packages = {name for name in list_folders() if name.count(".") <= 1}
+    paths = {path for name in packages if not is_platform_part(path := name.replace(".", "/"))}
+    assert sorted(path for path in paths if f"**`{path}`**" not in PAGE) == []
+
+
+def is_platform_part(path: str) -> bool:
+    return path.startswith(("channels/slack/", "channels/discord/", "sandbox/slack/", "sandbox/discord/"))
+
+
+def test_the_architecture_page_names_files_that_exist() -> None:
+    paths = re.findall(r"`((?:bot|channels|core|sandbox)/[\w/.]+)`", PAGE)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_path_of_a_message_names_classes_of_its_files() -> None:
+    rows = re.findall(r"^\| [^|]*\| (`\w[^|]*) \| (`[^|]*) \|$", PAGE, re.M)
+    assert len(rows) > 10
+    for names, files in rows:
+        text = "".join((ROOT / path).read_text() for path in re.findall(r"`([\w/]+/[\w/.]+\.py)`", files))
+        for name in re.findall(r"`(\w+)`", names):
+            assert re.search(rf"^(class|def|async def) {name}\b", text, re.M), name

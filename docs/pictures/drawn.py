@@ -1,6 +1,7 @@
 """The pictures that are drawn from the code: a test holds the files to it, and `make docs-pictures` writes them."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ from docs.pictures.drawing import (
     text,
 )
 from tests.fixtures.clock import FastLoop
+from tests.fixtures.import_graph import package_imports, without_shortcuts
 
 HERE = Path(__file__).parent
 
@@ -54,6 +56,35 @@ def way() -> str:
         Arrow("surface", "platform"),
     ]
     return diagram(730, 250, nodes, arrows)
+
+
+#: Pixels between two levels of the picture of the packages; and the left edge and the width of each column.
+_LEVEL = 62
+_COLUMNS = {"channels": (0, 690), "bot": (350, 560), "core": (630, 500), "sandbox": (1090, 130)}
+
+
+def packages() -> str:
+    """The packages and their imports, without those that a longer path stands for."""
+    edges = package_imports()
+    rows = defaultdict[tuple[int, str], list[str]](list)
+    for name in sorted(edges):
+        rows[_level(edges, name), name.partition("/")[0]].append(name)
+    height = _LEVEL * (1 + max(level for level, _ in rows))
+    nodes = {
+        name: Node(left + width * (place + 1) / (len(names) + 1), height - _LEVEL * (level + 0.4), name)
+        for (level, top), names in rows.items()
+        for left, width in [_COLUMNS[top]]
+        for place, name in enumerate(names)
+    }
+    arrows = [
+        Arrow(name, target) for name, targets in sorted(without_shortcuts(edges).items()) for target in sorted(targets)
+    ]
+    return diagram(sum(_COLUMNS["sandbox"]), height + 10, nodes, arrows)
+
+
+def _level(edges: Mapping[str, set[str]], name: str) -> int:
+    """The number of packages on the longest way down."""
+    return max((1 + _level(edges, target) for target in edges[name]), default=0)
 
 
 #: Where the states of a turn stand, and how far its steps leave the straight way.
@@ -237,6 +268,7 @@ def _stairs(steps: list[tuple[float, int]]) -> list[tuple[float, int]]:
 #: The files, and what draws them.
 DRAWN: Mapping[str, Callable[[], str]] = {
     "way-of-a-message.svg": way,
+    "packages.svg": packages,
     "turn-states.svg": turn,
     "approval-states.svg": approval,
     "reply-messages.svg": messages,
