@@ -1,6 +1,6 @@
-"""Tools: what agents can do besides talking.
+"""Tools of agents: the names that users import, or list in `TOOLS`.
 
-What users import, and name in `TOOLS`. Nothing of it is imported before it is asked for: ADK takes over a second.
+Each name is imported on first use: ADK takes over a second.
 """
 
 from importlib import import_module

@@ -13,7 +13,7 @@ import pytest
 from tests import seeds
 from tests.seeds.scenarios import SCENARIOS, name_of_test
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "seeds.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "seeds.md"
 FOLDER = Path(seeds.__file__).parent
 
 #: | scenario | what it asks | `module::test` | `module:object`, ... |
