@@ -12,7 +12,7 @@ from bot import output as tables
 from bot import settings as configuration
 from bot.cli import database as stored
 from core.errors import SettingsError, StoreError
-from core.privacy import export_files as exported
+from core.privacy import export_attachments as exported
 from core.privacy.deletion import Forgetting, Survey, Wish, wipe
 from core.privacy.export import Form, pieces
 from core.privacy.transcript import runs

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from core.privacy.export_files import File
+from core.privacy.export_attachments import File
 from core.privacy.transcript import Message, Run, runs
 from core.store.database import Database
 from core.store.schema import sessions, turns

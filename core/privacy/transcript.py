@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from core.privacy.export_files import File, files_in, made_by
+from core.privacy.export_attachments import File, files_in, made_by
 from core.sessions.codec import parsed
 from core.sessions.prompt_text import Spoken
 from core.sessions.resume import correction_of

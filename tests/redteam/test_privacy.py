@@ -14,7 +14,7 @@ from channels.i18n.messages import ENGLISH
 from core.identity import NOWHERE, Visitor
 from core.models.tokens import TokenCounter
 from core.privacy.deletion import Forgetting, Wish
-from core.privacy.export_files import safe_name
+from core.privacy.export_attachments import safe_name
 from core.sessions.prompt_text import CLOSE, END, OPEN
 from core.sessions.summarizer import INSTRUCTION, Summarizer, shown, summary
 from core.usage.prices import Prices

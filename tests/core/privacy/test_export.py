@@ -11,9 +11,9 @@ from google.genai import types
 from core.conversations.feedback import Feedback
 from core.inbox.store import Inbox
 from core.models.tokens import TokenCounter
-from core.privacy import export_files as exported
+from core.privacy import export_attachments as exported
 from core.privacy.export import pieces
-from core.privacy.export_files import safe_name
+from core.privacy.export_attachments import safe_name
 from core.privacy.transcript import runs
 from core.sessions.artifacts import Artifacts
 from core.sessions.codec import columns, to_row
