@@ -137,6 +137,20 @@ class OneRunner(Runner):
             found = found.parent_agent
         return found
 
+    def _restore_branch_from_history(
+        self, invocation_context: InvocationContext, node: Any, *, root: Any, invocation_id: str | None = None
+    ) -> None:
+        """Restore the branch of the agent that goes on.
+
+        ADK 2.13 takes it from the newest event with the agent's node path. The agents that a `ParallelAgent` runs have
+        that agent's path and branches of their own, so an agent that runs others is found by its name.
+        """
+        if isinstance(node, _STAGED):
+            events = reversed(_of_run(invocation_context.session, invocation_context.invocation_id))
+            invocation_context.branch = next((event.branch for event in events if event.author == node.name), None)
+        else:
+            super()._restore_branch_from_history(invocation_context, node, root=root, invocation_id=invocation_id)
+
     def _new_invocation_context(self, session: Session, **more: Any) -> InvocationContext:  # ADK: an extension point
         context = super()._new_invocation_context(session, **more)
         if not isinstance(self.agent, LlmAgent) or _has_stages(self.agent):

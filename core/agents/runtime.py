@@ -39,7 +39,7 @@ from core.sessions.artifacts import Artifacts, Made
 from core.sessions.memory import Memories
 from core.sessions.prompt_text import Spoken
 from core.sessions.resume import correction_of
-from core.tools.adk_confirmations import Ask, Decision, asks_in, behind, telling
+from core.tools.adk_confirmations import Ask, Decision, asks_in, events_after, to_contents
 from core.usage.meter import Meter, run_with
 from core.workers.fencing import Fence
 
@@ -239,6 +239,7 @@ class AgentRuntime:
         if isinstance(self._memory, Memories):
             runner.memory_service = self._memory.of(session_id, generation, fence)
         message = types.Content(role="user", parts=[types.Part(text=text), *media])
+        messages = [message]
         steps = Steps(self._lines)
         config = ChosenRun(
             model=model,
@@ -256,20 +257,18 @@ class AgentRuntime:
                     yield StreamEvent("history", history=loaded)
                 stored = await runner.resumed(message) or stored
                 if decisions:
-                    message = telling(stored, decisions) or message
+                    after = events_after(stored, decisions)
+                    # an earlier attempt that got some of the decisions goes on from there before it gets the others
+                    messages = [*([] if after is None else [message]), *to_contents(stored, decisions)]
                     for ask in _allowed(stored, decisions):
                         yield steps.begun(ask.tool, ask.asks_for, ask.arguments)
-                    stored = behind(stored, decisions) or []
+                    stored = after or []
                 meter.retell(stored)
                 for again in steps.retold(stored):
                     yield again
-            run = runner.run_async(
-                user_id=user_id,
-                session_id=session_id,
-                invocation_id=run_id,
-                new_message=message,
-                state_delta={SPEAKER: told(speaker)} if speaker else None,
-                run_config=config,
+            state = {SPEAKER: told(speaker)} if speaker else None
+            run = _run(
+                runner, messages, user_id, session_id, invocation_id=run_id, state_delta=state, run_config=config
             )
             async with aclosing(run) as events:
                 async for event in events:
@@ -310,10 +309,21 @@ class AgentRuntime:
         )
 
 
+async def _run(
+    runner: OneRunner, messages: Sequence[types.Content], user_id: str, session_id: str, **options: Any
+) -> AsyncGenerator[Event, None]:
+    """Run ADK on one message after the other, and yield the events of all."""
+    for message in messages:
+        run = runner.run_async(user_id=user_id, session_id=session_id, new_message=message, **options)
+        async with aclosing(run) as events:
+            async for event in events:
+                yield event
+
+
 def _allowed(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[Ask]:
     """The calls that were allowed, and are made now."""
     calls = {decision.call for decision in decisions if decision.is_allowed}
-    made = {answer.id for event in behind(stored, decisions) or () for answer in event.get_function_responses()}
+    made = {answer.id for event in events_after(stored, decisions) or () for answer in event.get_function_responses()}
     for event in stored:
         for ask in asks_in(event):
             if ask.call in calls and ask.asks_for not in made:

@@ -122,29 +122,37 @@ def allow(context: ToolContext, tool: str) -> None:
         context.tool_confirmation = ToolConfirmation(confirmed=True)
 
 
-def telling(stored: Sequence[Event], decisions: Sequence[Decision]) -> types.Content | None:
-    """How a run, of which this is stored, is told what was decided; nothing if it was.
+def to_contents(stored: Sequence[Event], decisions: Sequence[Decision]) -> list[types.Content]:
+    """Return the messages that give a run the decisions that it does not have yet.
 
-    A decision holds for the arguments that were shown, and for no others.
+    A decision holds for the arguments that were shown, and for no others. Each agent and branch gets a message of its
+    own, for ADK 2.13 delivers a message to one of them: it routes by the first response and drops the others.
+
+    Args:
+        stored: the events of the run.
     """
-    if behind(stored, decisions) is not None:
-        return None
-    hashes = {ask.call: ask.hash for event in stored for ask in asks_in(event)}
-    answers = (
-        types.FunctionResponse(
-            id=one.call,
-            name=QUESTION,
-            response={"confirmed": one.is_allowed and hashes.get(one.call) == one.hash},
+    asked = {ask.call: (ask.hash, event.author, event.branch) for event in stored for ask in asks_in(event)}
+    given = _answered_by_user(stored)
+    messages = dict[tuple[str | None, str | None], list[types.Part]]()
+    for one in decisions:
+        if one.call in given:
+            continue
+        shown, author, branch = asked.get(one.call, (None, None, None))
+        answer = types.FunctionResponse(
+            id=one.call, name=QUESTION, response={"confirmed": one.is_allowed and shown == one.hash}
         )
-        for one in decisions
-    )
-    return types.Content(role="user", parts=[types.Part(function_response=answer) for answer in answers])
+        messages.setdefault((author, branch), []).append(types.Part(function_response=answer))
+    return [types.Content(role="user", parts=parts) for parts in messages.values()]
 
 
-def behind(stored: Sequence[Event], decisions: Sequence[Decision]) -> list[Event] | None:
-    """What a run has stored since it was told what was decided; None if it was not."""
+def events_after(stored: Sequence[Event], decisions: Sequence[Decision]) -> list[Event] | None:
+    """Return the events that a run stored after the first of these decisions; None if it has none of them."""
     calls = {decision.call for decision in decisions}
     for i, event in enumerate(stored):
-        if event.author == "user" and calls & {answer.id for answer in event.get_function_responses()}:
+        if calls & _answered_by_user([event]):
             return list(stored[i + 1 :])
     return None
+
+
+def _answered_by_user(events: Sequence[Event]) -> set[str | None]:
+    return {answer.id for event in events if event.author == "user" for answer in event.get_function_responses()}
