@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,12 +16,14 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
+from google.genai import types
 
 from core.agents.config import TOOL_SECONDS
 from core.errors import ToolError
 from core.identity import NOBODY, SPEAKER, Speaker
 from core.identity import told as told_of
 from core.models.adapter import ModelAdapter
+from core.models.messages import unique_id
 from core.models.selection import ChosenRun
 from core.secret_redaction import redact
 from core.sessions.history import INTERRUPTED
@@ -66,6 +69,20 @@ class GuardPlugin(BasePlugin):
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Have an agent that goes on know of the calls that it has made: it would make them again."""
         _input_first(callback_context)
+
+    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+        """Give each tool call an id that no other call of the session has.
+
+        A model knows the calls of its own branch only. Agents that run side by side may return the same id.
+        """
+        run = callback_context.run_config
+        calls = [part.function_call for part in _parts(llm_response) if part.function_call and part.function_call.id]
+        if not calls or llm_response.partial or not isinstance(run, ChosenRun):
+            return
+        stored = (call.id for event in callback_context.session.events for call in event.get_function_calls())
+        run.call_ids.update(id_ for id_ in stored if id_)
+        for call in calls:
+            call.id = unique_id(call.id, call.name or "", run.call_ids)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
@@ -174,6 +191,10 @@ class _Recorded(dict[str, Any]):
         if entry.result is None and tool.is_long_running:  # its answer is yet to come, and nothing is what it said
             return cls()
         return cls(result=entry.result)
+
+
+def _parts(response: LlmResponse) -> Sequence[types.Part]:
+    return (response.content and response.content.parts) or ()
 
 
 def _cannot_ask(tool: BaseTool) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from secrets import token_hex
 from typing import NamedTuple, cast
 
 from google.adk.agents import LlmAgent
@@ -264,8 +265,10 @@ class _Answer:
     def _part(self, piece: Text | Thought | ToolCall) -> types.Part:
         signature = mark(piece.signature, self.provider)
         if isinstance(piece, ToolCall):
+            # random, since other branches and cut history may hold calls that this request does not show
+            id_ = piece.id or f"call_{piece.name}_{token_hex(4)}"
             call = types.FunctionCall(
-                id=unique_id(piece.id, piece.name, self._ids),
+                id=unique_id(id_, piece.name, self._ids),
                 name=piece.name,
                 args=clean_json(piece.arguments),
             )

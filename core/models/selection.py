@@ -120,11 +120,17 @@ class ChosenRun(RunConfig):
     model: str | None = None
     speaker: Speaker | None = None
     _stopwatch: Stopwatch = PrivateAttr(default_factory=Stopwatch)
+    _call_ids: set[str] = PrivateAttr(default_factory=set)
 
     @property
     def stopwatch(self) -> Stopwatch:
         """Takes the time of the calls of tools."""
         return self._stopwatch
+
+    @property
+    def call_ids(self) -> set[str]:
+        """Ids of the run's tool calls so far, of all agents and branches."""
+        return self._call_ids
 
 
 class ChoicePlugin(BasePlugin):

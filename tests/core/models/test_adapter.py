@@ -222,7 +222,8 @@ async def test_calls_without_ids_get_ids_that_the_history_has_not() -> None:
     events: list[ProviderEvent] = [ToolCall("", "t", {}), ToolCall("", "t", {}), ToolCall("call_t", "t", {}), Done()]
     [response] = await respond(events, contents=history)
     ids = [part.function_call.id for part in parts(response) if part.function_call]
-    assert ids == ["call_t_2", "call_t_3", "call_t_4"]
+    assert len({"call_t", *ids}) == 4
+    assert all(id_ and id_.startswith("call_t_") for id_ in ids)
 
 
 async def test_text_that_no_database_takes_is_mended() -> None:

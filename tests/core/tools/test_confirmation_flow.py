@@ -1,7 +1,7 @@
 """A tool that asks first, in each of the shapes in which ADK puts agents together."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from google.adk.apps import App
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
-from google.adk.workflow import Workflow
+from google.adk.workflow import JoinNode, Workflow
 
 from core.agents.events import StreamEvent
 from core.agents.factory import ours
@@ -27,6 +27,10 @@ from tests.core.conftest import Faulty
 from tests.fixtures.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
 
 Shape = Callable[["Till"], BaseAgent | Workflow]
+
+#: The ids of two calls, as models give them.
+Ids = tuple[str, str]
+Pair = Callable[["Till", Ids], BaseAgent | Workflow]
 
 
 class Till:
@@ -105,6 +109,51 @@ def sequence_below(till: Till) -> BaseAgent:
 
 def graph(till: Till) -> Workflow:
     return Workflow(name="root", edges=[("START", *stages(till))])
+
+
+def payers(till: Till, ids: Ids) -> list[BaseAgent]:
+    first, second = ids
+    return [
+        agent("first_payer", till, call("pay", first, to="Ada"), "Ada has it."),
+        agent("second_payer", till, call("pay", second, to="Bob"), "Bob has it."),
+    ]
+
+
+def both_in_parallel(till: Till, ids: Ids) -> BaseAgent:
+    return ParallelAgent(name="both", description="Both.", sub_agents=payers(till, ids))
+
+
+def both_in_sequence(till: Till, ids: Ids) -> BaseAgent:
+    return SequentialAgent(name="root", sub_agents=[both_in_parallel(till, ids), agent("last", till)])
+
+
+def both_in_loop(till: Till, ids: Ids) -> BaseAgent:
+    return LoopAgent(name="root", sub_agents=[both_in_parallel(till, ids), agent("last", till)], max_iterations=2)
+
+
+def both_below(till: Till, ids: Ids) -> BaseAgent:
+    handed = call("transfer_to_agent", "t1", agent_name="stages")
+    below = SequentialAgent(
+        name="stages", description="Stages.", sub_agents=[both_in_parallel(till, ids), agent("last", till)]
+    )
+    return root_of(handed, sub_agents=[below])
+
+
+def both_in_fan_out(till: Till, ids: Ids) -> Workflow:
+    first, second = payers(till, ids)
+    edges: Any = [("START", (first, second), JoinNode(name="join"), agent("last", till))]
+    return Workflow(name="root", edges=edges)
+
+
+def both_in_one_step(till: Till, ids: Ids) -> BaseAgent:
+    first, second = ids
+    step = [ToolCall(first, "pay", {"to": "Ada"}), ToolCall(second, "pay", {"to": "Bob"}), Done()]
+    handed = call("transfer_to_agent", "t1", agent_name="payer")
+    return root_of(handed, sub_agents=[agent("payer", till, step)])
+
+
+#: Shapes in which two calls ask at the same time.
+PAIRS: list[Pair] = [both_in_parallel, both_in_sequence, both_in_loop, both_below, both_in_fan_out, both_in_one_step]
 
 
 #: Each with who has the last word when the run goes on to its end.
@@ -186,6 +235,48 @@ async def test_what_is_denied_is_not_made_and_the_run_goes_on(converse: Converse
     assert "rejected" in (await told(talk))[-1]
     spoke = [event.author for event in await talk.history() if event.content]
     assert spoke[-1] == SHAPES[shape]
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
+@pytest.mark.parametrize("ids", [("p1", "p2"), ("", ""), ("p1", "p1")], ids=["ids", "no ids", "equal ids"])
+@pytest.mark.parametrize("shape", PAIRS)
+async def test_two_approved_calls_run_once_each(begin: Begin, shape: Pair, ids: Ids, together: bool) -> None:
+    till = Till()
+    talk = begin(shape(till, ids))
+    asks = asks_of(await talk.events("go", run_id="run-1"))
+    assert sorted(ask.arguments["to"] for ask in asks) == ["Ada", "Bob"]
+    for decided in [asks] if together else [[ask] for ask in asks]:
+        assert asks_of(await decide(talk, *decided)) == ()
+    assert sorted(till.paid) == ["Ada", "Bob"]
+    calls = [call.id for event in await talk.history() for call in event.get_function_calls()]
+    assert len(calls) == len(set(calls))
+
+
+@pytest.mark.parametrize("shape", PAIRS)
+async def test_one_of_two_calls_is_denied_and_the_other_runs(begin: Begin, shape: Pair) -> None:
+    till = Till()
+    talk = begin(shape(till, ("", "")))
+    first, second = asks_of(await talk.events("go", run_id="run-1"))
+    decisions = [Decision(first.call, first.hash, False), Decision(second.call, second.hash, True)]
+    assert asks_of(await talk.events("", run_id="run-1", decisions=decisions)) == ()
+    assert till.paid == [second.arguments["to"]]
+
+
+@pytest.mark.parametrize("shape", PAIRS)
+async def test_two_approved_calls_run_once_over_a_restart(begin: Begin, shape: Pair) -> None:
+    till = Till()
+    talk = begin(shape(till, ("p1", "p1")))
+    asks = asks_of(await talk.events("go", run_id="run-1"))
+    decisions = [Decision(ask.call, ask.hash, True) for ask in asks]
+    async with aclosing(talk.stream("", run_id="run-1", decisions=decisions)) as events:
+        async for event in events:
+            if event.type == "tool_end":  # the process dies when the first call has ended
+                break
+    assert till.paid
+    async with talk.database.write() as connection:
+        await reopen(connection, SESSION, "run-1")
+    assert asks_of(await decide(talk, *asks)) == ()
+    assert sorted(till.paid) == ["Ada", "Bob"]
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
