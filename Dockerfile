@@ -17,7 +17,7 @@ FROM python:3.11-slim
 RUN useradd --system --uid 10001 --home-dir /data parley && install -d -o parley /data
 COPY --from=build /app/.venv /app/.venv
 COPY --from=build --chown=parley /data /data
-ENV PATH=/app/.venv/bin:$PATH DATA_DIR=/data PORT=3000 PYTHONUNBUFFERED=1
+ENV PATH=/app/.venv/bin:$PATH DATA_DIR=/data PORT=3000 LISTEN_HOST=0.0.0.0 PYTHONUNBUFFERED=1
 USER parley
 WORKDIR /data
 VOLUME /data

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp.web import AbstractRouteDef
 
 from bot.components import Answers, Hearing
+from bot.connections import raise_open_files_limit
 from bot.monitoring import trace_export as traces
 from bot.monitoring.health import Health
 from bot.server import Server, probes, serving
@@ -96,12 +97,13 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 async def _run(settings: Settings, ending: asyncio.Event) -> None:
     """Run until cancelled, or until a channel stays deaf; then end what is under way."""
+    raise_open_files_limit()
     health = Health()
     measuring = metrics.Metrics(health, settings.shown_token) if settings.metrics else None
     routes = [*probes(health), *(measuring.routes if measuring else ())]
     async with (
         traces.sent(),
-        serving(settings.port, routes, is_needed=settings.is_called) as server,
+        serving(settings.port, routes, is_needed=settings.is_called, host=settings.listen_address) as server,
         _hearing(settings, server) as hearing,
         AsyncExitStack() as stack,
     ):

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal, Protocol
 
+from aiohttp import web
+
 from channels.markdown.dialect import Limits
 from core.conversations.history_state import Background
 from core.errors import SurfaceError
@@ -20,6 +22,9 @@ SILENT = float("-inf")
 
 #: How much a button is to be seen, in the words of both platforms; plain by default.
 Style = Literal["", "primary", "danger"]
+
+#: Under this key an HTTP request holds when its headers arrived, in seconds of the event loop's clock.
+ARRIVED_AT = web.RequestKey("arrived_at", float)
 
 #: Awaited after each post and before the next, with the chunk's position and the new message's id. A plan's files have
 #: the positions behind its last chunk.

@@ -7,11 +7,15 @@ from pydantic import Field, SecretStr
 from bot.settings.base import Part
 from bot.settings.parsing import revealed
 
+#: The address that only this machine reaches.
+LOOPBACK = "127.0.0.1"
+
 
 class WatchPart(Part):
     """How the process is watched."""
 
     port: int = Field(default=3000, ge=0, le=65535)
+    listen_host: str = ""
     metrics: bool = True
     metrics_token: SecretStr | None = None
     log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")

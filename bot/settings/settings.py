@@ -10,7 +10,7 @@ from sqlalchemy.engine import make_url
 
 from bot.settings.access import AccessPart
 from bot.settings.agent import AgentPart
-from bot.settings.monitoring import WatchPart
+from bot.settings.monitoring import LOOPBACK, WatchPart
 from bot.settings.parsing import several, told, with_driver
 from bot.settings.spending import MoneyPart
 from channels.i18n.messages import spoken
@@ -93,6 +93,11 @@ class Settings(AccessPart, AgentPart, MoneyPart, WatchPart):
     @property
     def database(self) -> str:
         return self.database_url or f"sqlite+aiosqlite:///{self.data_dir / 'parley.db'}"
+
+    @property
+    def listen_address(self) -> str | None:
+        """The address of the HTTP server; None for all interfaces, where Slack or Heroku's router calls it."""
+        return self.listen_host or (None if self.is_called or "DYNO" in os.environ else LOOPBACK)
 
     @property
     def vocabulary_dir(self) -> Path:

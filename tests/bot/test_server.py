@@ -1,40 +1,74 @@
-"""The server is there before what it serves: who comes too early is told to come again."""
+"""The server is there before the platforms' routes: early requests are held until these are added."""
 
 import asyncio
+import socket
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from bot import server as servers
 from bot.server import RETRY_SECONDS, serving
 from channels.slack.client.http_mode import PATH
 from sandbox.slack import SlackSandbox
 
 
-async def test_what_slack_brings_while_the_bot_starts_is_refused_and_brought_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        "sandbox.slack.events.http_mode.ACK_TIMEOUT", 600.0
-    )  # ten seconds, as fast as time passes there
-    async with SlackSandbox(speed=60) as slack, serving(0, [], is_needed=True) as server:
-        slack.requests.url = f"http://127.0.0.1:{server.port}{PATH}"
-        async with aiohttp.ClientSession() as session, session.post(slack.requests.url) as answer:
-            assert answer.status == 503
-            assert answer.headers["Retry-After"] == str(RETRY_SECONDS)
-        taken = asyncio.Queue[str]()
+async def test_a_request_that_comes_before_its_route_is_held_until_it_is_there() -> None:
+    taken = asyncio.Queue[str]()
 
-        async def take(request: web.Request) -> web.Response:
-            taken.put_nowait((await request.json())["event_id"])
-            return web.Response()
+    async def take(request: web.Request) -> web.Response:
+        taken.put_nowait((await request.json())["event_id"])
+        return web.Response()
 
+    async with SlackSandbox() as slack, serving(0, [], is_needed=True) as server:
+        server_url = f"http://127.0.0.1:{server.port}"
+        slack.requests.url = server_url + PATH
         await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
-        await slack.wait_for(lambda: [e.reason for e in slack.envelopes].count("http_error") == 2)
-        server.add([web.post(PATH, take)])
+        await slack.wait_for(lambda: slack.envelopes)
+        async with aiohttp.ClientSession() as session:
+            early = asyncio.create_task(_status(session, f"{server_url}/else"))
+            await asyncio.wait([early], timeout=0.1)
+            assert not early.done()
+            server.add([web.post(PATH, take)])
+            assert await early == 404
         told = {e.payload["event_id"] for e in slack.envelopes}
         async with asyncio.timeout(30):
             assert {await taken.get() for _ in told} == told
-        await slack.wait_for(lambda: sum(e.acknowledged_at is not None for e in slack.envelopes) == len(told))
-        assert all(e.attempt >= 1 for e in slack.envelopes if e.acknowledged_at is not None)
-        async with aiohttp.ClientSession() as session, session.get(f"{slack.requests.url}/else") as answer:
-            assert answer.status == 404
+        await slack.wait_for(lambda: all(e.acknowledged_at is not None for e in slack.envelopes))
+        assert {(e.attempt, e.reason) for e in slack.envelopes} == {(0, "")}
+
+
+async def test_a_request_is_held_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert servers.HOLD_SECONDS < 3
+    monkeypatch.setattr(servers, "HOLD_SECONDS", 0.05)
+    async with (
+        serving(0, [], is_needed=True) as server,
+        aiohttp.ClientSession() as session,
+        session.post(f"http://127.0.0.1:{server.port}{PATH}") as answer,
+    ):
+        assert answer.status == 503
+        assert answer.headers["Retry-After"] == str(RETRY_SECONDS)
+
+
+async def _status(session: aiohttp.ClientSession, url: str) -> int:
+    async with session.get(url) as answer:
+        return answer.status
+
+
+@pytest.mark.parametrize(("host", "is_public"), [("127.0.0.1", False), ("0.0.0.0", True), (None, True)])
+async def test_the_server_listens_on_the_given_address_alone(host: str | None, is_public: bool) -> None:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    routes = [web.get("/here", _here)]
+    async with serving(port, routes, is_needed=True, host=host), aiohttp.ClientSession() as session:
+        assert await _status(session, f"http://127.0.0.1:{port}/here") == 200
+        if is_public:
+            assert await _status(session, f"http://127.0.0.2:{port}/here") == 200
+        else:
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await _status(session, f"http://127.0.0.2:{port}/here")
+
+
+async def _here(_request: web.Request) -> web.Response:
+    return web.Response()

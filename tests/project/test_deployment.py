@@ -113,6 +113,7 @@ def test_the_dockerfile_builds_what_there_is_for_a_user_who_may_do_nothing_else(
     assert {word for word, _ in lines} <= INSTRUCTIONS
     wanted = (ROOT / ".python-version").read_text().strip()
     assert set(re.findall(r"^FROM python:(\S+)-slim", docker, re.M)) == {wanted}
+    assert re.search(r"^ENV .*\bLISTEN_HOST=0\.0\.0\.0\b", docker, re.M)  # the container's loopback is its own
     for image in re.findall(r"^FROM (\S+)|--from=(\S+/\S+)", docker, re.M):
         assert ":" in "".join(image), "an image has a version"
         assert not "".join(image).endswith(":latest")

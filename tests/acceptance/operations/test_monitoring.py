@@ -3,9 +3,10 @@
 import asyncio
 import json
 import re
+import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -13,6 +14,7 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from bot.connections import raise_open_files_limit
 from sandbox.models import Fail, Pause, Say, ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Program, Start, With
@@ -49,8 +51,8 @@ class Collector:
     @property
     def spans(self) -> Iterator[Span]:
         for request in self.requests:
-            for resource in request.resource_spans:
-                for scope in resource.scope_spans:
+            for spans in request.resource_spans:
+                for scope in spans.scope_spans:
                     yield from scope.spans
 
 
@@ -168,6 +170,27 @@ async def tells(program: Program, *lines: str) -> None:
             await asyncio.sleep(0.05)
 
 
+async def test_1060_idle_connections_change_nothing(start: Start) -> None:
+    raise_open_files_limit()  # the connections are this process's too
+    bot = await start()
+    assert bot.program.pid is not None
+    resource.prlimit(bot.program.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+    (port,) = _PORT.findall(bot.program.log)
+    with ExitStack() as stack:
+        first = stack.enter_context(socket.create_connection(("127.0.0.1", int(port))))
+        for _ in range(1_059):
+            stack.enter_context(socket.create_connection(("127.0.0.1", int(port))))
+        assert await asked(bot.program, "/healthz") == (200, "alive\n")
+        bot.answer = lambda _asked: "Hello."
+        await bot.everywhere(lambda platform: greeted(bot, platform))
+        assert await asyncio.to_thread(first.recv, 1) == b""  # the oldest was closed
+    assert "Too many open files" not in bot.program.log
+
+
+async def greeted(bot: Bot, platform: Platform) -> None:
+    await bot.ask(platform, platform.talk(), "hi", "Hello.")
+
+
 async def test_a_port_that_is_taken_stops_nobody_whom_no_platform_calls(program: With) -> None:
     async with ScriptedOpenAI() as model, SlackSandbox() as slack:
         with socket.socket() as taken:
@@ -184,14 +207,14 @@ async def test_a_port_that_is_taken_stops_nobody_whom_no_platform_calls(program:
             bot = program(settings)
             await bot.start()
             await bot.ready()
-            assert f"PORT={port}: nobody can listen there" in bot.log
+            assert f"PORT={port}: the bot cannot listen there" in bot.log
             assert "0 takes any" in bot.log
             assert await bot.end() == 0
             by_http = {"SLACK_MODE": "http", "SLACK_APP_TOKEN": "", "SLACK_SIGNING_SECRET": "s" * 32}
             called = program({**settings, **by_http})
             code, log = await called.finish("run")
             assert code == 2
-            assert f"PORT={port}: nobody can listen there" in log
+            assert f"PORT={port}: the bot cannot listen there" in log
         guarded = program({**settings, "PORT": "0"})
         await guarded.start()
         await guarded.ready()

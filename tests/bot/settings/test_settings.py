@@ -146,3 +146,23 @@ def test_a_language_may_be_said_as_other_programs_take_it(
 ) -> None:
     monkeypatch.setenv("LANGUAGE", said)
     assert configuration.load().language == language
+
+
+@pytest.mark.parametrize(
+    ("settings", "address"),
+    [
+        ({}, "127.0.0.1"),
+        ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}, "127.0.0.1"),
+        ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_MODE": "http", "SLACK_SIGNING_SECRET": "hidden"}, None),
+        (_SEVERAL | {"SECRET_KEY": "0123456789abcdef" * 2, "SLACK_APP_TOKEN": "xapp-1"}, None),
+        ({"DYNO": "web.1", "ALLOW_EPHEMERAL_DATABASE": "1"}, None),
+        ({"LISTEN_HOST": "0.0.0.0"}, "0.0.0.0"),
+        ({"DYNO": "web.1", "ALLOW_EPHEMERAL_DATABASE": "1", "LISTEN_HOST": "::1"}, "::1"),
+    ],
+)
+def test_the_server_listens_on_loopback_unless_somebody_has_to_call_it(
+    settings: dict[str, str], address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert configuration.load().listen_address == address

@@ -1,0 +1,166 @@
+"""Limits of the HTTP server: connections at once, seconds for a request to arrive, open files."""
+
+import asyncio
+import logging
+import resource
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiohttp import web
+
+from channels.base import ARRIVED_AT
+
+log = logging.getLogger(__name__)
+
+#: Connections at once. At the limit a new one replaces the one that has been idle for longest.
+MAX_CONNECTIONS = 200
+
+#: Seconds within which a whole request, headers and body, has to arrive.
+REQUEST_SECONDS = 10.0
+
+#: Open files that the process asks for; what the machine allows at most may be less.
+OPEN_FILES = 65_536
+
+#: Seconds between two log lines about connections that cannot be accepted.
+ACCEPT_LOG_SECONDS = 60.0
+
+#: asyncio's own message, once for each failed attempt (`asyncio.selector_events`).
+_ACCEPT_FAILED = "socket.accept() out of system resource"
+
+
+class ConnectionLimiter:
+    """Makes the protocols of a server, and closes connections that are idle or too slow.
+
+    Args:
+        make_handler: makes aiohttp's protocol for one connection.
+    """
+
+    def __init__(self, make_handler: Callable[[], asyncio.Protocol]) -> None:
+        self._make_handler = make_handler
+        self._connections = dict[asyncio.BaseTransport, _Connection]()
+
+    def __call__(self) -> asyncio.Protocol:
+        return _Connection(self._make_handler(), self._connections)
+
+    async def handle(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Handle a request whose headers have arrived (the body of a middleware)."""
+        request[ARRIVED_AT] = asyncio.get_running_loop().time()
+        connection = self._connections.get(request.transport) if request.transport is not None else None
+        if connection is None:  # it was closed meanwhile
+            return await handler(request)
+        with connection.handling(request):
+            return await handler(request)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: passes all events to aiohttp's protocol, and knows whether a request is being handled."""
+
+    def __init__(self, handler: asyncio.Protocol, connections: "dict[asyncio.BaseTransport, _Connection]") -> None:
+        self._handler = handler
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._request: web.Request | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._idle_since = 0.0
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a request has arrived whole and has no response yet."""
+        return self._request is not None and self._request.content.is_eof()
+
+    @contextmanager
+    def handling(self, request: web.Request) -> Iterator[None]:
+        self._request = request
+        try:
+            yield
+        finally:
+            self._request = None
+            self._idle_since = time.monotonic()
+            self._cancel_deadline()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        if len(self._connections) >= MAX_CONNECTIONS:
+            min(self._connections.values(), key=lambda each: (each._is_busy, each._idle_since))._abort()
+        self._transport = transport
+        self._connections[transport] = self
+        self._expect_request()
+        self._handler.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._request is None and self._deadline is None:
+            self._expect_request()
+        self._handler.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._handler.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        self._handler.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()
+
+    def _expect_request(self) -> None:
+        self._idle_since = time.monotonic()
+        self._deadline = asyncio.get_running_loop().call_later(REQUEST_SECONDS, self._check_request)
+
+    def _check_request(self) -> None:
+        self._deadline = None
+        if not self._is_busy:
+            self._abort()
+
+    def _abort(self) -> None:
+        self._forget()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _forget(self) -> None:
+        self._cancel_deadline()
+        if self._transport is not None:
+            self._connections.pop(self._transport, None)
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def raise_open_files_limit() -> None:
+    """Raise the soft limit of open files, as far as the hard limit allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (ValueError, OSError) as error:
+        log.warning("the limit of open files stays at %s: %s", soft, error)
+
+
+class AcceptErrorLog:
+    """An exception handler for the event loop that logs failed accepts once a minute at most."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+        self._count = 0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if context.get("message") != _ACCEPT_FAILED:
+            loop.default_exception_handler(context)
+            return
+        self._count += 1
+        if loop.time() < self._next:
+            return
+        self._next = loop.time() + ACCEPT_LOG_SECONDS
+        error = context.get("exception")
+        log.error("no connection can be accepted (%s), %s attempts since the last line", error, self._count)
+        self._count = 0
