@@ -15,6 +15,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
+from channels.base import ARRIVED_AT
 from channels.slack.client.auth import Proof
 from core.concurrency.tasks import Work
 from core.secret_redaction import traced
@@ -42,7 +43,8 @@ class Requests:
         self._app = app
         self._verifier = SignatureVerifier(signing_secret)
         self._proof = proof
-        self._is_open = False
+        self._opened = asyncio.Event()
+        self._is_closed = False
         self._work = Work()
 
     @property
@@ -56,13 +58,13 @@ class Requests:
         """
         if self._proof is not None:
             return self._proof.at
-        return time.time() if self._is_open else 0.0
+        return time.time() if self._opened.is_set() and not self._is_closed else 0.0
 
     async def open(self) -> None:
-        """Take requests from now on."""
+        """Take requests from now on, held ones first."""
         if self._proof is not None:
             self._proof.begin()
-        self._is_open = True
+        self._opened.set()
 
     async def reopen(self) -> None:
         """Nothing that could be connected anew."""
@@ -71,34 +73,47 @@ class Requests:
         """Take no more requests: Slack takes them elsewhere, or brings them again. Those under way are waited for, and
         then broken off: what was not taken in time was not acknowledged.
         """
-        self._is_open = False
+        self._is_closed = True
+        self._opened.set()  # held requests are refused
         if self._proof is not None:
             await self._proof.end()
         await self._work.end(CLOSE_SECONDS)
 
     async def _take(self, request: web.Request) -> web.Response:
-        """Answer a request in time. What is not done by then is done all the same, and Slack brings it again.
+        """Answer a request within `ANSWER_SECONDS`; one that comes before `open` is held for as long.
 
-        What is brought again (`x-slack-retry-num`) is kept once, by where and when it was said.
+        A dispatch that takes longer goes on, and Slack sends the request again (`x-slack-retry-num`): the message is
+        stored once, by its place and time.
         """
+        now = asyncio.get_running_loop().time
+        deadline = request.get(ARRIVED_AT, now()) + ANSWER_SECONDS
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout_at(deadline):
                 body = await request.read()
         except TimeoutError:
             return web.Response(status=408)
         if not self._is_signed(body, request):
             log.warning("a request was not signed by Slack, or long ago: is SLACK_SIGNING_SECRET right?")
             return web.Response(status=401)
-        if not self._is_open:
+        if not await self._is_opened(deadline) or self._is_closed:
             return web.Response(status=503)
         if retry := request.headers.get("x-slack-retry-num"):
             log.info("Slack brings a request again, for the %s. time", retry)
         task = asyncio.create_task(self._dispatch(request), name="slack request")
         self._work.watch(task)
-        await asyncio.wait([task], timeout=ANSWER_SECONDS)
+        await asyncio.wait([task], timeout=max(0.0, deadline - now()))
         if not task.done() or task.cancelled():
             return web.Response(status=503)
         return await to_aiohttp_response(task.result())
+
+    async def _is_opened(self, deadline: float) -> bool:
+        """Wait for `open`; whether it came in time."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._opened.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def _dispatch(self, request: web.Request) -> BoltResponse:
         try:

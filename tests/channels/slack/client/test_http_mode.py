@@ -56,6 +56,19 @@ async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
 
 
 @HTTP
+async def test_a_request_that_comes_before_the_bot_takes_them_is_held(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo, connect=False) as bot:
+        slack.requests.url = bot.address + http.PATH
+        question = await bot.ask("ada", "general", "one")
+        await slack.wait_for(lambda: slack.envelopes)
+        assert await post(bot, "{}", {}) == 401  # a forged one is not held
+        assert not await bot.inbox_rows()
+        await bot.channel.start()
+        await bot.shows(question, lambda texts: len(texts) == 2)
+        assert {(e.attempt, e.reason) for e in slack.envelopes} == {(0, "")}
+
+
+@HTTP
 async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.ask("ada", "general", "one")
