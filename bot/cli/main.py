@@ -247,7 +247,7 @@ def export(
 @cli.command()
 def forget(
     *,
-    user: Annotated[str, typer.Option(help="What this person has said, by the platform's id.")] = "",
+    user: Annotated[str, typer.Option(help="Data of this user, by platform id (not a name).")] = "",
     session: Annotated[str, typer.Option(help="A conversation, by its id.")] = "",
     before: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="What is older (UTC).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would take.")] = False,

@@ -1,4 +1,4 @@
-"""The commands of what is kept: a conversation to take along, and what is to be deleted."""
+"""Commands that export conversations and delete stored data."""
 
 import asyncio
 from contextlib import aclosing
@@ -13,7 +13,7 @@ from bot import settings as configuration
 from bot.cli import database as stored
 from core.errors import SettingsError, StoreError
 from core.privacy import export_attachments as exported
-from core.privacy.deletion import Forgetting, Survey, Wish, wipe
+from core.privacy.deletion import Deleted, Forgetting, Survey, Wish, wipe
 from core.privacy.export import Form, pieces
 from core.privacy.transcript import runs
 from core.store.database import Database
@@ -42,11 +42,11 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
 
 
 def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Delete what is stored of a person, of a conversation, or from before a day."""
+    """Delete the stored data of a user, of a conversation, or from before a day."""
     if [bool(user), bool(session), before is not None].count(True) != 1:
-        raise SettingsError("forget: say one of --user ID, --session ID and --before DATE")
+        raise SettingsError("forget: give one of --user ID, --session ID and --before DATE")
     if as_json and not (yes or dry_run):
-        raise SettingsError("forget: with --json, say --yes or --dry-run")
+        raise SettingsError("forget: --json needs --yes or --dry-run")
     at = before.replace(tzinfo=UTC).timestamp() if before is not None else 0.0
     wish = Wish(session=session, person=user, before=at)
 
@@ -54,18 +54,37 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
         forgetting = Forgetting(database, Prices(settings.prices_file))
         with tables.progress("looking for it"):
             survey = await forgetting.survey(wish)
+            if not survey and not wish.before:
+                raise StoreError(await _nothing_found(forgetting, wish))
         if not as_json:
             _show(survey)
-        if is_meant := not dry_run and (yes or await asyncio.to_thread(typer.confirm, "Delete it for good?")):
+        deleted: Deleted | None = None
+        if not dry_run and (yes or await asyncio.to_thread(typer.confirm, "Delete it for good?")):
             with tables.progress("deleting"):
-                await forgetting.forget(wish)
+                deleted = await forgetting.forget(wish)
                 await wipe(database)
+            if user and (left := await forgetting.survey(wish)):
+                where = ", ".join([*left.whole, *left.parts])
+                raise StoreError(f"not all was deleted: {user} has written again ({where}); run the command again")
         if as_json:
-            tables.dump({**asdict(survey), "is_deleted": is_meant})
-        elif is_meant:
-            typer.echo("deleted")
+            counts = asdict(deleted) if deleted is not None else None
+            tables.dump({**asdict(survey), "is_deleted": deleted is not None, "deleted": counts})
+        elif deleted is not None:
+            _show_deleted(deleted, wish)
 
     stored.done(work)
+
+
+async def _nothing_found(forgetting: Forgetting, wish: Wish) -> str:
+    """Return the message of a request that nothing stored belongs to."""
+    if wish.session:
+        return f"nothing is stored of a conversation with the id {wish.session}, so nothing was deleted"
+    missing = f"nothing is stored of a user with the id {wish.person}, so nothing was deleted"
+    users = await forgetting.find_users(wish.person)
+    if not users:
+        return missing
+    lines = (f"\n  {user.id}  {', '.join(user.names)}" for user in users)
+    return f"{missing}. --user takes an id, and these users have such a name:{''.join(lines)}"
 
 
 def _show(survey: Survey) -> None:
@@ -75,6 +94,17 @@ def _show(survey: Survey) -> None:
         typer.echo(f"parts of {each}")
     count = len(survey.whole) + len(survey.parts)
     typer.echo(f"{survey.messages} messages and {survey.files} files are in these {count} conversations")
+    if survey.records:
+        typer.echo(f"{survey.records} other rows (spending, feedback, decisions) name the user")
+
+
+def _show_deleted(deleted: Deleted, wish: Wish) -> None:
+    typer.echo(f"deleted {deleted.conversations} conversations, {deleted.messages} messages and {deleted.files} files")
+    if wish.person:
+        changed = f"{deleted.changed} conversations ({deleted.redacted} messages)"
+        typer.echo(f"removed the user from {changed} and from {deleted.records} other rows; nothing of them is left")
+    elif deleted.changed:
+        typer.echo(f"{deleted.changed} conversations keep their newer messages")
 
 
 async def _write_files(database: Database, session: str, folder: Path) -> int:

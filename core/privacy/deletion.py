@@ -8,7 +8,8 @@ and no look at what was missed brings it back.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -25,6 +26,7 @@ from core.privacy.deletion_queries import (
     kept_since,
     occupy,
 )
+from core.privacy.people import KnownUser, count_records, find_users
 from core.privacy.person_redaction import Person, is_alone, person_in, redact, sessions_with
 from core.sessions.lifecycle import begin_generation
 from core.store.database import Database
@@ -75,21 +77,45 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a wish takes.
+    """The stored data that a request is about.
 
     Attributes:
-        whole: the conversations that go.
-        parts: those of which a part goes.
-        messages: how many stored messages are in all of these, and how many `files`.
+        whole: the conversations to delete.
+        parts: the conversations to delete a part of.
+        messages: the number of stored messages in all of these.
+        files: the number of stored files in all of these.
+        records: the rows about a person outside of conversations, such as spending and feedback.
     """
 
     whole: tuple[str, ...]
     parts: tuple[str, ...]
     messages: int
     files: int
+    records: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.whole or self.parts)
+        return bool(self.whole or self.parts or self.records)
+
+
+@dataclass(slots=True)
+class Deleted:
+    """The outcome of a deletion, counted in the transactions that made it.
+
+    Attributes:
+        conversations: how many were deleted whole.
+        changed: how many lost a part.
+        messages: how many messages were deleted.
+        redacted: how many messages stay without the person.
+        files: how many files were deleted.
+        records: how many rows about the person outside of conversations no longer name them.
+    """
+
+    conversations: int = 0
+    changed: int = 0
+    messages: int = 0
+    redacted: int = 0
+    files: int = 0
+    records: int = 0
 
 
 class Forgetting:
@@ -103,9 +129,10 @@ class Forgetting:
         self._database = database
         self._prices = prices
         self._notices = Notices(database)
+        self._deleted = Deleted()
 
     async def survey(self, wish: Wish) -> Survey:
-        """What there is that a wish takes.
+        """Return the stored data that a request is about.
 
         Raises:
             StoreError: the database cannot be read.
@@ -116,8 +143,18 @@ class Forgetting:
             for start in range(0, len(both), STEP):
                 some = both[start : start + STEP]
                 said += await _count(connection, messages, some)
-                files += await _count(connection, blobs, some) + await _count(connection, artifacts, some)
-        return Survey(tuple(whole), tuple(parts), said, files)
+                files += await _count_files(connection, some)
+            records = await count_records(connection, wish.person) if wish.person else 0
+        return Survey(tuple(whole), tuple(parts), said, files, records)
+
+    async def find_users(self, text: str) -> list[KnownUser]:
+        """Return the users of whom something is stored and whose name contains `text`.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            return await find_users(connection, text)
 
     async def meant(self, wish: Wish) -> tuple[list[str], list[str]]:
         """The conversations that a wish takes whole, and in part.
@@ -128,15 +165,13 @@ class Forgetting:
         async with self._database.read() as connection:
             return await _meant(connection, wish)
 
-    async def forget(self, wish: Wish) -> Survey:
-        """Delete it.
-
-        Returns:
-            What it was.
+    async def forget(self, wish: Wish) -> Deleted:
+        """Delete what a request is about.
 
         Raises:
-            StoreError: not all of it could be deleted; what is left can be deleted by the same wish.
+            StoreError: not all of it could be deleted; the same request deletes the rest.
         """
+        self._deleted = done = Deleted()
         survey = await self.survey(wish)
         for session in survey.whole:
             if wish.person:
@@ -155,9 +190,21 @@ class Forgetting:
             async with self._database.write() as connection:
                 await forget_person(connection, self._prices, wish.person)
                 await forget_of(connection, Person(wish.person))
+            done.records = survey.records
         if wish.before:
             await self.spent(wish.before)
-        return survey
+        return done
+
+    @asynccontextmanager
+    async def _counted(self, session_id: str) -> AsyncIterator[AsyncConnection]:
+        """Lock a session for a transaction, and count the messages and files that it deletes there."""
+        async with self._database.write() as connection:
+            await hold(connection, session_id)
+            stored = [await _count(connection, messages, [session_id]), await _count_files(connection, [session_id])]
+            yield connection
+            left = [await _count(connection, messages, [session_id]), await _count_files(connection, [session_id])]
+        self._deleted.messages += stored[0] - left[0]
+        self._deleted.files += stored[1] - left[1]
 
     async def spent(self, before: float) -> None:
         """Keep what was spent on days that are over by then as nobody's."""
@@ -175,12 +222,13 @@ class Forgetting:
             Whether it was done.
         """
         began, here = time.time(), turns.c.session == session_id
-        async with self._database.write() as connection:
+        async with self._counted(session_id) as connection:
             row = await occupy(connection, session_id)
             if of and row is not None and not await is_alone(connection, session_id, of):
                 return False
             if row is None or not await has_running(connection, session_id):
                 await delete(connection, self._prices, session_id, row, said_by=began)
+                self._deleted.conversations += 1
                 return True
             ended = await self._end_turns(connection, here, RESET)
             waiting = (inbox.c.session == session_id) & is_waiting(inbox)
@@ -188,10 +236,11 @@ class Forgetting:
             generation = await begin_generation(connection, session_id)
             await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session_id))
         await self._rest(session_id, turns.c.id.in_(ended))
-        async with self._database.write() as connection:
+        async with self._counted(session_id) as connection:
             row = await hold(connection, session_id)
             if row is not None and generation is not None and row.generation >= generation:  # else it is another one
                 await delete(connection, self._prices, session_id, row, said_by=began, before=generation)
+        self._deleted.conversations += 1
         return True
 
     async def old(self, session_id: str, before: float) -> bool:
@@ -200,7 +249,7 @@ class Forgetting:
         Returns:
             Whether it was done.
         """
-        async with self._database.write() as connection:
+        async with self._counted(session_id) as connection:
             row = await hold(connection, session_id)
             is_old = sa.select(_is_old(before)).where(sessions.c.id == session_id)
             if not await connection.scalar(is_old) or await has_running(connection, session_id):
@@ -208,6 +257,7 @@ class Forgetting:
             if await has_waiting(connection, session_id):
                 return False
             await delete(connection, self._prices, session_id, row, said_by=before)
+        self._deleted.conversations += 1
         return True
 
     async def trim(self, session_id: str, before: float, *, waits: bool = True) -> bool:
@@ -221,7 +271,7 @@ class Forgetting:
         """
         if waits:
             await self._rest(session_id)
-        async with self._database.write() as connection:
+        async with self._counted(session_id) as connection:
             if await hold(connection, session_id) is None or (not waits and await has_running(connection, session_id)):
                 return False
             await count_all(connection, self._prices, turns.c.session == session_id)
@@ -248,21 +298,23 @@ class Forgetting:
             if gone.rowcount:  # what is being summed up is there no more
                 await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(folder=None))
             await drop_unused(connection, session_id)
+        self._deleted.changed += 1
         return True
 
     async def _redact(self, session_id: str, person: str) -> None:
-        """Take a person out of a conversation while nothing runs there that has read what he said."""
+        """Redact a person in a conversation while no turn runs there that has read their messages."""
         for left in reversed(range(ROUNDS)):
-            await self._end(session_id, person if left == ROUNDS - 1 else None)  # what he says since is answered
-            async with self._database.write() as connection:
-                await hold(connection, session_id)
+            await self._end(session_id, person if left == ROUNDS - 1 else None)  # what they say since is answered
+            async with self._counted(session_id) as connection:
                 if left and await has_running(connection, session_id):  # it was begun meanwhile
                     continue
                 await forget_person(connection, self._prices, person)
-                await redact(connection, session_id, await person_in(connection, session_id, person))
+                redacted = await redact(connection, session_id, await person_in(connection, session_id, person))
                 await drop_unused(connection, session_id)
                 await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
-                return
+            self._deleted.redacted += redacted
+            self._deleted.changed += 1
+            return
 
     async def _end(self, session_id: str, person: str | None) -> None:
         """End what runs in a session, and what a person has said that waits there, if one is meant."""
@@ -313,11 +365,16 @@ async def _count(connection: AsyncConnection, table: sa.Table, of: Sequence[str]
     return await connection.scalar(sa.select(sa.func.count()).where(table.c.session.in_(of))) or 0
 
 
+async def _count_files(connection: AsyncConnection, of: Sequence[str]) -> int:
+    return await _count(connection, blobs, of) + await _count(connection, artifacts, of)
+
+
 async def _meant(connection: AsyncConnection, wish: Wish) -> tuple[list[str], list[str]]:
     """The sessions that go whole, and in part."""
     if wish.session:
         tables = (sessions.c.id, messages.c.session, inbox.c.session, turns.c.session)
         there = [sa.select(column).where(column == wish.session).limit(1) for column in tables]
+        there[2] = there[2].where(inbox.c.event_key.not_like("forgotten:%"))  # the mark of an earlier deletion
         found = [(await connection.execute(query)).first() for query in there]
         return ([wish.session] if any(found) else []), []
     if wish.person:

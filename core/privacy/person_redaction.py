@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import Inbound
 from core.models.tokens import estimate
+from core.privacy.people import sessions_that_name
 from core.sessions import state as scopes
 from core.sessions.codec import columns, measured, parsed, to_row
 from core.sessions.prompt_text import MARK, SET_IN, Spoken
@@ -83,19 +84,13 @@ class Person:
 
 
 async def sessions_with(connection: AsyncConnection, person: str) -> tuple[list[str], list[str]]:
-    """The sessions in which nobody else has spoken to the bot, and those in which others have, or that mention him."""
-    mentions = json.dumps(person)
-    found = [
-        sa.select(messages.c.session).where(sa.cast(messages.c.spoken, sa.Text).contains(mentions, autoescape=True)),
-        sa.select(inbox.c.session).where(inbox.c.author == person),
-        sa.select(approvals.c.session).where(
-            (approvals.c.decided_by == person)
-            | sa.cast(approvals.c.askers, sa.Text).contains(mentions, autoescape=True)
-        ),
-    ]
-    ids: set[str] = set()
-    for query in found:
-        ids |= set((await connection.execute(query.distinct())).scalars()) - {""}
+    """Return the sessions in which only this person has spoken, and those that others share or that name them."""
+    said = sa.select(inbox.c.session).where(inbox.c.author == person).distinct()
+    ids = await sessions_that_name(connection, person) | set((await connection.execute(said)).scalars())
+    asked = sa.cast(approvals.c.askers, sa.Text).contains(json.dumps(person), autoescape=True)  # SQLite: in any case
+    query = sa.select(approvals).where((approvals.c.decided_by == person) | asked)
+    ids |= {row.session for row in await connection.execute(query) if person in (row.decided_by, *row.askers)}
+    ids.discard("")
     alone, shared = list[str](), list[str]()
     for session in sorted(ids):
         (alone if await is_alone(connection, session, person) else shared).append(session)
@@ -148,8 +143,12 @@ def _words(said: str, names: Iterable[str]) -> str:
     return next((said.removeprefix(f"{name}: ") for name in names if said.startswith(f"{name}: ")), said)
 
 
-async def redact(connection: AsyncConnection, session: str, person: Person) -> None:
-    """Take a person out of a session, which is kept from all others. What is left can be sent to a model still."""
+async def redact(connection: AsyncConnection, session: str, person: Person) -> int:
+    """Redact a person in a locked session, whose history stays valid for a model.
+
+    Returns:
+        How many messages were changed.
+    """
     runs = {*person.runs, *map(correction_of, person.runs)}
     here = messages.c.session == session
     told = messages.c.invocation_id.in_(runs) | messages.c.covers.is_not(None)
@@ -157,9 +156,11 @@ async def redact(connection: AsyncConnection, session: str, person: Person) -> N
     await connection.execute(sa.delete(memories).where(memories.c.session == session, keys))
     await connection.execute(sa.delete(messages).where(here, messages.c.covers.is_not(None)))
     await connection.execute(sa.update(sessions).where(sessions.c.id == session).values(folder=None))
+    count = 0
     for row in (await connection.execute(sa.select(messages).where(here).order_by(messages.c.id))).all():
         if (changed := _message(row, person, of_him=row.invocation_id in runs)) is not None:
             await connection.execute(sa.update(messages).where(messages.c.id == row.id).values(changed))
+            count += 1
     own = sa.select(turns.c.id).where(turns.c.session == session, turns.c.origin.in_(runs) | turns.c.run.in_(runs))
     answering = {*(await connection.execute(own)).scalars()}
     await connection.execute(sa.update(turns).where(turns.c.id.in_(answering)).values(_nothing_of(turns)))
@@ -179,6 +180,7 @@ async def redact(connection: AsyncConnection, session: str, person: Person) -> N
         (inbox, (inbox.c.session == session) & (inbox.c.author != person.id)),
     ):
         await _scrub(connection, table, its, person)
+    return count
 
 
 def _nothing_of(table: sa.Table) -> dict[str, Any]:
@@ -244,7 +246,7 @@ def _message(row: sa.Row[Any], person: Person, *, of_him: bool) -> dict[str, Any
     if clean == event and spoken == row.spoken:
         return None
     words, tokens = measured(clean)
-    values = columns(to_row(clean), tokens + estimate(words))
+    values = columns(to_row(clean, has_references=True), tokens + estimate(words))
     return {**values, "held": row.held, "spoken": spoken, "created_at": row.created_at}
 
 

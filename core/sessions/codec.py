@@ -137,12 +137,16 @@ def jsonable(value: Any) -> Any:
     return from_json(to_json(_cleaned(value), inf_nan_mode="null", serialize_unknown=True))
 
 
-def to_row(event: Event) -> Row:
-    """What is to be stored of an event: all but the text of a foreign error (`error_message`)."""
+def to_row(event: Event, *, has_references: bool = False) -> Row:
+    """Return the row of an event, without the text of a foreign error (`error_message`).
+
+    Args:
+        has_references: whether the event was read from a row, so that its bytes are references already.
+    """
     blobs: dict[str, bytes] = {}
 
     def referred(data: bytes) -> bytes:
-        if len(data) <= INLINE_BYTES and not data.startswith(REFERENCE):
+        if has_references or (len(data) <= INLINE_BYTES and not data.startswith(REFERENCE)):
             return data
         digest = hashlib.sha256(data).hexdigest()
         blobs[digest] = data

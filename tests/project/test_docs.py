@@ -54,7 +54,7 @@ from core.inbox.interactions import Errands
 from core.inbox.store import Accepted, Inbox
 from core.inbox.watermarks import Places
 from core.inbox_message import Inbound
-from core.privacy.deletion import Survey
+from core.privacy.deletion import Deleted, Survey
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tools.tool import is_allowed, is_idempotent, load_tools
@@ -168,11 +168,12 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
         ("retry", ""): AskedFor,
         ("cancel", ""): AskedFor,
         ("forget", ""): Survey,
+        ("forget", "deleted"): Deleted,
         ("check", ""): trials.Finding,
     }
     less = {("why", ""): {"cost"}}  # which is told in dollars
     more = {("why", ""): {"dollars"}, ("status", "workers"): {"is_alive"}, ("status", ""): {"findings", "is_well"}}
-    more |= {("forget", ""): {"is_deleted"}}
+    more |= {("forget", ""): {"is_deleted", "deleted"}}
     assert listed == {
         key: {field.name for field in fields(kind)} - less.get(key, set()) | more.get(key, set())
         for key, kind in records.items()

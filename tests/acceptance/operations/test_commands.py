@@ -132,3 +132,29 @@ async def test_where_there_is_no_database_yet_that_is_said_and_none_is_made(prog
     assert code == 1
     assert "none.db: there is no database yet" in said
     assert not (tmp_path / "none.db").exists()
+
+
+async def test_forget_deletes_by_id_alone_and_counts_what_it_has_deleted(
+    start: Start, program: With, tmp_path: Path
+) -> None:
+    bot = await start()
+    operator, platform = Operator(program, bot, tmp_path), bot.platforms[0]
+    bot.answer = lambda _asked: "Hello."
+    await bot.ask(platform, platform.direct("ada"), "hi", "Hello.")
+    (session,) = await operator.reads("sessions")
+    code, said = await operator.types("forget --user ada --yes")
+    assert code == 1
+    assert "nothing was deleted" in said
+    (user,) = re.findall(r"^  (\w+)  .*ada.*$", said, re.M | re.I)
+    code, said = await operator.types("forget --user bob --yes")
+    assert (code, said.strip()) == (1, "nothing is stored of a user with the id bob, so nothing was deleted")
+    assert (await operator.reads("sessions")) == [session]
+
+    code, said = await operator.types(f"forget --user {user} --yes")
+    assert code == 0
+    assert "deleted 1 conversations, 2 messages and 0 files" in said
+    assert await operator.reads("sessions") == []
+    for command in (f"forget --user {user} --yes", f"forget --session {session['id']} --yes"):
+        code, said = await operator.types(command)
+        assert code == 1
+        assert "nothing is stored" in said

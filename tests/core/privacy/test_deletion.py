@@ -16,7 +16,8 @@ from core.inbox.watermarks import Places
 from core.models.tokens import TokenCounter
 from core.privacy import deletion as forgetting
 from core.privacy import deletion_queries as deletion
-from core.privacy.deletion import Forgetting, Survey, Wish, wipe
+from core.privacy.deletion import Deleted, Forgetting, Survey, Wish, wipe
+from core.privacy.people import KnownUser
 from core.privacy.retention import DAY, Retention
 from core.sessions.artifacts import Artifacts
 from core.sessions.codec import columns, to_row
@@ -190,7 +191,8 @@ async def test_a_conversation_is_deleted_from_every_table_and_from_the_file_and_
     survey = await forgetting.survey(Wish(session=ALONE))
     assert (survey.whole, survey.parts, survey.messages, survey.files) == ((ALONE,), (), 5, 2)
     assert len(await office.holds(*WORDS)) > 15  # it was only looked at
-    await forgetting.forget(Wish(session=ALONE))
+    assert await forgetting.forget(Wish(session=ALONE)) == Deleted(conversations=1, messages=5, files=2)
+    assert not await forgetting.survey(Wish(session=ALONE))
     assert await office.holds(*WORDS) == []
     assert await office.holds("harmless teapot") != []
     assert await office.spent() == [("", "", 1, COST), ("slack:U0GRACE", "Grace", 1, COST)]
@@ -222,9 +224,13 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
         await connection.execute(sa.insert(metadata.tables["refusals"]).values(told))
         reserved = {"turn": "t", "person": "slack:U0ZOFIA", "model": "m", "place": "p", "day": "d", "cost": 1}
         await connection.execute(sa.insert(metadata.tables["reservations"]).values(reserved))
-    survey = await Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA"))
-    assert (survey.whole, survey.parts) == ((ALONE,), (SHARED,))
+    deletion = Forgetting(database, PRICES)
+    survey = await deletion.survey(Wish(person="U0ZOFIA"))
+    assert (survey.whole, survey.parts, survey.records) == ((ALONE,), (SHARED,), 6)
+    deleted = await deletion.forget(Wish(person="U0ZOFIA"))
+    assert deleted == Deleted(conversations=1, changed=1, messages=5, redacted=5, files=4, records=6)
     assert await office.holds(*WORDS) == []
+    assert not await deletion.survey(Wish(person="U0ZOFIA"))
     if database.file is not None:
         await wipe(database)
         assert all(b"vermilion" not in file.read_bytes() for file in database.file.parent.glob("parley.db*"))
@@ -240,11 +246,25 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
     assert "> [deleted]\n> Lin: ok" in texts[2]
     assert texts[2].endswith("\n\nGrace: harmless teapot")
     assert texts[3] == "Grace, you said harmless teapot."
+    pictures = [
+        part.inline_data.data for e in events for part in (e.content and e.content.parts) or () if part.inline_data
+    ]
+    assert pictures == [b"harmless teapot" * 100]
     async with database.read() as connection:
         usage = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
     assert [used["input"] for used in usage] == [3, 3]  # the sums stay
     assert await office.spent() == [("", "", 2, 2 * COST), ("slack:U0GRACE", "Grace", 1, COST)]
     assert await office.holds("Grace", "harmless teapot") != []
+
+
+async def test_a_name_is_no_user_id_and_finds_the_users_who_have_it(office: Office, database: Faulty) -> None:
+    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
+    deletion = Forgetting(database, PRICES)
+    for text in ("Zofia", "zof", "slack:U0ZOFIA", "u0zofia"):
+        assert not await deletion.survey(Wish(person=text))
+        assert await deletion.find_users(text) == [KnownUser("U0ZOFIA", ("Zofia",))]
+    assert await deletion.find_users("bob") == []
 
 
 async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(office: Office, database: Faulty) -> None:
@@ -387,7 +407,7 @@ async def test_a_conversation_that_is_begun_while_what_is_left_of_it_is_deleted_
         await delete(*of, **more)
 
     monkeypatch.setattr(forgetting, "delete", meanwhile)
-    await deleting.forget(Wish(session=ALONE))
+    await deleting.session(ALONE)
     await asyncio.wait_for(saying[0], 30)
     (turn,) = await office.turns.claim(1)
     assert [message.text for message in turn.messages] == ["harmless teapot"]
