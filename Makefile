@@ -6,7 +6,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean
+.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -112,5 +112,14 @@ $(WARM): | .venv/ready
 	python3 -m venv .uv
 	.uv/bin/python -m pip install --quiet uv
 
+# Only what the targets above have made: no database, no log, no result of a benchmark.
 clean:
-	rm -rf .venv .uv .parley .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .uv .parley/tiktoken .parley/site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+distclean:
+	@echo "This deletes all that 'make clean' does, and these files (.env stays, and so does a DATA_DIR elsewhere):"
+	@find .parley -path .parley/tiktoken -prune -o -path .parley/site -prune -o -type f -print 2>/dev/null | sort
+	@printf "Delete them for good? [y/N] "; read -r answer; \
+		[ "$$answer" = y ] || { echo "Nothing was deleted."; exit 1; }
+	@$(MAKE) --no-print-directory clean
+	rm -rf .parley

@@ -198,3 +198,27 @@ def test_the_rules_for_prometheus_ask_for_metrics_that_there_are() -> None:
     page = set(re.findall(r"`(parley_[a-z_]+)", (ROOT / "docs" / "howto" / "watch-it.md").read_text()))
     plain = {re.sub(r"_(total|seconds|bucket|seconds_bucket)$", "", name) for name in asked | page}
     assert plain == told
+
+
+def test_make_clean_keeps_data_and_distclean_asks_before_it_deletes_them(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    built = [tmp_path / name for name in (".venv/ready", ".parley/site/index.html", ".parley/tiktoken/vocabulary")]
+    data = [tmp_path / name for name in (".parley/parley.db", ".parley/parley.db-wal", ".parley/sandbox.log")]
+
+    def make(target: str, answer: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["make", target], cwd=tmp_path, input=answer, capture_output=True, text=True, timeout=30, check=False
+        )
+
+    for file in (*built, *data):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert make("clean").returncode == 0
+    assert [file for file in (*built, *data) if file.exists()] == data
+    for answer in ("", "n\n", "\n"):
+        said = make("distclean", answer)
+        assert said.returncode != 0
+        assert all(str(file.relative_to(tmp_path)) in said.stdout for file in data)
+        assert all(file.exists() for file in data)
+    assert make("distclean", "y\n").returncode == 0
+    assert not (tmp_path / ".parley").exists()
