@@ -23,7 +23,7 @@ _SHAPES = re.compile(
     | \bgithub_pat_\w{20,}
     | \bA[KS]IA[A-Z0-9]{12,}                  # AWS: the ids of access keys
     | \bya29\.[\w.-]{10,}                    # Google: access tokens
-    | \beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*     # a JSON Web Token
+    | (?<![\w-])(?>[\w-]*?\beyJ)[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*  # a JSON Web Token, and the word that it ends
     | -----BEGIN\s[A-Z ]*PRIVATE\sKEY-----(?:(?!-----END)[\s\S])*
     | \bsk-[\w-]{12,}                         # OpenAI and Anthropic keys
     | \bAIza[\w-]{20,}                        # Google API keys

@@ -28,7 +28,7 @@ _ZERO_WIDTH_SPACE = "\u200b"
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+\-.#]+")
 
-_ENDING_MARKS = re.compile(r"\s+#+\s*\Z")
+_ENDING_MARKS = re.compile(r"(?<!\s)\s++#++\s*+\Z")
 
 _ITEM = re.compile(r"(?P<indent>\s*)(?P<marker>[-*+]|\d{1,9}[.)])(?P<space>\s+)(?P<box>\[[ xX]\]\s)?")
 
@@ -42,7 +42,8 @@ _FOOTNOTE = re.compile(r"\[\^(\w{1,30})\]")
 
 _BOLD = re.compile(r"(?<![\w_])__(?=[^\s_])([^_\n]+)(?<=\S)__(?![\w_])")
 
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+#: HTML comments. One that is not closed is matched up to the end, so that the text behind it is read only once.
+_COMMENT = re.compile(r"<!--(?:(?!-->).)*+(?P<end>-->)?", re.DOTALL)
 
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 
@@ -60,7 +61,7 @@ _MARKS = {"b": "**", "strong": "**", "summary": "**", "i": "*", "em": "*", "u": 
 def without_mention(text: str, *ids: int) -> str:
     """`text` without the mentions of these users or roles."""
     targets = "|".join(str(one) for one in ids)
-    return re.sub(rf"\s*<@[!&]?(?:{targets})>\s*", " ", text).strip()
+    return re.sub(rf"(?:(?<!\s)\s++)?<@[!&]?(?:{targets})>\s*", " ", text).strip()
 
 
 def named(text: str) -> set[tuple[str, int]]:
@@ -175,7 +176,7 @@ def size(text: str) -> int:
 
 
 def _without_html(text: str) -> str:
-    text = _BREAK.sub("\n", _COMMENT.sub("", text))
+    text = _BREAK.sub("\n", _COMMENT.sub(lambda found: "" if found["end"] else found[0], text))
     text = _PAIR.sub(lambda found: f"{(mark := _MARKS.get(found[1].lower(), '~~'))}{found[2]}{mark}", text)
     return _BOX.sub("", _ANCHOR.sub(_anchor, text))
 

@@ -34,7 +34,7 @@ _TOKEN_BEGUN = re.compile(
 )
 
 #: Marks at the end of a text that may become others.
-_MARKS_BEGUN = re.compile(r"[*_~`\\]+\Z")
+_MARKS_BEGUN = re.compile(r"(?<![*_~`\\])[*_~`\\]++\Z")
 
 _TICKS = re.compile(r"\\.|(?P<ticks>`+)", re.DOTALL)
 
@@ -43,7 +43,7 @@ _SIGN = "\ud800"
 _PLACE = re.compile(rf"{_SIGN}(\d+){_SIGN}")
 
 #: At the end of code that is open: what would go together with the ticks that close it.
-_CODE_ENDING = re.compile(r"[`\s]*`\s*\Z")
+_CODE_ENDING = re.compile(r"(?<![`\s])[`\s]*`\s*\Z")
 
 #: What would open a block, if the bracket before it were left out.
 _OPENERS = ("`", "~", "#", ">", "|", "-", "+", "*")

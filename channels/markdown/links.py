@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
 
@@ -27,10 +28,17 @@ LINK = rf"{_LABEL}\]\(\s*+{_TARGET}{_TITLE}\s*+\)"
 #: At the end of a text that still grows: what may become one.
 LINK_BEGUN = re.compile(rf"{_LABEL}(?:\](?:\(\s*+{_TARGET_BEGUN}{_TITLE_BEGUN}\s*+)?)?\Z", re.DOTALL)
 
-#: What a reader takes for an address: a scheme, or names with dots between them.
+#: What a reader takes for an address: a scheme, or names with dots between them. The last branch matches names that
+#: are no address, so that each character is read a fixed number of times.
 _ADDRESS = re.compile(
-    r"[a-z][a-z0-9+.-]*://[^\s<>]+|(?:[^\W_][\w-]*\.)+[^\W\d_][\w-]+(?::\d+)?(?:[/?#][^\s<>]*)?", re.IGNORECASE
+    r"""
+      (?<![\w.+-])(?P<word>[\w.+-]++)(?P<rest>://[^\s<>]+)
+    | (?P<host>(?:[^\W_][\w-]*+\.)+[^\W\d_][\w-]++(?::\d+)?(?:[/?\#][^\s<>]*)?)
+    | [^\W_][\w-]*+(?:\.[^\W_][\w-]*+)*+
+    """,
+    re.VERBOSE,
 )
+_SCHEME_END = re.compile(r"(?<![a-z0-9+.-])[0-9+.-]*+(?P<scheme>[a-z][a-z0-9+.-]*+)\Z", re.IGNORECASE)
 _SCHEME = re.compile(r"^(?:https?://)?(?:www\.)?", re.IGNORECASE)
 _MARKUP = re.compile(r"[*_~`\\]")
 _TAG = re.compile(r"<[^<>]*>")
@@ -61,7 +69,7 @@ class Link:
         if _bare(self.label) == target:
             return False
         readings = (_plain(self.label), _plain(_TAG.sub("", self.label)))  # a platform shows tags, or leaves them out
-        return any(not _leads(target, _bare(found[0])) for text in readings for found in _ADDRESS.finditer(text))
+        return any(not _leads(target, _bare(address)) for text in readings for address in _addresses(text))
 
 
 def openly(link: Link) -> tuple[str, str]:
@@ -77,6 +85,14 @@ def _plain(label: str) -> str:
         for character in text
         if unicodedata.category(character) not in ("Cf", "Mn") and character not in _FILLERS
     )
+
+
+def _addresses(text: str) -> Iterator[str]:
+    for found in _ADDRESS.finditer(text):
+        if found["word"] and (scheme := _SCHEME_END.search(found["word"])):
+            yield scheme["scheme"] + found["rest"]
+        elif found["word"] or found["host"]:
+            yield found[0]
 
 
 def _bare(address: str) -> str:

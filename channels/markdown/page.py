@@ -24,7 +24,7 @@ from channels.markdown.split_points import seam
 from channels.markdown.tables import Columns
 
 #: A line that is not complete and may become something else than it looks like.
-_UNDECIDED = re.compile(r"[ \t]*(?:(?:\||`{3}|~{3}).*|[-+*=_#>~` \t]*|\d{1,9}[.)][ \t]*)", re.DOTALL)
+_UNDECIDED = re.compile(r"[ \t]*+(?:(?:\||`{3}|~{3}).*|[-+*=_#>~` \t]*|\d{1,9}[.)][ \t]*)", re.DOTALL)
 _UNDECIDED_CODE = re.compile(r"[ \t>]*[`~]+[ \t]*")
 _UNDECIDED_DELIMITER = re.compile(r"[\s|:-]*")
 

@@ -25,7 +25,7 @@ _FIELD = re.compile(r"\{(\w+)\}")
 
 #: What would be more than words: markup, mentions, the beginnings of links.
 _MARKUP = re.compile(r"[*_~`|\\<>\[\]{}\x00-\x1f\x7f\u2028-\u202e\u2066-\u2069]+")
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_SCHEME = re.compile(r"(?<![a-z0-9+.-])[a-z0-9+.-]++://", re.IGNORECASE)
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 

@@ -25,7 +25,7 @@ _GROUP = re.compile(r"<!subteam\^(?P<id>S[A-Z0-9]+)\|?>")
 
 _EVERYBODY = {"channel", "everyone", "here"}
 
-_USER = re.compile(r"<@(?P<id>[UW][A-Z0-9]+)(?:\|[^>]*)?>")
+_USER = re.compile(r"<@(?P<id>[UW][A-Z0-9]+)(?:\|[^<>]*)?>")
 
 
 def users_named(text: str) -> set[str]:
@@ -45,7 +45,7 @@ def groups_named(text: str) -> set[str]:
 
 def without_mention(text: str, user_id: str) -> str:
     """`text` without the mentions of one user."""
-    return re.sub(rf"\s*<@{re.escape(user_id)}(?:\|[^>]*)?>\s*", " ", text).strip()
+    return re.sub(rf"(?:(?<!\s)\s++)?<@{re.escape(user_id)}(?:\|[^<>]*)?>\s*", " ", text).strip()
 
 
 def titled(text: str) -> str:

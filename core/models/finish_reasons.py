@@ -31,7 +31,7 @@ _MARKER = r"(?:[-*+]|\d{1,9}[.)])[ \t]+"
 _ITEM = re.compile(rf"^[ \t]*{_MARKER}", re.MULTILINE)
 
 #: What opens a code fence, and without marker and info string closes one; in a list as deep as its items are.
-_FENCE = re.compile(rf"^([ \t]*(?:{_MARKER})*)(`{{3,}}(?!.*`)|~{{3,}})(.*)$", re.MULTILINE)
+_FENCE = re.compile(rf"^([ \t]*(?:{_MARKER})*)(`{{3,}}+(?!.*`)|~{{3,}})(.*)$", re.MULTILINE)
 _INDENT = 3
 
 

@@ -1,0 +1,184 @@
+"""Every regular expression over text from outside takes linear time."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+import string
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+import regex  # type: ignore[import-untyped]  # it comes without types
+
+import bot
+import channels
+import core
+from channels.discord.text import without_mention as without_discord_mention
+from channels.replies.tool_status import plain
+from channels.slack.text import titled
+from channels.slack.text import without_mention as without_slack_mention
+
+MAX_CHARACTERS = 40_000
+MAX_SECONDS = 0.5
+
+#: Patterns over what the operator writes.
+TRUSTED = frozenset({"bot.setup.env_file._SET"})
+
+#: Calls that look for a pattern again behind each match.
+_SCANS = frozenset({"finditer", "findall", "sub", "subn", "split"})
+
+_GENERIC = ("a", "0", "\u00e9", " ", "\t", "\n", *string.punctuation, "](", "<!--", "a.", "a-", "a ")
+
+#: The worst inputs of a tenth of the length are tried at the whole length.
+_SAMPLE, _WORST = MAX_CHARACTERS // 10, 4
+
+#: CPython has no public parser of patterns.
+_parser: Any = importlib.import_module("re._parser")
+_compiler: Any = importlib.import_module("re._compiler")
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+
+
+class Used(NamedTuple):
+    """A pattern, and the calls that the code makes with it."""
+
+    name: str
+    pattern: Any
+    calls: Collection[str]
+
+
+def _modules() -> Iterator[ModuleType]:
+    for package in (bot, channels, core):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith("__main__") and ".migrations." not in found.name:
+                yield importlib.import_module(found.name)
+
+
+def _patterns(value: object) -> Iterator[Any]:
+    """Yield the patterns that a module's attribute is or holds."""
+    if isinstance(value, (re.Pattern, regex.Pattern)):
+        yield value
+    elif isinstance(value, (Mapping, tuple, list, set, frozenset)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _patterns(item)
+
+
+def _collect() -> list[Used]:
+    names: dict[int, str] = {}
+    used: dict[int, tuple[Any, set[str]]] = {}
+    for module in _modules():
+        for name, value in vars(module).items():
+            for number, pattern in enumerate(_patterns(value)):
+                names.setdefault(id(pattern), f"{module.__name__}.{name}" + (f"[{number}]" if number else ""))
+                calls = re.findall(rf"\b{name}\.(\w+)\(", inspect.getsource(module))
+                used.setdefault(id(pattern), (pattern, set()))[1].update(calls)
+    return [Used(names[key], pattern, calls or {"finditer", "fullmatch"}) for key, (pattern, calls) in used.items()]
+
+
+def _sample(items: Iterable[tuple[Any, Any]]) -> tuple[str, list[tuple[str, str]]]:
+    """Return a text that fits, and pairs: a text that fits one part of it, behind a text that fits the parts before."""
+    pieces, parts = list[str](), list[tuple[str, str]]()
+    for code, argument in items:
+        piece, inner = _piece(str(code), argument)
+        parts += [("".join(pieces) + head, part) for head, part in inner]
+        pieces.append(piece)
+    starts = range(len(pieces))
+    runs = [(start, stop) for start in starts for stop in range(start + 1, len(pieces) + 1)]
+    parts += [("".join(pieces[:start]), "".join(pieces[start:stop])) for start, stop in runs]
+    return "".join(pieces), parts
+
+
+def _piece(code: str, argument: Any) -> tuple[str, list[tuple[str, str]]]:
+    match code:
+        case "LITERAL":
+            return chr(argument), []
+        case "NOT_LITERAL" | "ANY" | "IN":
+            fits = [char for char in "-" + string.printable if code == "ANY" or _fits(code, argument, char)]
+            return (fits or ["\u200b"])[0], [("", char) for char in (fits[:1] + fits[-1:])]
+        case "SUBPATTERN":
+            return _sample(argument[-1])
+        case "ATOMIC_GROUP":
+            return _sample(argument)
+        case "ASSERT":
+            return "", _sample(argument[1])[1]
+        case "BRANCH":
+            sampled = [_sample(branch) for branch in argument[1]]
+            return sampled[0][0], [part for _, parts in sampled for part in parts]
+        case _ if code in _REPEATS:
+            text, parts = _sample(argument[2])
+            return text * max(1, min(argument[0], 30)), [("", text), *parts]
+        case _:
+            return "", []
+
+
+def _fits(code: str, argument: Any, char: str) -> bool:
+    if code != "IN":
+        return chr(argument) != char
+    one = _parser.parse("")
+    one.data = [(_parser.IN, argument)]
+    return _compiler.compile(one).match(char) is not None
+
+
+def _inputs(pattern: Any, length: int) -> Iterator[str]:
+    """Yield texts of this length: parts of what fits over and over, behind what fits before them, with a wrong end."""
+    parts = dict.fromkeys(("", unit) for unit in _GENERIC)
+    if isinstance(pattern, re.Pattern):
+        found = _sample(_parser.parse(pattern.pattern, pattern.flags))[1]
+        parts |= dict.fromkeys(part for head, unit in found if unit for part in (("", unit), (head, unit)))
+    for head, unit in parts:
+        for end in ("", "\x00"):
+            yield head + _fill(unit, length - len(head) - len(end)) + end
+        if len(unit) > 1 and not head:
+            yield from (_fill(unit + sign, length) for sign in " -.a")
+    for head in dict.fromkeys(head for head, _ in parts):
+        yield from (head + _fill(sign, length - len(head) - 1) + "\x00" for sign in _GENERIC)
+    for sign in _GENERIC:
+        yield from (_fill(sign, length // 2) + _fill("a", length // 2 - 1) + end for end in (sign[0], "\x00"))
+
+
+def _fill(unit: str, length: int) -> str:
+    return (unit * (length // len(unit) + 1))[:length]
+
+
+def _seconds(used: Used, text: str) -> float:
+    began = time.process_time()
+    for call in used.calls:
+        if call in _SCANS:
+            list(used.pattern.finditer(text))
+        else:
+            getattr(used.pattern, call)(text)
+    return time.process_time() - began
+
+
+ALL = _collect()
+
+
+@pytest.mark.parametrize("used", [pytest.param(used, id=used.name) for used in ALL if used.name not in TRUSTED])
+def test_no_text_holds_a_pattern_up(used: Used) -> None:
+    timed = list[tuple[float, int]]()
+    for number, text in enumerate(_inputs(used.pattern, _SAMPLE)):
+        timed.append((_seconds(used, text), number))
+        assert timed[-1][0] < MAX_SECONDS, ascii(text[:100])
+    worst = {number for _, number in sorted(timed)[-_WORST:]}
+    for number, text in enumerate(_inputs(used.pattern, MAX_CHARACTERS)):
+        if number in worst:
+            assert _seconds(used, text) < MAX_SECONDS, ascii(text[:100])
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda text: without_slack_mention(text, "U1"), id="slack mention"),
+        pytest.param(lambda text: without_discord_mention(text, 1), id="discord mention"),
+        pytest.param(titled, id="slack title"),
+        pytest.param(lambda text: plain(text, 100), id="name in an answer"),
+    ],
+)
+@pytest.mark.parametrize("unit", [*_GENERIC, "<@U1|", "<@1", "<@U1> ", "<@1> ", "<@U", "a://"])
+def test_no_text_holds_up_what_reads_messages(read: Callable[[str], object], unit: str) -> None:
+    for end in ("", "\x00"):
+        began = time.process_time()
+        read(_fill(unit, MAX_CHARACTERS - 1) + end)
+        assert time.process_time() - began < MAX_SECONDS
