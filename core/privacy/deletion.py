@@ -26,7 +26,7 @@ from core.privacy.deletion_queries import (
     kept_since,
     occupy,
 )
-from core.privacy.people import KnownUser, count_records, find_users
+from core.privacy.known_users import KnownUser, count_records, find_users
 from core.privacy.person_redaction import Person, is_alone, person_in, redact, sessions_with
 from core.sessions.lifecycle import begin_generation
 from core.store.database import Database

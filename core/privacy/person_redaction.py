@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import Inbound
 from core.models.tokens import estimate
-from core.privacy.people import sessions_that_name
+from core.privacy.known_users import sessions_that_name
 from core.sessions import state as scopes
 from core.sessions.codec import columns, measured, parsed, to_row
 from core.sessions.prompt_text import MARK, SET_IN, Spoken

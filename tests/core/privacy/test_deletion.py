@@ -17,7 +17,7 @@ from core.models.tokens import TokenCounter
 from core.privacy import deletion as forgetting
 from core.privacy import deletion_queries as deletion
 from core.privacy.deletion import Deleted, Forgetting, Survey, Wish, wipe
-from core.privacy.people import KnownUser
+from core.privacy.known_users import KnownUser
 from core.privacy.retention import DAY, Retention
 from core.sessions.artifacts import Artifacts
 from core.sessions.codec import columns, to_row
