@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -212,11 +214,23 @@ def _run(work: Work, settings: configuration.Settings, log_file: Path | None = N
         finally:
             _end_soon(code)
 
+    os.umask(0o077)  # of the database, its log and ours: other users of the machine have no business there
+    _restrict_access(settings.data_dir)
     logs.configure(settings.log_level, log_file, settings.log_format)
     try:
         asyncio.run(main())
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _restrict_access(folder: Path) -> None:
+    """Make the data folder and its files, as far as they are this user's, private to them: older ones may not be."""
+    for path in (folder, *folder.glob("*.db*"), *folder.glob("*.log")):
+        with suppress(OSError):
+            status = path.lstat()
+            is_shared = status.st_mode & stat.S_ISVTX or stat.S_ISLNK(status.st_mode)
+            if status.st_uid == os.getuid() and not is_shared:
+                path.chmod(stat.S_IMODE(status.st_mode) & 0o700)
 
 
 def _end_soon(code: int) -> None:

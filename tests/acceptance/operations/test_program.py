@@ -2,6 +2,8 @@
 
 import json
 import socket
+import sqlite3
+import stat
 from pathlib import Path
 
 import aiohttp
@@ -10,7 +12,7 @@ import pytest
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Say, ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from tests.acceptance.conftest import Program, With
+from tests.acceptance.conftest import Program, Start, With
 from tests.acceptance.platforms import Discord, Slack
 
 
@@ -112,7 +114,26 @@ async def test_by_http_the_app_is_installed_in_a_workspace_and_answers_there(pro
             await bot.aclose()
 
 
-async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(program: With) -> None:
+def modes(folder: Path) -> dict[str, int]:
+    """The permissions of a folder and of the files in it."""
+    paths = [folder, *(path for path in folder.iterdir() if path.is_file())]
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in paths}
+
+
+async def test_other_users_of_the_machine_cannot_read_what_is_stored(start: Start, tmp_path: Path) -> None:
+    data = tmp_path / ".parley"
+    data.mkdir(mode=0o755)
+    sqlite3.connect(data / "parley.db").execute("VACUUM").close()  # by an older version
+    (data / "bot.log").touch(mode=0o644)
+    bot = await start()
+    bot.answer = lambda _asked: "Hello."
+    await bot.ask(bot.platforms[0], bot.platforms[0].talk(), "hi", "Hello.")
+    found = modes(data)
+    assert {".parley", "bot.log", "parley.db", "parley.db-wal", "parley.db-shm"} <= found.keys()
+    assert found == {name: 0o700 if name == ".parley" else 0o600 for name in found}
+
+
+async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(program: With, tmp_path: Path) -> None:
     async with ScriptedOpenAI(
         [[Say(f"Hello from the {n} model.", pieces=4, pace=0.5)] for n in ("one", "two")]
     ) as model:
@@ -120,6 +141,7 @@ async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(pro
         typed = "hello\n/wait\n/discord\n/channel general\n@parley hello again\n"
         code, said = await program(settings).finish("run", typed=typed, within=60)
     assert code == 0, said
+    assert set(modes(tmp_path / ".parley").values()) == {0o700, 0o600}
     first, _, _, _, *lines = said.splitlines()
     assert first.endswith("starting the sandbox, a Slack and a Discord on this machine.")
     slack = [line for line in lines if line.startswith("[Slack dm ada")]
