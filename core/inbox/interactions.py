@@ -22,6 +22,10 @@ from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 
+#: Seconds after which an interaction is acknowledged, stored or not. Slack and Discord wait for 3 seconds, and a
+#: statement that waits for a lock of SQLite cannot be interrupted.
+ACK_SECONDS = 1.5
+
 #: Seconds between two looks for what was left undone.
 LOOK = 3.0
 
@@ -47,15 +51,16 @@ class Errands:
         self._database = database
         self._lease = lease
 
-    async def keep(self, channel: str, errand: Errand, *, within: float) -> bool:
-        """Keep it, for this worker to do; whether it was not here before. What cannot be kept within so many seconds is
-        done all the same, and by nobody else.
+    async def keep(self, channel: str, errand: Errand) -> bool:
+        """Store an interaction for this worker, and return whether it is new.
+
+        This takes as long as the database does. A database that fails returns True: this worker, and no other, then
+        processes the interaction.
         """
         try:
-            async with asyncio.timeout(within):
-                return await self._keep(channel, errand)
-        except (StoreError, TimeoutError) as error:
-            log.warning("what somebody asks for is not kept until it is done: %s", traced(error))
+            return await self._keep(channel, errand)
+        except StoreError as error:
+            log.warning("an interaction is not stored, and is lost if this process ends now: %s", traced(error))
             return True
 
     async def _keep(self, channel: str, errand: Errand) -> bool:

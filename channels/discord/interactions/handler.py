@@ -6,6 +6,7 @@ Discord: it tells of an interaction once, and waits for 3 seconds to hear that i
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -89,15 +90,15 @@ class Deeds:
         self._surface = surface
         self._token = token
 
-    async def keep(self, deed: Deed, *, within: float) -> bool:
-        """Keep it until it is done, if that can be and may be; whether it was not here before.
-
-        Args:
-            within: so many seconds.
-        """
+    async def keep(self, deed: Deed) -> bool:
+        """Store an interaction, unless its user is denied, and return whether it is new."""
         if self._desk.door.admits(_who(deed.asker), deed.asker.spot) is not Admission.ADMITTED:
             return True
-        return await self._desk.errands.keep(NAME, self._errand(deed), within=within)
+        return await self._desk.errands.keep(NAME, self._errand(deed))
+
+    async def drop(self, deed: Deed) -> None:
+        """Delete a stored interaction without processing it."""
+        await self._desk.errands.done(self._errand(deed))
 
     def _errand(self, deed: Deed) -> Errand:
         return Errand(deed.asker.event_key, {"deed": self._seal.close(json.dumps(deed.to_json()))})
@@ -128,7 +129,7 @@ class Deeds:
         elif is_again and (refusal := await self.refusal(deed.does, deed.asker)):
             await self._send_away(deed, refusal)
         else:
-            await self._tell(deed, await self._said(deed), is_again=is_again)
+            await self._tell(deed, await self._said(deed))
 
     async def refusal(self, does: Does, asker: Asker) -> str:
         """What somebody is told who may not have it done, in his language; empty if he may. Discord: what nobody
@@ -140,11 +141,21 @@ class Deeds:
         limited = await self._intake.limited(asker) if does == "ask" else None
         return too_often(limited, say) if limited else ""
 
-    async def turn_away(self, does: Does, by: Mapping[str, str], refusal: str) -> None:
-        """Tell who has asked for something, and nobody else, that it is not done: that was acknowledged so."""
+    async def turn_away(self, does: Does, by: Mapping[str, str], refusal: str, *, is_private: bool) -> None:
+        """Tell the user alone that the interaction is denied.
+
+        Args:
+            is_private: whether the acknowledgement is visible to the user alone.
+        """
         token = self._token(by)
         try:
-            await (token.whisper(refusal) if does == "press" else token.answer(refusal))
+            if does == "press":
+                await token.whisper(refusal)
+            elif is_private:
+                await token.answer(refusal)
+            else:
+                await token.delete(ORIGINAL)
+                await token.whisper(refusal)
         except SurfaceError as error:
             log.error("who has asked for something cannot be told: %s", error)
 
@@ -166,12 +177,12 @@ class Deeds:
             return await self._intake.commands.why_of(deed.of["message"], deed.of["key"], deed.asker)
         return await self._intake.commands.run(deed.of["name"], deed.of["argument"], deed.asker)
 
-    async def _tell(self, deed: Deed, said: Said, *, is_again: bool) -> None:
-        """Tell who has asked for it alone; later, where Discord does not take that any more, in the conversation."""
+    async def _tell(self, deed: Deed, said: Said) -> None:
+        """Answer a command to its user alone, or in the conversation if Discord refuses the answer."""
         try:
             await self._token(deed.by).answer(said.text, said.file)
         except RefusedError:
-            if not is_again or deed.is_aside:
+            if deed.is_aside:
                 raise
             private = PRIVATE.get("why" if deed.does == "why" else deed.of["name"])
             text = words.of(deed.asker.locale)(private) if private else said.text  # all see it there
@@ -188,7 +199,7 @@ class Deeds:
                 return
             address = dict(asker.address)
             if not deed.is_aside:  # the answer replies to what says who asked
-                address |= {"message": await self._show(deed, is_again=is_again), "shown": True}
+                address |= {"message": await self._show(deed), "shown": True}
             await self._take(Call(_inbound(deed, address), is_called=True, send_away=partial(self._send_away, deed)))
         except StoreError as error:
             log.error("a question cannot be kept: %s", traced(error))
@@ -203,15 +214,13 @@ class Deeds:
         else:
             await token.answer(text)
 
-    async def _show(self, deed: Deed, *, is_again: bool) -> str:
-        """Show a question to all; the id of the message. Later, where Discord does not take it any more as an answer,
-        it stands by itself.
+    async def _show(self, deed: Deed) -> str:
+        """Show a question to all and return the id of the message.
+
+        If Discord refuses it as the answer to the interaction, it is a message of its own.
         """
-        try:
+        with suppress(RefusedError):
             return str(await self._token(deed.by).answer(deed.of["shown"]))
-        except RefusedError:
-            if not is_again:
-                raise
         address = deed.asker.address
         who = inert(str(address["speaker"]))
         apart = self._surface({**address, "apart": deed.asker.event_key})

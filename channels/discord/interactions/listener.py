@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -23,22 +24,27 @@ from core.concurrency.tasks import Work
 from core.conversations.service import Conversations
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT, Spot, Visitor
+from core.inbox.interactions import ACK_SECONDS
 from core.inbox_message import Attachment, storable
 from core.privacy.vault import Seal
 from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which it is looked who asks, and whether he may, and that keeping what he asks for may take, before it is
-#: acknowledged. Discord waits for 3.
-LOOK_SECONDS, KEEP_SECONDS = 1.5, 1.0
+#: Seconds that identifying the user may take, and looking up the models for an autocompletion.
+LOOK_SECONDS, COMPLETE_SECONDS = 1.5, 1.0
+
+#: Discord's code for an interaction that was acknowledged before.
+ALREADY_ACKNOWLEDGED = 40060
 
 #: Characters of a question that are shown above its answer, and of a message that is asked about.
 _MOST_ASKED, _MOST_ABOUT = 1500, 200
 
 
 class Interactions:
-    """Each is kept, and then acknowledged at once; what it asks for is checked here too, and not by Discord alone.
+    """Stores, acknowledges and processes interactions, and checks the user's access, which Discord does as well.
+
+    One that takes longer to store is acknowledged first.
 
     Args:
         deeds: does what is asked for.
@@ -109,7 +115,7 @@ class Interactions:
         if isinstance(asker, str):
             return ()
         try:
-            async with asyncio.timeout(KEEP_SECONDS):
+            async with asyncio.timeout(COMPLETE_SECONDS):
                 offered = await self._conversations.offered(asker.session_id or "", asker.spots)
         except (StoreError, TimeoutError) as error:
             log.warning("it is not known which models there are to choose from: %s", traced(error))
@@ -125,18 +131,33 @@ class Interactions:
         if self._work.is_ending:
             return
         with self._work.under_way():
-            asker = await self._asker(interaction, does)
-            if does == "ask" and not of["text"] and not isinstance(asker, str):
-                asker = words.of(asker.locale)(words.NOTHING_TO_READ)
-            if isinstance(asker, str):
-                await _acknowledge(interaction, does, is_private=True)
-                await self._deeds.turn_away(does, self._by(interaction), asker)
+            storing = asyncio.create_task(self._store(interaction, does, of), name="interaction")
+            self._work.watch(storing)
+            await asyncio.wait([storing], timeout=ACK_SECONDS)
+            if storing.done() and storing.result() is None:
                 return
-            deed = Deed(does, of, asker, self._by(interaction))
-            if not await self._deeds.keep(deed, within=KEEP_SECONDS):  # another connection has told of it as well
-                return
-            await _acknowledge(interaction, does, is_private=does != "ask" or deed.is_aside)
-            await self._deeds.do(deed)
+            is_denied = storing.done() and isinstance(storing.result(), str)
+            is_private = does != "ask" or is_denied or _is_aside(interaction)
+            is_acknowledged = await _acknowledge(interaction, does, is_private=is_private)
+            stored = await storing
+            if isinstance(stored, str):
+                await self._deeds.turn_away(does, self._by(interaction), stored, is_private=is_private)
+            elif stored is not None:
+                await (self._deeds.do(stored) if is_acknowledged else self._deeds.drop(stored))
+
+    async def _store(self, interaction: discord.Interaction, does: Does, of: Mapping[str, Any]) -> Deed | str | None:
+        """Store an interaction until it is processed.
+
+        Returns:
+            The interaction; the refusal if the user is denied; None if another connection has received it as well.
+        """
+        asker = await self._asker(interaction, does)
+        if isinstance(asker, str):
+            return asker
+        if does == "ask" and not of["text"]:
+            return words.of(asker.locale)(words.NOTHING_TO_READ)
+        deed = Deed(does, of, asker, self._by(interaction))
+        return deed if await self._deeds.keep(deed) else None
 
     async def _asker(self, interaction: discord.Interaction, does: Does) -> Asker | str:
         """Who asks, and where; or why nothing is done for him here, in his language. Of who presses a button that is
@@ -190,9 +211,15 @@ class Interactions:
         return {"application": str(interaction.application_id), "token": self._seal.close(interaction.token)}
 
 
-async def _acknowledge(interaction: discord.Interaction, does: Does, *, is_private: bool) -> None:
-    """Say that it was received: to a press nothing is shown for that; else that there will be an answer, for all or
-    for the asker alone, and so is the answer.
+async def _acknowledge(interaction: discord.Interaction, does: Does, *, is_private: bool) -> bool:
+    """Acknowledge an interaction: a press with nothing to see, all others with an answer to come.
+
+    Args:
+        is_private: whether the user alone sees that answer.
+
+    Returns:
+        False if Discord refuses it, and has told the user that the application did not respond. An acknowledgement
+        whose reply is lost may have arrived.
     """
     try:
         if does == "press":
@@ -201,6 +228,9 @@ async def _acknowledge(interaction: discord.Interaction, does: Does, *, is_priva
             await interaction.response.defer(ephemeral=is_private, thinking=True)
     except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
         log.warning("an interaction could not be acknowledged: %s", traced(error))
+        is_refused = isinstance(error, discord.HTTPException) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        return not is_refused or getattr(error, "code", 0) == ALREADY_ACKNOWLEDGED
+    return True
 
 
 def _typed(typed: str, names: Sequence[str]) -> list[str]:

@@ -25,7 +25,7 @@ from channels.slack.interactions.shortcuts import ASKED, Shortcuts
 from channels.slack.session_ids import NAME
 from channels.slack.users import People
 from core.errors import StoreError, SurfaceError
-from core.inbox.interactions import Errand
+from core.inbox.interactions import ACK_SECONDS, Errand
 from core.privacy.vault import Seal
 
 log = logging.getLogger(__name__)
@@ -33,10 +33,8 @@ log = logging.getLogger(__name__)
 #: What is to be done for somebody.
 Deed = Callable[[Seen], Coroutine[Any, Any, None]]
 
-#: Seconds for which it is looked who does something, and that keeping it may take, before Slack is told that it was
-#: received.
+#: Seconds that identifying the user may take before the interaction is stored.
 LOOK_SECONDS = 1.0
-KEEP_SECONDS = 1.5
 
 
 class Deeds:
@@ -70,15 +68,34 @@ class Deeds:
         self._is_installed = is_installed
 
     async def take(self, body: Mapping[str, Any]) -> bool:
-        """Have it done; nobody waits for that. False if it is nothing that somebody does."""
+        """Start to process an interaction, and return when Slack may be told that it was received.
+
+        That is when it is stored, or after `ACK_SECONDS`.
+
+        Returns:
+            False if the payload is no interaction.
+        """
         if self._deed(body) is None:
             return False
-        seen = await self._seen(body)
-        if seen is not None and self._desk.door.admits(*seen) is not Admission.ADMITTED:  # nothing of it is kept
-            self._intake.run(self._turn_away(body, seen), name="refusal")
-        elif (errand := await self._kept(body)) is not None:
-            self._intake.run(self._do(errand, body), name=str(body.get("type") or body.get("command")))
+        stored = asyncio.Event()
+        self._intake.run(self._process(body, stored), name=str(body.get("type") or body.get("command")))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ACK_SECONDS):
+                await stored.wait()
         return True
+
+    async def _process(self, body: Mapping[str, Any], stored: asyncio.Event) -> None:
+        """Store an interaction, set `stored`, and do what it asks for; a denied one is not stored."""
+        try:
+            seen = await self._seen(body)
+            is_denied = seen is not None and self._desk.door.admits(*seen) is not Admission.ADMITTED
+            errand = None if is_denied else await self._kept(body)
+        finally:
+            stored.set()
+        if is_denied and seen is not None:
+            await self._admits(body, seen)
+        elif errand is not None:
+            await self._do(errand, body)
 
     async def _seen(self, body: Mapping[str, Any]) -> Seen | None:
         """Who does something, and where; nothing if that cannot be told at once."""
@@ -92,10 +109,10 @@ class Deeds:
         return await self._visits.resolve_interaction(doer.team, doer.channel, doer.user, home=doer.home)
 
     async def _kept(self, body: Mapping[str, Any]) -> Errand | None:
-        """What somebody has asked for, kept until it is done if that can be; nothing if it was here before."""
+        """Store an interaction and return it; None if it was stored before."""
         kept = {**body, KEPT_AT: time.time()}
         errand = Errand(f"{NAME}:{_key_of(body)}", {"body": self._seal.close(json.dumps(kept))})
-        return errand if await self._desk.errands.keep(NAME, errand, within=KEEP_SECONDS) else None
+        return errand if await self._desk.errands.keep(NAME, errand) else None
 
     async def _do(self, errand: Errand, body: Mapping[str, Any]) -> None:
         """Do what somebody has asked for, if he may; what is broken off before that is left to another worker."""
@@ -118,9 +135,6 @@ class Deeds:
         """Do what a worker has left undone who is gone."""
         body = self._seal.open(str(errand.what["body"]))
         await self._do(errand, json.loads(body) if body else {})
-
-    async def _turn_away(self, body: Mapping[str, Any], seen: Seen) -> None:
-        await self._admits(body, seen)
 
     async def _admits(self, body: Mapping[str, Any], seen: Seen) -> bool:
         """Whether somebody may do what he does; if he may not, he is told."""

@@ -26,9 +26,10 @@ from channels.slack.replies.surface import SlackSurface
 from channels.slack.session_ids import NAME, event_key, session_id
 from channels.slack.settings import Direct
 from channels.slack.text import escaped, inert, titled, to_words
-from core.errors import SurfaceError
+from core.errors import StoreError, SurfaceError
 from core.identity import BOT
 from core.inbox_message import Attachment, Inbound, storable
+from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class Shortcuts:
 
         Raises:
             SurfaceError: who has asked cannot be told why it is not answered.
-            StoreError: it could not be kept yet.
+            StoreError: the question is not stored yet, and is as soon as the database can.
         """
         view, doer, (who, spot) = body["view"], Doer.of_modal(body), seen
         user, team = doer.user, doer.team
@@ -143,9 +144,14 @@ class Shortcuts:
             spot=spot,
             brings=(about(author, about_whom, to_words(kept["text"], names), float(kept["ts"])),),
         )
-        if await self._intake.knows(question):
-            return
         say = words.of(await words.told(self._names.people.locale(team, user)))
+        try:
+            if await self._intake.knows(question):
+                return
+        except StoreError as error:
+            log.error("a question cannot be stored: %s", traced(error))
+            await self._private.answer(doer, say.sorry(error.public))
+            return
         if limited := await self._intake.limited(question):
             await self._private.answer(doer, too_often(limited, say))
             return

@@ -13,7 +13,7 @@ from core.errors import StoreError
 from core.inbox.store import Inbox
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, discord_of, echo, running, until
+from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, discord_of, echo, running
 
 REGISTER = "PUT /applications/{application}/commands"
 REGISTERED = "GET /applications/{application}/commands"
@@ -81,7 +81,7 @@ async def test_a_database_that_fails_is_told_to_who_asked(
         await reset(bot, "ada", "general", words.ENGLISH.sorry(StoreError.public))
 
 
-async def test_what_could_not_be_acknowledged_or_confirmed_is_done_nevertheless(
+async def test_a_command_whose_acknowledgement_is_refused_is_not_processed(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sandbox.discord.interactions.delivery.ACK_TIMEOUT", 0.3)
@@ -91,10 +91,19 @@ async def test_what_could_not_be_acknowledged_or_confirmed_is_done_nevertheless(
         server.faults.fail(CALLBACK, status=400)
         (seen,) = await server.command("ada", "general", "/reset")
         assert seen.text == "The application did not respond"
-        await until(lambda: "who has asked for something cannot be told: answer: 10015" in caplog.text)
         assert "an interaction could not be acknowledged: HTTPException, raised at" in caplog.text
         await bot.says(await bot.ask("ada", "general", "two"), "heard: Ada Lovelace: two")
-        assert len(bot.said_to_model()) == 1
+        assert len(bot.said_to_model()) == 2
+
+
+async def test_an_answer_that_discord_refuses_is_posted_in_the_conversation(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        server.faults.fail(ANSWER, status=404)
+        await server.command("ada", "general", "/reset")
+        await server.wait_for(lambda: bot.own("general")[-1].text == words.RESET_DONE)
 
 
 @pytest.mark.parametrize("fault", ["rate_limit", "status", "lose_reply"])

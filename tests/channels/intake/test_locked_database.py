@@ -1,0 +1,97 @@
+"""Interactions during a lock of the SQLite file: acknowledged in time, and processed when it ends."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.i18n import messages as words
+from channels.slack.interactions.shortcuts import WHY
+from sandbox.slack import SlackSandbox
+from tests.channels.platforms import sandbox_of, says, talking
+from tests.channels.wiring import MODELS
+
+#: Seconds after which a sandbox takes an interaction for unacknowledged. Slack and Discord wait for 3.
+ACK_TIMEOUT = 2.0
+
+Interaction = Callable[[Any], Awaitable[Any]]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("slack.interactions.commands", "slack.interactions.delivery", "discord.interactions.delivery"):
+        monkeypatch.setattr(f"sandbox.{module}.ACK_TIMEOUT", ACK_TIMEOUT)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep the database of a bot from writing."""
+    with closing(sqlite3.connect(folder / "parley.db", isolation_level=None)) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+def command(name: str, **options: str) -> Interaction:
+    async def give(talk: Any) -> None:
+        slash = f"/{name}" if isinstance(talk.sandbox, SlackSandbox) else name
+        seen = await talk.sandbox.command("ada", "general", slash, **options)
+        assert not [one.text for one in seen if "operation_timeout" in one.text or "did not respond" in one.text]
+
+    return give
+
+
+def press(label: str) -> Interaction:
+    return lambda talk: talk.press(label)
+
+
+async def shortcut(talk: Any) -> None:
+    assert await talk.sandbox.shortcut("ada", talk.replies()[0], WHY)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Interactions that are given at once, and what they end in: private messages to their user, and all replies."""
+
+    interactions: Sequence[Interaction]
+    private: Sequence[str] = ()
+    replies: Sequence[str] = ("one",)
+
+
+MADE_OF = "What this answer was made of"
+READS = [command("help"), command("usage"), command("model"), press(words.WHY)]
+READ = [words.HELPS, words.USAGE_IS, MODELS[1], MADE_OF]
+RESET = Case([command("reset"), command("help")], [words.RESET_DONE, words.HELPS])
+REGENERATE = Case([press(words.REGENERATE), command("help")], [words.HELPS], ["two"])
+ASK = Case([command("ask", question="why?"), command("help")], [words.HELPS], ["one", "> why?", "two"])
+
+CASES = {
+    "slack-reads": Case([*READS, command("agent-status"), shortcut], [*READ, words.STATUS_RESTS, MADE_OF]),
+    "slack-reset": RESET,
+    "slack-regenerate": REGENERATE,
+    "discord-reads": Case([*READS, command("status")], [*READ, words.STATUS_RESTS]),
+    "discord-reset": RESET,
+    "discord-regenerate": REGENERATE,
+    "discord-ask": ASK,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_an_interaction_during_a_lock_is_acknowledged_and_then_processed(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    async with sandbox_of(name.partition("-")[0]) as sandbox, talking(sandbox, tmp_path, "one", "two") as talk:
+        await talk.say("hello")
+        await says(talk, "one")
+        await talk.bot.settled(1)
+        with locked(tmp_path):
+            await asyncio.gather(*(interact(talk) for interact in case.interactions))
+        await says(talk, *case.replies)
+        await sandbox.wait_for(lambda: len(list(filter(None, talk.whispers()))) == len(case.private))
+        left = talk.whispers()
+        for text in case.private:
+            left.remove(next(whisper for whisper in left if text in whisper))
+        assert left == []
