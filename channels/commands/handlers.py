@@ -23,6 +23,7 @@ from core.inbox_message import Inbound
 from core.privacy.export import Form
 from core.secret_redaction import traced
 from core.turns.rerun import Refused
+from core.usage.user_rate_limits import CommandLimiter, Limited
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,9 @@ WITH_NAME: frozenset[Name] = frozenset({"agent", "model"})
 
 #: What may stand behind a command.
 _BEHIND: Mapping[Name, str] = {"agent": words.A_NAME, "model": words.A_NAME, "why": words.A_TURN, "export": "json"}
+
+#: The most characters of an argument: the rest is cut off before the argument is read.
+MAX_ARGUMENT = 200
 
 #: Characters of a name that is said again.
 _MOST_NAMED = 100
@@ -188,12 +192,23 @@ class Commands:
         self._ways = ways
         self._receipts = receipts
         self._run = run
+        self._limiter = CommandLimiter()
 
-    async def run(self, name: Name, argument: str, asker: Asker, *, comes_again: bool = False) -> Said:
-        """Do what a command asks for; if the database cannot be reached, the answer says so.
+    def count(self, asker: Asker) -> Limited | None:
+        """Count a command of a person, or return until when the limit refuses it."""
+        return self._limiter.count(f"{asker.channel}:{asker.author}")
+
+    async def run(self, name: Name, argument: str, asker: Asker) -> Said:
+        """Count a command and run it; the answer says so if there were too many, or if the database is down."""
+        if limited := self.count(asker):
+            return Said(too_many(limited, words.of(asker.locale)))
+        return await self.run_counted(name, argument, asker)
+
+    async def run_counted(self, name: Name, argument: str, asker: Asker, *, comes_again: bool = False) -> Said:
+        """Run a command that is counted already; the answer says so if the database is down.
 
         Raises:
-            StoreError: it cannot be reached, and the command `comes_again` when it can be.
+            StoreError: the database is down, and the platform delivers the command again (`comes_again`).
         """
         try:
             return await self.attempt(name, argument, asker)
@@ -214,24 +229,24 @@ class Commands:
             return Said(say.sorry(error.public))
 
     async def attempt(self, name: Name, argument: str, asker: Asker) -> Said:
-        """Do what a command asks for.
+        """Run a command.
 
         Raises:
             StoreError: the database cannot be reached, and nothing is done.
         """
-        say = words.of(asker.locale)
+        say, argument = words.of(asker.locale), argument.strip()[:MAX_ARGUMENT]
         if name == "help":
             return Said(self._help(say))
         if name == "usage":
             return Said(await self._usage(asker, say))
         session = asker.session_id
         if name == "why":
-            return Said(await self._why(argument.strip(), asker, say))
-        if session is None and name in WITH_NAME and not argument.strip():
+            return Said(await self._why(argument, asker, say))
+        if session is None and name in WITH_NAME and not argument:
             session = ""  # it is yet to begin
         if session is None or not (name in WITH_NAME or await self._desk.inbox.is_session(session)):
             return Said(say(words.NOTHING_TO_RESET))
-        return await self._in_session(name, argument.strip(), session, asker, say)
+        return await self._in_session(name, argument, session, asker, say)
 
     async def _in_session(self, name: Name, argument: str, session: str, asker: Asker, say: Words) -> Said:
         match name:
@@ -382,6 +397,11 @@ def command_in(text: str) -> tuple[Name, str] | None:
     if argument and name not in _WITH_ARGUMENT and not is_form:
         return None
     return name, argument
+
+
+def too_many(limited: Limited, say: Words) -> str:
+    """Return the sentence for a person who gave too many commands."""
+    return say(words.TOO_MANY_COMMANDS, minutes=limited.minutes)
 
 
 def _listed(name: str, description: str) -> str:

@@ -134,6 +134,7 @@ NOT_A_MEMBER = "I cannot write there. Invite me to that channel, and ask again."
 NOT_YOU = "I am not set up to answer you."
 NOT_YOU_NOW = "I am not set up to answer this any more."
 TOO_OFTEN = "That is more than I may answer for now. Ask me again in {minutes} min."
+TOO_MANY_COMMANDS = "That was too many commands. Try again in {minutes} min."
 
 # what the commands do
 RESET_DOES = "start over: I forget what was said in this conversation"

@@ -5,17 +5,15 @@ Whatever way it comes, the door is asked first who does it.
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
-from math import ceil
 from typing import Any
 from weakref import WeakValueDictionary
 
 from channels.access import Admission
 from channels.base import Surface
-from channels.commands.handlers import ENDING, PRIVATE, Asker, Commands, Name, Said, Ways, command_in
+from channels.commands.handlers import ENDING, PRIVATE, Asker, Commands, Name, Said, Ways, command_in, too_many
 from channels.commands.why import told
 from channels.i18n import messages as words
 from channels.i18n.messages import Words
@@ -32,7 +30,7 @@ from core.secret_redaction import traced
 from core.tools.approvals import Verdict
 from core.turns.cancel import Stopped
 from core.turns.rerun import Refused
-from core.usage.user_rate_limits import Kind, Limited
+from core.usage.user_rate_limits import LIMITED, Kind, Limited
 
 log = logging.getLogger(__name__)
 
@@ -213,6 +211,11 @@ class Intake:
         is_kept_by_itself = name in ENDING and await self._desk.inbox.is_session(inbound.session_id)
         if not is_kept_by_itself and await self.knows(inbound):
             return
+        if limited := self.commands.count(asker):
+            await self._desk.inbox.note(inbound, name, outcome=LIMITED)
+            if await self._is_to_be_told(inbound.who, "command", until=limited.until):
+                self.run(self._send_away(call, partial(too_many, limited)), name="refusal")
+            return
         among = _CHOICES.get(name)  # Slack may bring one again that is not known to be late
         if among and await self._desk.inbox.is_outdone(inbound, among=among):
             await self._desk.inbox.note(inbound, name)
@@ -221,7 +224,7 @@ class Intake:
             said = Said(words.of(asker.locale)(PRIVATE[name]))
         else:
             comes_again = name in ENDING or name in _CHOICES
-            said = await self.commands.run(name, argument, asker, comes_again=comes_again)
+            said = await self.commands.run_counted(name, argument, asker, comes_again=comes_again)
         is_first = is_kept_by_itself or await self._desk.inbox.note(inbound, name)
         if is_first and not said.is_seen:
             self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
@@ -338,7 +341,7 @@ class Intake:
 
 def too_often(limited: Limited, say: Words) -> str:
     """What somebody is told who may ask again only later."""
-    return say(words.TOO_OFTEN, minutes=max(1, ceil((limited.until - time.time()) / 60)))
+    return say(words.TOO_OFTEN, minutes=limited.minutes)
 
 
 async def _run(errand: Coroutine[Any, Any, None], name: str) -> None:

@@ -230,17 +230,17 @@ class Inbox:
         self._worker.end(ended, WITHDRAWN)
         return withdrawn
 
-    async def note(self, inbound: Inbound, name: str) -> bool:
-        """Keep that a message was heard that is a command of this name, and no question; its words are not kept.
+    async def note(self, inbound: Inbound, name: str, *, outcome: str = "command") -> bool:
+        """Store that a message was a command of this name, without its text.
 
         Returns:
-            Whether it was not here before.
+            Whether the message is new.
 
         Raises:
             StoreError: it could not be kept.
         """
         async with self._database.write() as connection:
-            return await note(connection, inbound, "command", kind=name)
+            return await note(connection, inbound, outcome, kind=name)
 
     async def is_outdone(self, inbound: Inbound, *, among: Collection[str]) -> bool:
         """Whether one of these commands was given in its session after a message.

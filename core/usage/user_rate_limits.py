@@ -6,8 +6,10 @@ notified once per period.
 
 import re
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Literal
 
 import sqlalchemy as sa
@@ -24,8 +26,8 @@ _RATE = re.compile(r"(?P<most>[1-9]\d{0,5})\s*/\s*(?P<unit>[mhd])")
 #: What is noted of a message that was one too many: it is not answered, and none of its words are kept.
 LIMITED = "limited"
 
-#: Why somebody is not answered: he may not speak, or has spoken too often.
-Kind = Literal["door", "rate"]
+#: Why a person gets no answer: no access, too many questions, or too many commands.
+Kind = Literal["door", "rate", "command"]
 
 #: Seconds for which somebody is not told again that he may not speak.
 HOUR = 3600.0
@@ -53,13 +55,49 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """What becomes of a message that is one too many.
+    """The result of a message or command over the limit.
 
     Attributes:
-        until: when (seconds since the epoch) its author may ask again.
+        until: when (seconds since the epoch) its author may try again.
     """
 
     until: float
+
+    @property
+    def minutes(self) -> int:
+        """Minutes until then, at least 1."""
+        return max(1, ceil((self.until - time.time()) / 60))
+
+
+#: Commands that one person may give to one worker.
+COMMAND_RATE = Rate(60, 60.0)
+
+
+class CommandLimiter:
+    """Sliding window of the commands that each person gives to this worker.
+
+    It counts in memory: slash commands have no row in the inbox, and a refused command must cost less than an accepted
+    one.
+    """
+
+    def __init__(self, rate: Rate = COMMAND_RATE) -> None:
+        self._rate = rate
+        self._given = dict[str, deque[float]]()  # the newest commands are at the end
+
+    def count(self, person: str) -> Limited | None:
+        """Count a command of a person, or return until when the limit refuses it. A refused one is not counted."""
+        now = time.time()
+        start = now - self._rate.seconds
+        times = self._given.pop(person, deque[float]())
+        while times and times[0] <= start:
+            times.popleft()
+        is_limited = len(times) >= self._rate.most
+        if not is_limited:
+            times.append(now)
+        self._given[person] = times
+        while self._given[idle := next(iter(self._given))][-1] <= start:
+            del self._given[idle]
+        return Limited(times[0] + self._rate.seconds) if is_limited else None
 
 
 @dataclass(frozen=True, slots=True)

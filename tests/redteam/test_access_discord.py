@@ -11,7 +11,7 @@ from channels.i18n import messages as words
 from core.errors import SurfaceError
 from core.sessions.prompt_text import END
 from core.store.schema import metadata
-from core.usage.user_rate_limits import Rate, Rates
+from core.usage.user_rate_limits import CommandLimiter, Rate, Rates
 from sandbox.discord import DiscordSandbox, Message
 from tests.channels.discord.conftest import Bot, running
 
@@ -175,6 +175,16 @@ async def test_who_asks_too_often_aside_is_told_each_time_as_nothing_else_is_sho
             await says(bot, seen, words.ENGLISH(words.TOO_OFTEN, minutes=60) if n else "heard: question 0")
             await bot.settled(1)
         assert told(bot, "ada") == []
+
+
+async def test_too_many_commands_are_not_run_and_each_is_answered_alone(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        bot.channel._intake.commands._limiter = CommandLimiter(Rate(1, 3600))
+        refusal = words.ENGLISH(words.TOO_MANY_COMMANDS, minutes=60)
+        given = [await server.command("ada", "general", "status") for _ in range(3)]
+        for seen, text in zip(given, [words.NOTHING_TO_RESET, refusal, refusal], strict=True):
+            await server.wait_for(lambda seen=seen, text=text: [one.text for one in seen] == [text])  # type: ignore[misc]
+            assert seen[0].ephemeral_to is not None
 
 
 async def test_who_cannot_be_seen_does_nothing_by_a_press_and_is_told(server: DiscordSandbox, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Those who may not speak with the bot in Slack try every way in."""
 
+import asyncio
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from channels.access import Rules
+from channels.commands import handlers
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import ASK, QUESTION
 from core.errors import StoreError, SurfaceError
 from core.sessions.prompt_text import END
 from core.store.schema import metadata
-from core.usage.user_rate_limits import Rate, Rates
+from core.usage.user_rate_limits import CommandLimiter, Rate, Rates
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
@@ -181,6 +183,42 @@ async def test_who_asks_too_often_hears_once_when_he_may_go_on_and_loses_nothing
         await slack.press("ada", *await with_button(slack, words.REGENERATE, lambda: bot.thread(asked[0])))
         await slack.wait_for(lambda: len(whispers(bot, "ada")) == 2)
         assert len(bot.model.requests) == 3
+
+
+async def test_long_commands_of_one_person_do_not_hold_up_another(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: Any
+) -> None:
+    read = list[str]()
+
+    def bounded(name: str) -> str:
+        read.append(name)
+        return name
+
+    monkeypatch.setattr(handlers, "_bounded", bounded)
+    async with running(slack, tmp_path, echo) as bot:
+        commands = [await bot.ask("linus", "general", f"model {'a' * 39_000}") for _ in range(6)]
+        question = await bot.ask("grace", "random", "hello")
+        async with asyncio.timeout(2):
+            await bot.shows(question, partial(contains, "heard: grace: hello"))
+        for command in commands:
+            await bot.shows(command, lambda texts: len(texts) == 2)
+        assert read == ["a" * handlers.MAX_ARGUMENT] * 6
+
+
+async def test_too_many_commands_are_not_run_and_one_sentence_says_so(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        bot.channel._intake.commands._limiter = CommandLimiter(Rate(2, 3600))
+        asked = [await bot.ask("ada", "general", "help") for _ in range(5)]
+        theirs = await bot.ask("grace", "general", "help")
+        await heard(bot)
+        assert sorted(len(bot.thread(one)) for one in asked) == [1, 1, 1, 2, 2]
+        assert len(bot.thread(theirs)) == 2
+        refusal = words.ENGLISH(words.TOO_MANY_COMMANDS, minutes=60)
+        assert whispers(bot, "ada") == [refusal]
+        seen = await slack.command("ada", "general", "/help")
+        await slack.wait_for(lambda: [one.text for one in seen] == [refusal])
+        question = await bot.ask("ada", "general", "question")
+        await bot.shows(question, partial(contains, "heard: ada: question"))
 
 
 async def test_a_database_that_is_away_lets_nobody_in_who_may_not_speak(

@@ -13,7 +13,7 @@ from core.store.schema import inbox as table
 from core.turns.rerun import Refused
 from core.turns.store import Turns
 from core.turns.worker import Worker
-from core.usage.user_rate_limits import LIMITED, Limited, Rate, Rates, Refusals
+from core.usage.user_rate_limits import LIMITED, CommandLimiter, Limited, Rate, Rates, Refusals
 from core.workers.lease import Lease
 from tests.fixtures.inbox_messages import inbound
 
@@ -102,3 +102,18 @@ async def test_of_all_workers_one_tells_a_person_and_none_before_the_time_is_ove
     assert await workers[0].is_to_be_told("slack:U1", "rate", until=time.time() - 1)
     assert await workers[1].is_to_be_told("slack:U1", "rate", until=time.time() + 60)
     assert not await workers[2].is_to_be_told("slack:U1", "rate")
+
+
+def test_each_person_has_a_window_of_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    limiter = CommandLimiter(Rate(2, 60))
+    assert [limiter.count("slack:U1") for _ in range(3)] == [None, None, Limited(1_060.0)]
+    assert limiter.count("slack:U2") is None
+    now = 1_059.0
+    assert limiter.count("slack:U1") == Limited(1_060.0)
+    now = 1_060.0
+    assert limiter.count("slack:U1") is None
+    now = 1_200.0
+    assert limiter.count("slack:U3") is None
+    assert list(limiter._given) == ["slack:U3"]
