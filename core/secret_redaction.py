@@ -3,6 +3,7 @@
 import json
 import re
 import traceback
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -69,20 +70,36 @@ def remember(secret: str) -> None:
 
 def redact(text: str) -> str:
     """`text` without what is, or looks like, a secret."""
-    hidden = [found.span() for found in _SHAPES.finditer(text)]
-    for secret in _known:
-        if secret in text:
-            hidden += [found.span() for found in re.finditer(re.escape(secret), text)]
-    return _NAMED.sub(rf"\1{_MASK}", _without(text, hidden) if hidden else text)
+    hidden = [found.span() for found in _SHAPES.finditer(text)] + _find_known(text)
+    return _NAMED.sub(rf"\1{_MASK}", _replace(text, hidden, lambda _: _MASK))
 
 
-def _without(text: str, hidden: list[tuple[int, int]]) -> str:
-    """`text` with a mask for each stretch of it that is hidden; those that overlap are one."""
-    shown, end = list[str](), 0
+def replace_known(text: str, mask: Callable[[int], str]) -> str:
+    """Replace the secrets that `remember` was given, and nothing that only looks like a secret.
+
+    Args:
+        mask: returns the text that replaces a secret of so many characters.
+    """
+    return _replace(text, _find_known(text), mask)
+
+
+def _find_known(text: str) -> list[tuple[int, int]]:
+    known = (secret for secret in _known if secret in text)
+    return [found.span() for secret in known for found in re.finditer(re.escape(secret), text)]
+
+
+def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str]) -> str:
+    """Replace each hidden span; spans that overlap are replaced as one."""
+    merged = list[tuple[int, int]]()
     for start, stop in sorted(hidden):
-        if start >= end:
-            shown += [text[end:start], _MASK]
-        end = max(end, stop)
+        if merged and start < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], stop)
+        else:
+            merged.append((start, stop))
+    shown, end = list[str](), 0
+    for start, stop in merged:
+        shown += [text[end:start], mask(stop - start)]
+        end = stop
     return "".join([*shown, text[end:]])
 
 

@@ -1,7 +1,11 @@
-"""What is shown of a call that waits for a person's word: what it would do, who may decide, and what was decided."""
+"""Approval messages: the call and its arguments, who may decide, and the decision.
+
+The arguments appear exactly as the tool gets them. Only known secrets are hidden: the model chooses what the arguments
+look like, so nothing is hidden for its shape or its name.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +18,8 @@ from channels.replies.buttons import under_request
 from channels.replies.reply import Reply
 from core.identity import EVERYONE
 from core.inbox_message import storable
-from core.secret_redaction import masked, redact
+from core.secret_redaction import redact, replace_known
+from core.tools.adk_confirmations import Path
 from core.tools.approvals import ASKER, OTHERS, Approval, Approvals
 
 #: The most that is shown of a call's arguments, of why its tool asks, and of the tool's name, in characters.
@@ -26,9 +31,10 @@ _CUTS = (300, 100, 30)
 #: What Markdown gives a meaning, in the names of people.
 _MARKS = regex.compile(r"[\\`*_~|<>\[\]()#]")
 
-#: What is not seen where it stands, or has something else seen: marks that turn the text round, joints and fillers
-#: without a width, spaces that are not what they look like.
-_UNSEEN = regex.compile(r"[\p{C}\p{Zl}\p{Zp}\p{Zs}\u115f\u1160\u3164\uffa0--[ \n\u3000]]", regex.VERSION1)
+#: Characters that are invisible or look like others: controls, default ignorables, spaces of other widths, two blanks.
+_UNSEEN = regex.compile(
+    r"[\p{C}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}\p{Zs}\u2800\U0001D159--[ \n\u3000]]", regex.VERSION1
+)
 
 
 async def show_request(channel: Channel, approvals: Approvals, approval: Approval, *, is_void: bool = False) -> None:
@@ -47,50 +53,85 @@ async def show_request(channel: Channel, approvals: Approvals, approval: Approva
 
 
 def request_text(approval: Approval, say: Words, *, is_void: bool = False) -> str:
-    """A request in words; no secret, and nothing in the arguments that is more than text.
+    """Return the text of an approval message, in which no argument is more than text.
 
     Args:
         is_void: whether there is nothing to decide any more, though nobody has.
     """
-    given = _written(approval.arguments)
-    shown = _fitting(given, approval.arguments)
-    more = len(given) - len(shown)
+    arguments, hidden = _without_secrets(approval)
+    shown, more = _fitted(arguments)
     fence = "`" * max(3, 1 + max(map(len, regex.findall("`+", shown)), default=0))
     parts = [
         say(words.MAY_I, tool=" ".join(_UNSEEN.sub(" ", storable(approval.tool)).replace("`", "").split())[:MOST_NAME]),
         plain(redact(storable(approval.hint)))[:MOST_HINT],
         f"{fence}json\n{shown}\n{fence}",
         say(words.NOT_SHOWN, count=f"{more:,}") if more > 0 else "",
+        say(words.SECRETS_HIDDEN, count=f"{hidden:,}") if hidden else "",
         say(words.VOID) if is_void else _state(approval, say),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
 def request_buttons(approval: Approval, say: Words, *, is_void: bool = False) -> Sequence[Button]:
-    """What can be pressed under it, as long as it is to be decided. What is not shown whole is not allowed for good."""
+    """Return the buttons of an undecided approval; *Always* only if every argument is shown whole."""
     if is_void or approval.verdict is not None:
         return ()
-    is_whole = len(_written(approval.arguments)) <= MOST
+    arguments, hidden = _without_secrets(approval)
+    is_whole = not hidden and not _fitted(arguments)[1]
     return under_request(approval.id, say, may_always=approval.may_always and is_whole)
 
 
-def _written(arguments: Mapping[str, Any]) -> str:
-    """Arguments as they are: what cannot be seen is written out."""
-    text = redact(storable(json.dumps(masked(dict(arguments)), ensure_ascii=False, indent=2)))
+def _without_secrets(approval: Approval) -> tuple[Any, int]:
+    """Return the arguments with the length of each secret in its place, and the number of secrets."""
+    hidden = 0
+
+    def mask(length: int) -> str:
+        nonlocal hidden
+        hidden += 1
+        return f"[hidden: {length:,} characters]"
+
+    def hide(value: Any, path: Path) -> Any:
+        if path in approval.secret_paths and value is not None:
+            return mask(len(value if isinstance(value, str) else json.dumps(value)))
+        match value:
+            case str():
+                return replace_known(value, mask)
+            case dict():
+                shown = dict[str, Any]()
+                for name, item in value.items():
+                    key = replace_known(name, mask)
+                    while key in shown:  # two names that differ only in a secret
+                        key += "*"
+                    shown[key] = hide(item, (*path, name))
+                return shown
+            case list():
+                return [hide(item, (*path, i)) for i, item in enumerate(value)]
+            case _:
+                return value
+
+    return hide(approval.arguments, ()), hidden
+
+
+def _fitted(arguments: Any) -> tuple[str, int]:
+    """Return the arguments as JSON within `MOST` characters, and how many more there are.
+
+    If the whole does not fit with its indentation, it may without. Else each text is cut, so that none hides another.
+    """
+    whole = _written(arguments)
+    for value in (arguments, *(_cut(arguments, most) for most in _CUTS)):
+        compact = _written(value)
+        missing = 0 if value is arguments else max(len(whole) - len(compact), 1)
+        for shown in (_written(value, indent=2), compact):
+            if len(shown) <= MOST:
+                return shown, missing
+    return compact[:MOST], len(whole) - MOST
+
+
+def _written(arguments: Any, *, indent: int | None = None) -> str:
+    """Return arguments as JSON in which each invisible character is escaped."""
+    text = storable(json.dumps(arguments, ensure_ascii=False, indent=indent))
     seen: str = _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return seen
-
-
-def _fitting(given: str, arguments: Mapping[str, Any]) -> str:
-    """As much of them, as they are written, as there is room for. Where that is not all, no text hides the others: each
-    is cut.
-    """
-    shown = given
-    for most in _CUTS:
-        if len(shown) <= MOST:
-            break
-        shown = _written(_cut(masked(dict(arguments)), most))
-    return shown[:MOST]
 
 
 def _cut(value: Any, most: int) -> Any:

@@ -24,11 +24,12 @@ from core.identity import NOBODY, SPEAKER, Speaker
 from core.identity import told as told_of
 from core.models.adapter import ModelAdapter
 from core.models.messages import unique_id
+from core.models.schemas import parameter_schema
 from core.models.selection import ChosenRun
 from core.secret_redaction import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
-from core.tools.adk_confirmations import allow, rule_on
+from core.tools.adk_confirmations import allow, find_secret_paths, rule_on
 from core.tools.call_log import Call, Entry, Journal
 from core.tools.results import kept, told
 from core.tools.tool import ToolAdapter, contain, is_allowed, is_idempotent
@@ -128,8 +129,8 @@ class GuardPlugin(BasePlugin):
             given = _cannot_sign_in(tool)
         else:
             given = result
-        if isinstance(tool, ToolAdapter):
-            rule_on(tool_context, tool.approvers, always=tool.always)
+        if tool_context.actions.requested_tool_confirmations:
+            _add_rule(tool, tool_args, tool_context)
         call = self._call(tool, tool_args, tool_context)
         said = told(given if call is None else await kept(given, tool.name, tool_context))
         if self._journal is not None and call is not None:
@@ -221,6 +222,13 @@ async def _asks_first(tool: BaseTool, tool_args: dict[str, Any], tool_context: T
         return await tool.check_require_confirmation(tool_args, tool_context) is True
     except Exception:  # ADK asks again behind us, and has the model told that the tool failed
         return False
+
+
+def _add_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> None:
+    approvers, always = (tool.approvers, tool.always) if isinstance(tool, ToolAdapter) else (None, True)
+    declaration = tool._get_declaration()  # ADK: no public method returns a tool's schema without a request
+    paths = find_secret_paths(parameter_schema(declaration), tool_args) if declaration is not None else []
+    rule_on(tool_context, approvers, always=always, secret_paths=paths)
 
 
 def _is_decided(entry: Entry, tool_context: ToolContext) -> bool:

@@ -12,7 +12,7 @@ from core.models.provider import ToolSpec
 def tool_specs(config: types.GenerateContentConfig) -> list[ToolSpec]:
     """The functions that the model may call."""
     return [
-        ToolSpec(declaration.name or "", declaration.description or "", _parameters(declaration))
+        ToolSpec(declaration.name or "", declaration.description or "", parameter_schema(declaration))
         for declaration in _declarations(config)
     ]
 
@@ -32,7 +32,8 @@ def _declarations(config: types.GenerateContentConfig) -> Iterable[types.Functio
             yield from tool.function_declarations or ()
 
 
-def _parameters(declaration: types.FunctionDeclaration) -> dict[str, Any]:
+def parameter_schema(declaration: types.FunctionDeclaration) -> dict[str, Any]:
+    """Return the JSON Schema of a function's arguments."""
     schema = declaration.parameters_json_schema or declaration.parameters
     return _schema(schema) if schema else {"type": "object", "properties": {}}
 

@@ -146,10 +146,11 @@ feedback = sa.Table(
 
 #: One call of a tool that waits for a person's word. `turn` is the one that asks, `run` the ADK invocation that goes on
 #: when all that the turn asks for is decided; `call` is ADK's call that asks, `asks_for` the tool's own, and `hash`
-#: that of its arguments (see `tool_calls`). `askers` are the authors of what led to it, and `approvers` who may decide:
-#: see `core.tools.approvals`. `chunks` are the platform's ids of the message that shows it, and `address` where is
-#: shown what comes of it. `decision` is null as long as there is none; `decided_by` and `decider` are the id and the
-#: name of who made it. It goes with the turn, and with what was said when the session is reset.
+#: that of its arguments (see `tool_calls`). Arguments at `secret_paths` are not shown. `askers` are the authors of what
+#: led to it, and `approvers` who may decide: see `core.tools.approvals`.
+#: `chunks` are the platform's ids of the message that shows it, and `address` where the result is shown. `decision` is
+#: null as long as there is none; `decided_by` and `decider` are the id and the name of the person who made it. The row
+#: is deleted with its turn, and when the session is reset.
 approvals = sa.Table(
     "approvals",
     metadata,
@@ -167,6 +168,7 @@ approvals = sa.Table(
     sa.Column("askers", sa.JSON, nullable=False),
     sa.Column("approvers", sa.JSON, nullable=False),
     sa.Column("may_always", sa.Boolean, nullable=False),
+    sa.Column("secret_paths", sa.JSON, nullable=False),
     sa.Column("asked_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
     sa.Column("chunks", sa.JSON, nullable=False),

@@ -1,4 +1,4 @@
-"""What a run asks people for before it calls a tool, in the words of this house and not of ADK's."""
+"""Requests for approval, as ADK's events hold them."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ _RULE = "parley"
 _ALWAYS = "parley:always:"
 
 
+#: The path of a value in a call's arguments: names of fields, and positions in lists.
+Path = tuple[str | int, ...]
+
+
 def always(app: str, tool: str) -> str:
     """The key under which it is kept that an app's tool may be used without asking: another app's of the same name is
     another tool.
@@ -52,6 +56,7 @@ class Ask:
         hint: why the tool asks, if it says so.
         approvers: who may decide, if the tool says so: see `core.tools.approvals`.
         may_always: whether it may be allowed for all calls of the tool in the session.
+        secret_paths: the paths of the arguments that the tool's schema marks as secret.
     """
 
     run: str
@@ -62,6 +67,7 @@ class Ask:
     hint: str = ""
     approvers: tuple[str, ...] | None = None
     may_always: bool = True
+    secret_paths: tuple[Path, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -106,14 +112,71 @@ def asks_in(event: Event) -> Iterator[Ask]:
             hint="" if confirmation.hint.startswith(_PLAIN_HINT) else confirmation.hint,
             approvers=tuple(map(str, approvers)) if approvers is not None else None,
             may_always=bool(rule.get("always")) if isinstance(rule, dict) else payload is None,
+            secret_paths=tuple(map(tuple, rule.get("secret_paths") or ())) if isinstance(rule, dict) else (),
         )
 
 
-def rule_on(context: ToolContext, approvers: Sequence[str] | None, *, always: bool) -> None:
-    """Have what a call has just asked for say by which rule it is decided."""
+def rule_on(
+    context: ToolContext, approvers: Sequence[str] | None, *, always: bool, secret_paths: Sequence[Path] = ()
+) -> None:
+    """Add to a call's request for approval who may decide, and which of its arguments are secret."""
     asked = context.actions.requested_tool_confirmations.get(context.function_call_id or "")
-    if asked is not None and asked.payload is None:
-        asked.payload = {_RULE: {"approvers": None if approvers is None else list(approvers), "always": always}}
+    if asked is None or (asked.payload is not None and not secret_paths):
+        return
+    own = asked.payload if isinstance(asked.payload, dict) else {}
+    rule = {
+        "approvers": None if approvers is None else list(approvers),
+        "always": always and asked.payload is None,
+        "secret_paths": [list(path) for path in secret_paths],
+    }
+    asked.payload = {**own, _RULE: rule}
+
+
+def find_secret_paths(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Path]:
+    """Return the paths of the arguments that a JSON Schema marks with `writeOnly: true` or `format: password`."""
+    return list(_secret_paths(arguments, [schema], schema, ()))
+
+
+def _secret_paths(value: Any, schemas: Sequence[Any], root: Mapping[str, Any], path: Path) -> Iterator[Path]:
+    applied = _applied(schemas, root)
+    if value is None or not applied:
+        return
+    if any(schema.get("writeOnly") is True or schema.get("format") == "password" for schema in applied):
+        yield path
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _secret_paths(item, [_field(schema, name) for schema in applied], root, (*path, name))
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from _secret_paths(item, [_item(schema, i) for schema in applied], root, (*path, i))
+
+
+def _applied(schemas: Sequence[Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return schemas and those that they refer to or combine."""
+    applied, left = list[Mapping[str, Any]](), list(schemas)
+    while left:
+        schema = left.pop()
+        if isinstance(schema, Mapping) and not any(schema is one for one in applied):
+            applied.append(schema)
+            left += [option for name in ("allOf", "anyOf", "oneOf") for option in schema.get(name) or ()]
+            left += [_referred(schema["$ref"], root)] if "$ref" in schema else []
+    return applied
+
+
+def _referred(reference: Any, root: Mapping[str, Any]) -> Any:
+    found: Any = root
+    for name in str(reference).removeprefix("#").split("/")[1:]:
+        found = found.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+    return found
+
+
+def _field(schema: Mapping[str, Any], name: str) -> Any:
+    return (schema.get("properties") or {}).get(name, schema.get("additionalProperties"))
+
+
+def _item(schema: Mapping[str, Any], position: int) -> Any:
+    first = schema.get("prefixItems") or ()
+    return first[position] if position < len(first) else schema.get("items")
 
 
 def allow(context: ToolContext, tool: str) -> None:

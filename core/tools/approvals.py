@@ -28,7 +28,7 @@ from core.store.database import Database
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.turn_states import before
 from core.store.upsert import insert_new
-from core.tools.adk_confirmations import Ask, Decision, always
+from core.tools.adk_confirmations import Ask, Decision, Path, always
 from core.turns.corrupt_rows import spared
 from core.turns.late_messages import is_overtaken
 from core.turns.queries import answered_by, readable, row_of
@@ -63,6 +63,7 @@ class Approval:
         decider: the name of who has.
         decided_at: in seconds since the epoch.
         agent: the name of the one whose tool it is.
+        secret_paths: the paths of the arguments that the tool's schema marks as secret.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Approval:
     decider: str = ""
     decided_at: float = 0.0
     agent: str = ""
+    secret_paths: frozenset[Path] = frozenset()
 
     def may_decide(self, person: Person) -> bool:
         is_asker = person.id in self.askers
@@ -190,6 +192,7 @@ class Approvals:
                 "approvers": list(approvers),
                 # who must not decide for himself would have decided for himself with the next call
                 "may_always": ask.may_always and OTHERS not in approvers,
+                "secret_paths": [list(path) for path in ask.secret_paths],
                 "asked_at": now,
                 "expires_at": now + self._hours * HOUR,
                 "chunks": [],
@@ -380,4 +383,5 @@ def _approval(row: sa.Row[Any], inbound: Inbound) -> Approval:
         decider=row.decider or "",
         agent=row.agent,
         decided_at=row.decided_at or 0.0,
+        secret_paths=frozenset(map(tuple, row.secret_paths)),
     )

@@ -112,8 +112,8 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: 
     asked = {
         "id": "a1", "turn": turn.id, "session": turn.session_id, "generation": 1, "run": "r", "call": "c",
         "asks_for": "f", "tool": "pay", "arguments": {}, "hash": "", "hint": "", "askers": [], "approvers": [],
-        "may_always": False, "asked_at": 1.0, "expires_at": 2.0, "chunks": [], "decision": "approved",
-        "decider": "Ada", "decided_at": 3.0,
+        "may_always": False, "secret_paths": [], "asked_at": 1.0, "expires_at": 2.0, "chunks": [],
+        "decision": "approved", "decider": "Ada", "decided_at": 3.0,
     }  # fmt: skip
     await change(database, sa.insert(approvals).values(**asked))
     await turns.shown(turn, ["m1", "m2"])

@@ -127,9 +127,10 @@ class Office:
                 "hash": "h",
                 "hint": words,
             }
-            who = {"askers": [author], "approvers": ["asker"], "may_always": False, "chunks": [], "decided_by": author}
-            when = {"asked_at": 1.0, "expires_at": 2.0, "decider": name, "decision": "approved", "decided_at": 1.5}
-            await connection.execute(sa.insert(approvals).values(**asks, **what, **who, **when))
+            who = {"askers": [author], "approvers": ["asker"], "may_always": False, "secret_paths": [], "chunks": []}
+            when = {"asked_at": 1.0, "expires_at": 2.0, "decided_at": 1.5}
+            decided = {"decided_by": author, "decider": name, "decision": "approved"}
+            await connection.execute(sa.insert(approvals).values(**asks, **what, **who, **when, **decided))
         turn.meter.place, turn.meter.people = said.place, {f"slack:{author}": name}
         turn.meter.day = day or turn.meter.day
         turn.meter.add(CALL)

@@ -271,6 +271,7 @@ def upgrade() -> None:
         sa.Column("askers", sa.JSON(), nullable=False),
         sa.Column("approvers", sa.JSON(), nullable=False),
         sa.Column("may_always", sa.Boolean(), nullable=False),
+        sa.Column("secret_paths", sa.JSON(), nullable=False),
         sa.Column("asked_at", sa.Double(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=False),
         sa.Column("chunks", sa.JSON(), nullable=False),
