@@ -2,9 +2,10 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
+from importlib.util import find_spec
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
@@ -13,6 +14,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import DefaultResolver
 from yarl import URL
 
+from core.tools.builtin import page_text
 from core.tools.tool import Tool
 
 Address = IPv4Address | IPv6Address
@@ -132,19 +134,37 @@ async def _page(url: str, response: aiohttp.ClientResponse) -> dict[str, Any]:
         body += piece
         if len(body) >= MOST_BYTES:
             break
-    try:
-        text = bytes(body[:MOST_BYTES]).decode(response.charset or "utf-8", errors="replace")
-    except LookupError:
-        text = body.decode("utf-8", errors="replace")
-    if response.content_type.startswith(_PAGES):
-        text = await asyncio.to_thread(_text_of, text)
+    is_html = response.content_type.startswith(_PAGES)
+    text = await _convert(bytes(body[:MOST_BYTES]), response.charset or "utf-8", is_html=is_html)
     is_cut = len(body) >= MOST_BYTES or len(text) > MOST_CHARACTERS
     return {"url": url, "text": text[:MOST_CHARACTERS], **({"cut": True} if is_cut else {})}
 
 
-def _text_of(page: str) -> str:
-    text: str | None = import_module("html_to_markdown").convert(page).content  # an extra
-    return (text or "").strip()
+async def _convert(body: bytes, charset: str, *, is_html: bool) -> str:
+    """Return the text of a page, from a process that ends with this call.
+
+    Raises:
+        ImportError: the extra `web` is not installed.
+        _RefusedError: the page cannot be converted.
+    """
+    if is_html and find_spec("html_to_markdown") is None:
+        raise ImportError("html_to_markdown")
+    kind = "html" if is_html else "text"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", page_text.__file__, charset, kind, str(MOST_CHARACTERS)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        text, _ = await process.communicate(body)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise _RefusedError("the page cannot be converted to text")
+    return text.decode()
 
 
 read_page = Tool(

@@ -3,14 +3,18 @@
 import asyncio
 import gzip
 import ipaddress
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from core.tools.builtin import page_text
 from core.tools.builtin import read_page as tool
+from core.tools.builtin.page_text import decode
 from core.tools.builtin.read_page import MOST_CHARACTERS, Reader, is_public
 
 PAGE = (
@@ -168,6 +172,79 @@ async def test_what_is_too_long_too_slow_no_text_or_goes_round_is_an_error_or_cu
     assert told["odd"]["text"] == "caf\ufffd"
     assert told["gone"]["error"] == "the page answers with status 404"
     assert told["slow"]["error"] == "the page has not come within 3 seconds"
+
+
+def _punycode() -> bytes:
+    """A body that Python's punycode takes minutes for."""
+    return b"a" * 1_000_000 + b"-" + b"b9" * 450_000
+
+
+@pytest.mark.parametrize(
+    "charset", ["punycode", "idna", "zlib", "zip", "unicode_escape", "utf-7", "rot13", "undefined"]
+)
+async def test_a_charset_that_no_page_has_is_read_as_utf_8(charset: str) -> None:
+    assert decode("café".encode(), charset) == "café"
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(body=_punycode(), headers={"Content-Type": f"text/plain; charset={charset}"})
+
+    async with serving(page=page) as origin:
+        told = await Reader(anywhere)({"url": f"{origin}/page"})
+    assert told["text"] == "a" * MOST_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [
+        *(("utf-8", "café"), ("UTF-16", "café"), ("ISO-8859-1", "café"), ("windows-1252", "café"), ("euc-kr", "한국")),
+        *(("euc-jp", "日本"), ("Shift_JIS", "日本"), ("gb18030", "中国"), ("gb2312", "中国"), ("big5", "中國")),
+    ],
+)
+def test_a_page_is_decoded_by_its_charset(charset: str, text: str) -> None:
+    assert decode(text.encode(charset), charset) == text
+
+
+async def test_a_page_that_is_no_text_is_an_error() -> None:
+    pytest.importorskip("html_to_markdown")
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(body=b"\0" * 1_000, content_type="text/html")
+
+    async with serving(page=page) as origin:
+        told = await Reader(anywhere)({"url": f"{origin}/page"})
+    assert told == {"error": "the page cannot be converted to text"}
+
+
+@pytest.mark.parametrize("ends", ["time limit", "cancellation"])
+async def test_the_process_that_converts_a_page_ends_with_the_call(
+    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = tmp_path / "endless.py"
+    endless.write_text("while True: pass")
+    monkeypatch.setattr(page_text, "__file__", str(endless))
+    processes = asyncio.Queue[asyncio.subprocess.Process]()
+    create = asyncio.create_subprocess_exec
+
+    async def watched(*command: Any, **options: Any) -> asyncio.subprocess.Process:
+        process = await create(*command, **options)
+        processes.put_nowait(process)
+        return process
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(text="x")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
+    async with serving(page=page) as origin:
+        read = Reader(anywhere, seconds=2 if ends == "time limit" else 60)
+        reading = asyncio.create_task(read({"url": f"{origin}/page"}))
+        process = await processes.get()
+        if ends == "time limit":
+            assert await reading == {"error": "the page has not come within 2 seconds"}
+        else:
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_it_is_a_tool_that_may_be_called_again() -> None:

@@ -1,0 +1,48 @@
+"""Decodes and converts a web page, in a process of its own.
+
+A page can make this take minutes, and neither a codec nor the converter can be interrupted in a thread. `read_page`
+runs this file as a script and kills it at the time limit. The script reads the body from its standard input and writes
+UTF-8.
+"""
+
+import re
+import sys
+from importlib import import_module
+
+#: Encodings that pages use (encoding.spec.whatwg.org). Python has others that take quadratic time (punycode) or are no
+#: encodings of text (zip).
+_CHARSETS = re.compile(
+    r"utf-?8|utf-?16(?:-?[lb]e)?|(?:us-)?ascii|latin-?1|iso-?8859-\d{1,2}|windows-125\d|cp125\d"
+    r"|euc-(?:jp|kr|tw|cn)|shift-jis|sjis|gb18030|big5(?:-hkscs)?"
+)
+
+#: GB 18030 is a superset of both.
+_SUPERSETS = {"gb2312": "gb18030", "gbk": "gb18030"}
+
+
+def decode(body: bytes, charset: str) -> str:
+    """Return the text of a page, as UTF-8 if its charset is unknown or not allowed."""
+    name = charset.strip().lower().replace("_", "-")
+    name = _SUPERSETS.get(name, name)
+    try:
+        return body.decode(name if _CHARSETS.fullmatch(name) else "utf-8", errors="replace")
+    except LookupError:
+        return body.decode("utf-8", errors="replace")
+
+
+def to_markdown(page: str) -> str:
+    """Return the text of an HTML page. Needs the extra `web`."""
+    text: str | None = import_module("html_to_markdown").convert(page).content
+    return (text or "").strip()
+
+
+def main(charset: str, kind: str, most: str) -> None:
+    """Write the text of the page on standard input: at most so many characters, and one more if there are more."""
+    text = decode(sys.stdin.buffer.read(), charset)
+    if kind == "html":
+        text = to_markdown(text)
+    sys.stdout.buffer.write(text[: int(most) + 1].encode("utf-8", errors="replace"))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
