@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
 import aiohttp
@@ -29,8 +29,38 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _TEXTS = ("text/", "application/json", "application/xml", "application/xhtml")
 _PAGES = ("text/html", "application/xhtml")
 
-#: Addresses of IPv6 that stand for one of IPv4: NAT64 and 6to4.
-_CARRIERS = ((IPv6Network("64:ff9b::/96"), 0), (IPv6Network("2002::/16"), 80))
+#: IPv6 prefixes with an IPv4 address in them, and the bits behind it: NAT64 (RFC 6052) and 6to4 (RFC 3056).
+_EMBEDDED = ((IPv6Network("64:ff9b::/96"), 0), (IPv6Network("2002::/16"), 80))
+
+#: IPv4 networks that are not public: IANA's special-purpose registry, multicast, and Azure's virtual public address.
+#: `ipaddress` is not asked: its tables differ between versions of Python.
+_NOT_PUBLIC_V4 = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "168.63.129.16/32",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/3",
+        ),
+    )
+)
+
+#: IANA assigns public IPv6 addresses from this network alone. Within it: protocol assignments and Teredo, and the two
+#: networks of documentation.
+_GLOBAL_V6 = IPv6Network("2000::/3")
+_NOT_PUBLIC_V6 = (IPv6Network("2001::/23"), IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
 
 
 class _RefusedError(Exception):
@@ -38,14 +68,15 @@ class _RefusedError(Exception):
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the public internet: none of this machine, its network or its cloud."""
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return is_public(address.ipv4_mapped)
-        for network, shift in _CARRIERS:
-            if address in network:
-                return is_public(IPv4Address(int(address) >> shift & 0xFFFFFFFF))
-    return address.is_global and not address.is_multicast
+    """Return whether an address is one of the public internet, and not of this machine, its network or its cloud."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _NOT_PUBLIC_V4)
+    if address.ipv4_mapped is not None:
+        return is_public(address.ipv4_mapped)
+    for network, shift in _EMBEDDED:
+        if address in network:
+            return is_public(IPv4Address(int(address) >> shift & 0xFFFFFFFF))
+    return address in _GLOBAL_V6 and not any(address in network for network in _NOT_PUBLIC_V6)
 
 
 class _Guarded(AbstractResolver):
