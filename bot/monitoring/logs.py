@@ -1,6 +1,8 @@
-"""Logs: one line an entry, with the turn that it is about, and without secrets."""
+"""Logging: one line per entry with the turn's ids, without secrets and control characters."""
 
+import copy
 import logging
+import re
 import sys
 import threading
 import time
@@ -36,15 +38,28 @@ _PLAIN = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _FIELDS = {"asctime": "time", "levelname": "level", "name": "logger"}
 
 
+#: Control characters, and those by which Unicode breaks lines or turns their direction.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
 class RedactingFormatter(logging.Formatter):
-    """Redacts the whole entry, what was raised included; the ids of what it is about stand at the end of its line."""
+    """Formats an entry as one line that ends in the turn's ids, with an indented traceback below.
+
+    Both are redacted, and control characters are escaped, so that text from outside neither begins a line nor drives a
+    terminal.
+    """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
         ids = " ".join(f"{name}={value}" for name, value in _ids().items())
         return f"{super().formatMessage(record)} [{ids}]" if ids else super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        line = copy.copy(record)
+        line.exc_info = line.exc_text = line.stack_info = None
+        below = [self.formatException(record.exc_info)] if record.exc_info else []
+        below += [record.stack_info] if record.stack_info else []
+        lines = [each for text in below for each in redact(text).split("\n")]
+        return "\n  ".join(_CONTROLS.sub(_escaped, each) for each in (redact(super().format(line)), *lines))
 
 
 class RedactingJsonFormatter(JsonFormatter):
@@ -58,6 +73,11 @@ class RedactingJsonFormatter(JsonFormatter):
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = masked({**super().process_log_record(log_data), **_ids()})
         return found
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _CONTROLS.sub(
+            lambda found: f"\\u{ord(found[0]):04x}", super().format(record)
+        )  # JSON leaves some as they are
 
 
 def configure(level: str, file: Path | None = None, style: Format = "console") -> None:
@@ -76,6 +96,10 @@ def configure(level: str, file: Path | None = None, style: Format = "console") -
     logging.captureWarnings(True)
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
 
 
 def _is_of_interest(record: logging.LogRecord) -> bool:

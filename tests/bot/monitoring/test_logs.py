@@ -123,6 +123,22 @@ def test_no_kind_of_secret_is_in_the_log_by_any_path(written: io.StringIO) -> No
     assert leaks == []
 
 
+def test_text_from_outside_neither_begins_a_line_nor_drives_a_terminal(written: io.StringIO) -> None:
+    forged = "x\n2026-11-24 13:00:00,000 CRITICAL bot.app: forged\r\x1b[2J\x9b\u2028\u202e\x7f"
+    message(forged)
+    exception(forged)
+    said = written.getvalue()
+    assert not set(said) & set("\r\x1b\x9b\u2028\u202e\x7f")
+    entries = [line for line in said.splitlines() if not line.startswith("  ")]
+    assert len(entries) == 2
+    assert not any(line.startswith("2026-11-24 13:00:00,000 CRITICAL") for line in said.splitlines())
+    if entries[0].startswith("{"):
+        assert json.loads(entries[0])["message"] == forged
+    else:
+        assert r"x\n2026-11-24 13:00:00,000 CRITICAL bot.app: forged\r\x1b[2J\x9b\u2028\u202e\x7f" in entries[0]
+        assert "  Traceback (most recent call last):\n" in said
+
+
 def test_a_line_says_which_turn_it_is_about_in_json_as_fields(written: io.StringIO) -> None:
     with running("turn-1", "slack:T1:C1:1.2", "slack", "message"):
         logging.getLogger("core").info("well")
