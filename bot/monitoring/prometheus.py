@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from functools import cache
+from ipaddress import IPv6Address, ip_address
 
 from aiohttp import web
 from opentelemetry import metrics as api
@@ -39,15 +40,15 @@ LAG_SECONDS = 0.5
 #: Seconds that the database may take to tell what waits; without its word, the rest is told.
 DATABASE_SECONDS = 2.0
 
-#: What stands in front of a process says so by one of these: who asks is outside.
-_FORWARDED = ("Forwarded", "X-Forwarded-For")
+#: Headers that proxies add: the client is another machine, whatever address the request comes from.
+_FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via", "CF-Connecting-IP")
 
 
 class Metrics:
     """What is told.
 
     Args:
-        token: what who asks has to show; without one, who asks from outside, through a proxy, is told nothing.
+        token: the bearer token that a client has to send; without one, only clients on this machine are answered.
     """
 
     def __init__(self, health: Health, token: str = "") -> None:
@@ -75,8 +76,8 @@ class Metrics:
             shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
             if not hmac.compare_digest(shown.encode(), self._token.encode()):
                 return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
-        elif any(name in request.headers for name in _FORWARDED):
-            return web.Response(status=403, text="from outside, METRICS_TOKEN has to be set and shown\n")
+        elif not _is_local(request):
+            return web.Response(status=403, text="from another machine, METRICS_TOKEN has to be set and sent\n")
         metrics.is_ready.set(int(self._health.is_ready))
         if self._parts is not None:
             await self._look(*self._parts)
@@ -94,6 +95,17 @@ class Metrics:
         else:
             metrics.waiting.set(found.messages)
             metrics.oldest.set(found.free)
+
+
+def _is_local(request: web.Request) -> bool:
+    """Whether the client is on this machine, and no proxy is between."""
+    try:
+        peer = ip_address(request.remote or "")
+    except ValueError:
+        return False
+    if isinstance(peer, IPv6Address) and peer.ipv4_mapped is not None:
+        peer = peer.ipv4_mapped
+    return peer.is_loopback and not any(name in request.headers for name in _FORWARDED)
 
 
 @cache

@@ -105,7 +105,8 @@ async def test_who_runs_it_sees_that_it_lives_what_it_has_done_and_that_it_stops
         for secret in ("forty-two", "question", "gen_ai", "U0", "C0"):
             assert secret not in told
 
-        assert (await asked(program, "/metrics", **{"X-Forwarded-For": "198.51.100.7"}))[0] == 403
+        for name in ("X-Forwarded-For", "X-Real-IP", "Via", "Forwarded", "CF-Connecting-IP"):
+            assert (await asked(program, "/metrics", **{name: "198.51.100.7"}))[0] == 403
 
         async with asyncio.timeout(60):
             while len(turns := [span for span in collector.spans if span.name == "parley.turn"]) < 2:

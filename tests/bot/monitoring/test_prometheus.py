@@ -1,0 +1,35 @@
+import socket
+
+import aiohttp
+import pytest
+
+from bot.monitoring.health import Health
+from bot.monitoring.prometheus import PATH, Metrics
+from bot.server import serving
+
+
+def address_of_this_machine() -> str:
+    """The address by which other machines reach this one; a datagram socket sends nothing by connecting."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("198.51.100.7", 9))
+        except OSError:
+            pytest.skip("this machine has no network")
+        return str(probe.getsockname()[0])
+
+
+async def test_metrics_without_a_token_answer_loopback_alone() -> None:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    for token, status in (("", 403), ("letmein12345", 200)):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with (
+            serving(port, Metrics(Health(), token).routes, is_needed=True, host=None),
+            aiohttp.ClientSession(headers=headers) as session,
+        ):
+            found = []
+            for host in ("127.0.0.1", address_of_this_machine()):
+                async with session.get(f"http://{host}:{port}{PATH}") as answer:
+                    found.append(answer.status)
+            assert found == [200, status]
