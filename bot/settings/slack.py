@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from bot.settings.base import Part
 from bot.settings.parsing import SLACK_APPS, address, begins, revealed
 from channels.slack.settings import MOST_PROMPTS, PROMPTS, Direct, Mode, SlackSettings, Streaming
-from core.privacy.vault import SHORTEST_KEY
+from core.privacy.vault import SHORTEST_KEY, is_weak
 
 
 class SlackPart(Part):
@@ -62,10 +62,10 @@ class SlackPart(Part):
             )
         if several and self.slack_bot_token:
             raise ValueError("SLACK_BOT_TOKEN is for one workspace, and SLACK_CLIENT_ID for several: unset one of them")
-        if several and (self.secret_key is None or len(self.secret_key.get_secret_value()) < SHORTEST_KEY):
+        if several and is_weak(revealed(self.secret_key) or ""):
             raise ValueError(
-                f"SECRET_KEY: the tokens of workspaces are kept encrypted with it: set {SHORTEST_KEY} random "
-                "characters or more (`openssl rand -hex 32`), and keep them"
+                "SECRET_KEY: the tokens of workspaces are encrypted with it, so it must not be easy to guess: set "
+                f"{SHORTEST_KEY} random characters or more (`openssl rand -hex 32`), and keep them"
             )
         token = "SLACK_BOT_TOKEN" if self.slack_bot_token else "SLACK_CLIENT_ID"
         if not several and not self.slack_bot_token:

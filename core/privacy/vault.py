@@ -12,10 +12,15 @@ from cryptography.fernet import Fernet, InvalidToken
 from core.errors import SettingsError
 from core.store.database import Database
 from core.store.schema import vault
-from core.store.upsert import insert_or_update
+from core.store.upsert import insert_of, insert_or_update
 
-#: The fewest characters that a key has: what is shorter can be guessed.
-SHORTEST_KEY = 32
+#: The fewest characters of a key, and the fewest different ones among them: random hexadecimal ones have more than 8.
+SHORTEST_KEY, MIN_DISTINCT = 32, 8
+
+
+def is_weak(key: str) -> bool:
+    """Whether a key is so short or so uniform that it can be guessed."""
+    return len(key) < SHORTEST_KEY or len(set(key)) < MIN_DISTINCT
 
 
 class Vault:
@@ -30,22 +35,28 @@ class Vault:
         self._database = database
         self._fernet = Fernet(base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()))
 
-    async def put(self, name: str, value: Mapping[str, Any], *, seconds: float | None = None) -> None:
-        """Keep it, in the place of what is there.
-
-        Args:
-            seconds: for how long it is good; forever by default.
+    async def put(self, name: str, value: Mapping[str, Any]) -> None:
+        """Store a value, in the place of an earlier one.
 
         Raises:
             StoreError: the database cannot be used.
         """
-        sealed = self._fernet.encrypt(json.dumps([name, value]).encode()).decode()
+        async with self._database.write() as connection:
+            await insert_or_update(connection, vault, {"name": name, "sealed": self._sealed(name, value)})
+
+    async def add(self, name: str, *, seconds: float) -> bool:
+        """Store a name for so many seconds, unless it is there; of any number of callers, one is told that it was not.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
         async with self._database.write() as connection:
             now = await connection.scalar(sa.select(self._database.now))
             assert now is not None, "a database has a clock"
             await connection.execute(sa.delete(vault).where(vault.c.expires_at < now))
-            until = None if seconds is None else now + seconds
-            await insert_or_update(connection, vault, {"name": name, "sealed": sealed, "expires_at": until})
+            row = {"name": name, "sealed": self._sealed(name, {}), "expires_at": now + seconds}
+            insert = insert_of(connection.dialect.name, vault).on_conflict_do_nothing().returning(vault.c.name)
+            return (await connection.execute(insert, row)).first() is not None
 
     async def get(self, name: str) -> Mapping[str, Any] | None:
         """What is kept under that name, if it is still good.
@@ -56,18 +67,6 @@ class Vault:
         """
         async with self._database.read() as connection:
             sealed = await connection.scalar(sa.select(vault.c.sealed).where(self._is(name)))
-        return None if sealed is None else self._open(name, sealed)
-
-    async def take(self, name: str) -> Mapping[str, Any] | None:
-        """The same, and take it away: of any number of takers, one gets it.
-
-        Raises:
-            SettingsError: it was kept with another key.
-            StoreError: the database cannot be used.
-        """
-        async with self._database.write() as connection:
-            taken = sa.delete(vault).where(self._is(name)).returning(vault.c.sealed)
-            sealed = await connection.scalar(taken)
         return None if sealed is None else self._open(name, sealed)
 
     async def remove(self, name: str) -> None:
@@ -98,6 +97,20 @@ class Vault:
 
     def _is(self, name: str) -> sa.ColumnElement[bool]:
         return (vault.c.name == name) & self._is_good
+
+    def sign(self, text: str) -> str:
+        """Return a token that only this key opens."""
+        return self._fernet.encrypt(text.encode()).decode()
+
+    def verified(self, token: str, *, seconds: int) -> str | None:
+        """Return the text of a token of `sign`; None if it is forged, or older than so many seconds."""
+        try:
+            return self._fernet.decrypt(token, ttl=seconds).decode()
+        except InvalidToken:
+            return None
+
+    def _sealed(self, name: str, value: Mapping[str, Any]) -> str:
+        return self._fernet.encrypt(json.dumps([name, value]).encode()).decode()
 
     def _open(self, name: str, sealed: str) -> Mapping[str, Any]:
         try:

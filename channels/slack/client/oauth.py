@@ -33,6 +33,9 @@ INSTALL_PATH, REDIRECT_PATH = "/slack/install", "/slack/oauth_redirect"
 #: Seconds within which who began to install the app has allowed it.
 STATE_SECONDS = 600
 
+#: The text of a state begins with this: the same key signs other things.
+_STATE = "slack:state:"
+
 #: Seconds that one page may take.
 PAGE_SECONDS = 30.0
 
@@ -62,30 +65,28 @@ class InstallationStore(AsyncInstallationStore):
 
 
 class StateStore(AsyncOAuthStateStore):
-    """Knows who has begun to install the app: each state is good once. With slack_sdk's own for SQLAlchemy, two that
-    come at the same moment with the same state may both be let in.
+    """Issues signed states, which the installer's browser keeps in a cookie, and accepts each once.
+
+    The database learns of a state when it comes back: anybody may open the page, and nothing is stored for that.
     """
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
 
     async def async_issue(self, *_: object, **__: object) -> str:
-        """A new state.
-
-        Raises:
-            StoreError: it cannot be kept.
-        """
-        state = secrets.token_urlsafe(32)
-        await self._vault.put(_name(state), {}, seconds=STATE_SECONDS)
-        return state
+        """Return a new state."""
+        return self._vault.sign(_STATE + secrets.token_urlsafe(16)).rstrip("=")
 
     async def async_consume(self, state: str) -> bool:
-        """Whether it was issued, not long ago, and was not used yet.
+        """Whether a state was issued within `STATE_SECONDS` and was not used yet.
 
         Raises:
             StoreError: the database does not say.
         """
-        return await self._vault.take(_name(state)) is not None
+        name = self._vault.verified(state + "=" * (-len(state) % 4), seconds=STATE_SECONDS)
+        if name is None or not name.startswith(_STATE):
+            return False
+        return await self._vault.add(name, seconds=2 * STATE_SECONDS)  # longer than it is good, by any worker's clock
 
 
 class Installing:
@@ -132,7 +133,3 @@ async def _page(
     response.headers["Cache-Control"] = "no-store"
     response.headers["Referrer-Policy"] = "no-referrer"
     return response
-
-
-def _name(state: str) -> str:
-    return f"slack:state:{state}"

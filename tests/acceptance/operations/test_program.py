@@ -89,7 +89,7 @@ async def test_by_http_the_app_is_installed_in_a_workspace_and_answers_there(pro
             "SLACK_SIGNING_SECRET": slack.signing_secret,
             "SLACK_CLIENT_ID": slack.oauth.client_id,
             "SLACK_CLIENT_SECRET": slack.oauth.client_secret,
-            "SECRET_KEY": "k" * 32,
+            "SECRET_KEY": "0123456789abcdef" * 2,
             "PORT": str(port),
             "MODEL": "openai/m",
             "OPENAI_BASE_URL": model.base_url,

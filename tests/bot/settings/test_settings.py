@@ -27,8 +27,10 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
         ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_MODE": "http"}, ["SLACK_SIGNING_SECRET is missing beside SLACK_MODE"]),
         ({"SLACK_CLIENT_ID": "1.2"}, ["SLACK_CLIENT_ID and SLACK_CLIENT_SECRET belong together"]),
         (_SEVERAL | {"SECRET_KEY": "hidden and short"}, ["SECRET_KEY: the tokens of workspaces", "openssl rand"]),
+        (_SEVERAL | {"SECRET_KEY": "k" * 64}, ["SECRET_KEY: the tokens of workspaces", "openssl rand"]),
+        (_SEVERAL | {"SECRET_KEY": "another" * 6}, ["SECRET_KEY: the tokens of workspaces", "openssl rand"]),
         (_SEVERAL | {"SLACK_BOT_TOKEN": "xoxb-1"}, ["SLACK_BOT_TOKEN is for one workspace"]),
-        (_SEVERAL | {"SECRET_KEY": "k" * 32}, ["SLACK_APP_TOKEN is missing beside SLACK_CLIENT_ID"]),
+        (_SEVERAL | {"SECRET_KEY": "0123456789abcdef" * 2}, ["SLACK_APP_TOKEN is missing beside SLACK_CLIENT_ID"]),
         ({"SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN"]),
         ({"SLACK_BOT_TOKEN": "xapp-1", "SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN: it must begin with xoxb-"]),
         (

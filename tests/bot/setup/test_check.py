@@ -27,14 +27,14 @@ async def test_a_key_that_opens_nothing_of_what_is_kept_is_a_fault(
         "SLACK_CLIENT_ID": "1.2",
         "SLACK_CLIENT_SECRET": "s",
     }
-    for name, value in {**variables, "MODEL": "local/none", "SECRET_KEY": "k" * 32}.items():
+    for name, value in {**variables, "MODEL": "local/none", "SECRET_KEY": "0123456789abcdef" * 2}.items():
         monkeypatch.setenv(name, value)
     url = f"sqlite:///{tmp_path / 'parley.db'}"
     monkeypatch.setenv("DATABASE_URL", url)
     database = Database(url.replace("sqlite:", "sqlite+aiosqlite:"))
     try:
         await migrate(database)
-        for key, faults in (("k" * 32, 0), ("another" * 6, 1)):
+        for key, faults in (("0123456789abcdef" * 2, 0), ("fedcba9876543210" * 2, 1)):
             await Vault(database, key).put("one", {})
             found = [f.line async for f in check() if f.verdict is Verdict.FAIL and f.line.startswith("SECRET_KEY:")]
             assert len(found) == faults

@@ -44,7 +44,7 @@ def test_slacks_has_an_address_to_come_back_to_if_there_are_several_workspaces_h
     several = {
         "SLACK_CLIENT_ID": "1.2",
         "SLACK_CLIENT_SECRET": "s",
-        "SECRET_KEY": "k" * 32,
+        "SECRET_KEY": "0123456789abcdef" * 2,
         "SLACK_APP_TOKEN": "xapp-1",
     }
     for mode in ("socket", "http"):

@@ -39,10 +39,8 @@ async def test_what_is_kept_is_read_again_and_not_by_who_has_the_database_alone(
 
 async def test_another_key_is_told_and_so_is_what_was_put_under_another_name(database: Database, vault: Vault) -> None:
     await vault.put("a", {})
-    for look in (Vault(database, "another key").get, Vault(database, "another key").take):
-        with pytest.raises(SettingsError, match="SECRET_KEY: it is not the one"):
-            await look("a")
-        await vault.put("a", {})
+    with pytest.raises(SettingsError, match="SECRET_KEY: it is not the one"):
+        await Vault(database, "another key").get("a")
     with pytest.raises(SettingsError, match="SECRET_KEY"):
         await Vault(database, "another key").verify()
     async with database.write() as connection:
@@ -51,22 +49,26 @@ async def test_another_key_is_told_and_so_is_what_was_put_under_another_name(dat
         await vault.get("b")
 
 
-async def test_of_any_number_of_takers_one_gets_it(vault: Vault) -> None:
-    await vault.put("state", {}, seconds=60)
-    assert sorted(map(bool, [one is not None for one in await asyncio.gather(*map(vault.take, ["state"] * 5))])) == [
-        *[False] * 4,
-        True,
-    ]
+async def test_of_any_number_of_callers_one_adds_a_name(vault: Vault) -> None:
+    added = await asyncio.gather(*(vault.add("state", seconds=60) for _ in range(5)))
+    assert sorted(added) == [False, False, False, False, True]
+
+
+def test_a_signed_text_is_good_for_some_time_and_for_one_key(vault: Vault, database: Database) -> None:
+    token = vault.sign("state")
+    assert vault.verified(token, seconds=60) == "state"
+    assert vault.verified(token, seconds=-1) is None
+    assert vault.verified(token[:-5] + "AAAA=", seconds=60) is None
+    assert Vault(database, "another key").verified(token, seconds=60) is None
 
 
 async def test_what_has_expired_is_not_there_and_goes_with_the_next_that_comes(
     database: Database, vault: Vault
 ) -> None:
-    await vault.put("old", {}, seconds=-1)
+    assert await vault.add("old", seconds=-1)
     assert await vault.get("old") is None
-    assert await vault.take("old") is None
     assert await Vault(database, "another key, which has nothing to read").verify() == 0
-    await vault.put("new", {})
+    assert await vault.add("old", seconds=60)
     assert len(await sealed(database)) == 1
 
 
