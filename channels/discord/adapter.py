@@ -273,6 +273,7 @@ class DiscordChannel:
             on_pressed=self._interactions.pressed,
             on_connected=on_connected,
             on_sign=on_sign,
+            trace=self._api.trace,
         )
         try:
             await connection.login(self._settings.bot_token)

@@ -30,6 +30,7 @@ class Dispatcher(GatewayClient):
         on_pressed: awaited with each press of a button, and with the button's id.
         on_connected: called with each new session. Discord may begin one anew at any time.
         on_sign: called with each sign of life of a session.
+        trace: see `DiscordApi.trace`.
     """
 
     def __init__(
@@ -42,8 +43,9 @@ class Dispatcher(GatewayClient):
         on_pressed: Callable[[discord.Interaction, str], Awaitable[None]],
         on_connected: Callable[[], None],
         on_sign: Callable[[], None],
+        trace: aiohttp.TraceConfig,
     ) -> None:
-        super().__init__(shard=shard, intents=intents, on_connected=on_connected, on_sign=on_sign)
+        super().__init__(shard=shard, intents=intents, on_connected=on_connected, on_sign=on_sign, trace=trace)
         self._ear = ear
         self._on_pressed = on_pressed
         self._registers_commands = shard.id == 0

@@ -13,7 +13,7 @@ import discord
 from channels.base import Button, File, Priority
 from channels.discord.client.components import view_of
 from channels.discord.client.files import sent
-from channels.discord.client.rate_limits import Taking, Told, tracing
+from channels.discord.client.rate_limits import PLACES, Taking, Told, tracing
 from channels.rate_limits.caller import PAUSES, Caller, PassingError, RefusedError
 from channels.rate_limits.limiter import Budget, Window
 from channels.rate_limits.registry import Pacer
@@ -68,6 +68,9 @@ class Said:
 class DiscordApi:
     """Makes calls for all surfaces of a bot.
 
+    Attributes:
+        trace: keeps the requests of any client of the bot within the limit of all requests: see `tracing`.
+
     Args:
         client: not logged in yet; it need not be connected to the gateway.
         silent: whether what is posted notifies nobody.
@@ -86,7 +89,8 @@ class DiscordApi:
         self._caller = Caller("discord", pauses=pauses, speed=speed)
         self._taking = Taking()
         assert client.user is None, "who has logged in before does not hear of the limits"
-        client.http.http_trace = tracing(self._learn)  # discord.py reads it when it logs in, and hands on no headers
+        self.trace = tracing(self._learn, lambda: self._caller.budget("all", ALL))
+        client.http.http_trace = self.trace  # discord.py reads it when it logs in
 
     @property
     def me(self) -> discord.ClientUser:
@@ -342,6 +346,7 @@ class DiscordApi:
         """
 
         async def attempt() -> T:
+            PLACES.set([None] if is_counted else [])
             try:
                 return await send()
             except discord.RateLimited as error:

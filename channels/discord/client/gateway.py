@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import aiohttp
 import discord
 import yarl
 from discord.gateway import DiscordWebSocket
@@ -56,6 +57,7 @@ class GatewayClient(discord.Client):
         shard: the shard of this connection.
         on_connected: called with each new session. Discord may begin one anew at any time.
         on_sign: called with each sign of life of a session.
+        trace: see `DiscordApi.trace`.
 
     Attributes:
         is_up: whether it has a session.
@@ -68,9 +70,11 @@ class GatewayClient(discord.Client):
         intents: discord.Intents,
         on_connected: Callable[[], None],
         on_sign: Callable[[], None],
+        trace: aiohttp.TraceConfig,
     ) -> None:
         super().__init__(
             intents=intents,
+            http_trace=trace,
             shard_id=shard.id,
             shard_count=shard.of,
             allowed_mentions=discord.AllowedMentions.none(),

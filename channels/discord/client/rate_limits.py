@@ -12,9 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+import discord
 
+from channels.base import Priority
 from channels.discord.client.auth import LONG_WAIT
+from channels.rate_limits.limiter import Budget
 from core.observability import metrics
+
+#: The places in the budget of all requests that the call of this context was given and has not used.
+PLACES: ContextVar[list[None]] = ContextVar("PLACES")
 
 #: Has the answer to the call that is made in this context, as soon as Discord has taken it.
 TAKEN: ContextVar[asyncio.Future[bytes]] = ContextVar("TAKEN")
@@ -29,14 +35,39 @@ class Told:
     seconds: float
 
 
-def tracing(learn: Callable[[str, str, Told], None]) -> aiohttp.TraceConfig:
-    """Has aiohttp call `learn` with method, path and what was told, for each answer that tells it.
+def tracing(learn: Callable[[str, str, Told], None], everything: Callable[[], Budget]) -> aiohttp.TraceConfig:
+    """Return the aiohttp trace that keeps the requests of discord.py within the limit of all requests.
 
-    Counts the calls that came too often and that discord.py makes again by itself, of which it tells nobody. What it
-    gives up is an error, and counted as one.
+    It waits for a place for each request that has none: the second page of a history, what discord.py sends again by
+    itself, and its own requests, such as those of a login. aiohttp awaits a trace before it sends.
+
+    It also counts the requests that Discord refuses and discord.py sends again, which discord.py tells nobody. One that
+    it gives up is an error, and counted as one.
+
+    Args:
+        learn: is called with the method, the path and the window, for each answer that tells of a window.
+        everything: returns the budget of all requests, but for those that answer interactions.
     """
 
-    async def ended(_session: aiohttp.ClientSession, _context: Any, end: aiohttp.TraceRequestEndParams) -> None:
+    async def started(_session: aiohttp.ClientSession, context: Any, start: aiohttp.TraceRequestStartParams) -> None:
+        context.budget = None
+        if not _is_counted(str(start.url)):
+            return
+        places = PLACES.get(None)
+        if places:
+            places.pop()
+            return
+        budget = everything()
+        await budget.admit(Priority.PROGRESS)
+        context.budget = budget
+
+    async def failed(_session: aiohttp.ClientSession, context: Any, _failure: object) -> None:
+        if context.budget is not None:
+            context.budget.answered()
+
+    async def ended(_session: aiohttp.ClientSession, context: Any, end: aiohttp.TraceRequestEndParams) -> None:
+        if context.budget is not None:
+            context.budget.answered()
         response, headers = end.response, end.response.headers
         if response.status == 429 and "Via" in headers and float(headers.get("Retry-After", "0")) <= LONG_WAIT:
             metrics.platform_calls.add(1, {"channel": "discord", "method": end.method, "outcome": "limited"})
@@ -51,8 +82,16 @@ def tracing(learn: Callable[[str, str, Told], None]) -> aiohttp.TraceConfig:
             taken.set_result(await response.read())
 
     trace = aiohttp.TraceConfig()
+    trace.on_request_start.append(started)
+    trace.on_request_exception.append(failed)
     trace.on_request_end.append(ended)
     return trace
+
+
+def _is_counted(url: str) -> bool:
+    """Return whether a request counts in Discord's limit of all requests: those that answer interactions do not."""
+    base: str = discord.http.Route.BASE
+    return url.startswith(f"{base}/") and not url.removeprefix(base).startswith(("/interactions/", "/webhooks/"))
 
 
 class Taking:

@@ -3,10 +3,12 @@
 import asyncio
 import math
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from channels.discord.client import gateway
+from channels.discord.client.api import ALL
 from channels.discord.client.auth import log_in
 from channels.discord.events import history
 from channels.discord.session_ids import sent_at
@@ -15,6 +17,7 @@ from channels.intake import backfill as gaps
 from channels.intake.backfill import Bounds
 from core.inbox.watermarks import Place
 from sandbox.discord import Channel, DiscordSandbox
+from sandbox.discord.api.limits import OUTSIDE
 from tests.channels.discord.conftest import HISTORY, Bot, discord_of, echo, running, settings_of, until
 
 GUILD = "GET /guilds/{guild}"
@@ -86,6 +89,30 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
             "what",
         ]
         assert len(await bot.inbox_rows()) == 11
+
+
+async def test_a_restart_with_forty_channels_stays_within_the_limit_of_all_requests(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "AT_ONCE", 40)  # Discord answers no slower than the sandbox
+    async with discord_of() as server:
+        places = [server.add_channel(f"place-{number}") for number in range(40)]
+        async with running(server, tmp_path, echo) as bot:
+            for place in places:
+                await bot.ask("ada", place, "one")
+            await bot.at_rest(40)
+            await bot.settled(40)
+        for place in places:
+            await bot.ask("ada", place, "two")
+        began = len(server.calls)
+        await until(lambda: monotonic() > server.calls[-1].at + ALL.seconds)  # a process takes longer to start
+        async with running(server, tmp_path, echo) as bot:
+            await looked_back(bot, caplog)
+            await bot.at_rest(80)
+            await bot.settled(40)
+        counted = [call.at for call in server.calls[began:] if not call.route.startswith(OUTSIDE)]
+        assert not [call.route for call in server.calls if call.status == 429]
+        assert max(sum(at <= later < at + 1 for later in counted) for at in counted) <= ALL.calls
 
 
 async def test_who_speaks_before_the_bot_has_looked_back_is_answered_behind_what_was_said_there(
