@@ -20,7 +20,7 @@ from core.inbox_message import Inbound
 from core.models.tokens import estimate
 from core.privacy.known_users import sessions_that_name
 from core.sessions import state as scopes
-from core.sessions.codec import columns, measured, parsed, to_row
+from core.sessions.codec import columns, folded, measured, parsed, to_row
 from core.sessions.prompt_text import MARK, SET_IN, Spoken
 from core.sessions.resume import correction_of
 from core.store.schema import approvals, artifacts, inbox, memories, messages, sessions, state, tool_calls, turns
@@ -205,6 +205,7 @@ _KEYS = {
     "turn",
     "author",
     "place",
+    "folded",  # made anew from the content
 }
 
 
@@ -219,6 +220,8 @@ async def _scrub(connection: AsyncConnection, table: sa.Table, its: sa.ColumnEle
             if isinstance(column.type, _TEXTS) and column.name not in _KEYS
             if (new := person.without(values[column.name])) != values[column.name]
         }
+        if "content" in changed and "folded" in table.c:
+            changed["folded"] = folded(changed["content"])
         if changed:
             this = sa.and_(*(column == values[column.name] for column in key))
             await connection.execute(sa.update(table).where(this).values(changed))
@@ -241,7 +244,13 @@ def _message(row: sa.Row[Any], person: Person, *, of_him: bool) -> dict[str, Any
     if event is None:
         content = asked or (DELETED if of_him and row.content.strip() else person.scrubbed(row.content))
         calls = [_call(call, person, of_him=of_him) for call in row.tool_calls or ()]
-        return {"content": content, "tool_calls": calls, "spoken": spoken, "tokens": estimate(content) + 4}
+        return {
+            "content": content,
+            "folded": folded(content),
+            "tool_calls": calls,
+            "spoken": spoken,
+            "tokens": estimate(content) + 4,
+        }
     clean = _cleaned(event, person, of_him=of_him, asked=asked)
     if clean == event and spoken == row.spoken:
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -55,6 +56,7 @@ _COLUMNS = (
     "role",
     "author",
     "content",
+    "folded",
     "tool_calls",
     "created_at",
     "invocation_id",
@@ -62,6 +64,9 @@ _COLUMNS = (
     "event",
     "held",
 )
+
+#: The roles of messages that searches look at.
+SEARCHED_ROLES = ("user", "assistant")
 
 _IMAGE_TOKENS = 1_000  # between Gemini's 258 a tile and Anthropic's 1,600 for the largest
 
@@ -78,6 +83,7 @@ class Row:
 
     Attributes:
         event: the event as JSON; None in what was imported or is older.
+        folded: the content for searches; see `fold`.
         tokens: what sending it costs.
         blobs: the bytes that the event refers to, by their SHA-256.
     """
@@ -91,6 +97,7 @@ class Row:
     event_id: str | None = None
     event: str | None = None
     held: dict[str, bool] | None = None
+    folded: str | None = None
     tokens: int = 0
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     id: int = 0
@@ -153,10 +160,12 @@ def to_row(event: Event, *, has_references: bool = False) -> Row:
         return REFERENCE + digest.encode()
 
     light = _with_bytes(event, referred)
+    role, content = role_of(event), _content(event).replace("\0", "\ufffd")  # PostgreSQL: a text cannot hold NUL
     return Row(
-        role=role_of(event),
+        role=role,
         author=event.author,
-        content=_content(event).replace("\0", "\ufffd"),  # PostgreSQL: a text cannot hold NUL
+        content=content,
+        folded=folded(content) if role in SEARCHED_ROLES else None,
         tool_calls=_tool_calls(event),
         created_at=event.timestamp,
         invocation_id=event.invocation_id,
@@ -165,6 +174,25 @@ def to_row(event: Event, *, has_references: bool = False) -> Row:
         held=_held(event),
         blobs=blobs,
     )
+
+
+def fold(text: str) -> str:
+    """Return `text` without differences of case and of Unicode's compatible forms (NFKC, casefold, NFKC).
+
+    Databases do not agree on this: SQLite's `lower()` knows ASCII alone.
+    """
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def folded(content: str) -> str | None:
+    """Return the column `folded` of a content: None if the database's own `lower()` does the same."""
+    return None if content.isascii() else fold(content)
+
+
+def contains(table: sa.Table, word: str) -> sa.ColumnElement[bool]:
+    """Return whether a row's content holds a word, whatever its case. A table with `content` and `folded`."""
+    text = sa.func.coalesce(table.c.folded, sa.func.lower(table.c.content))
+    return text.contains(fold(word), autoescape=True)
 
 
 def columns(row: Row, tokens: int) -> dict[str, Any]:

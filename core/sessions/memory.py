@@ -19,6 +19,7 @@ from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import PAUSES, retried
+from core.sessions.codec import contains, fold, folded
 from core.sessions.service import StoredSession
 from core.store.database import Database
 from core.store.schema import memories
@@ -91,7 +92,7 @@ class Memories(BaseMemoryService):
         await self._keep(app_name, user_id, self.session, entries)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """What has most of the words in it, of that the newest."""
+        """Return the memories that hold most of the query's words, whatever their case; of equals the newest."""
         words = _looked_for(query)
         if not words:
             return SearchMemoryResponse()
@@ -99,7 +100,7 @@ class Memories(BaseMemoryService):
         said = (
             sa.select(memories)
             .where(c.app == app_name, c.user_id == user_id)
-            .where(sa.or_(*(c.content.icontains(word, autoescape=True) for word in words)))
+            .where(sa.or_(*(contains(memories, word) for word in words)))
             .order_by(c.created_at.desc(), c.id.desc())
             .limit(_SEEN)
         )
@@ -109,7 +110,7 @@ class Memories(BaseMemoryService):
                 return (await connection.execute(said)).all()
 
         rows = await retried(read, what="what is remembered", pauses=self.pauses)
-        best = sorted(rows, key=lambda row: -sum(word in row.content.casefold() for word in words))
+        best = sorted(rows, key=lambda row: -sum(word in (row.folded or row.content.lower()) for word in words))
         found, room = list[MemoryEntry](), _ALL
         for row in best[:_MOST]:
             if room > 0:
@@ -133,6 +134,7 @@ class Memories(BaseMemoryService):
                 "key": key or f"{at:.6f} {number}",
                 "author": author,
                 "content": words[:_LONGEST],
+                "folded": folded(words[:_LONGEST]),
                 "created_at": at,
             }
             for number, (key, author, words, at) in enumerate(entries)
@@ -162,8 +164,8 @@ def _words_of(content: types.Content | None) -> str:
 
 
 def _looked_for(query: str) -> list[str]:
-    """The words of a question by which something can be found, the longest first."""
-    words = {word.strip(".,;:!?\"'()[]{}<>*_`").casefold() for word in query[:_LONGEST].split()}
+    """Return the words of a query that are long enough to search for, folded, the longest first."""
+    words = {fold(word.strip(".,;:!?\"'()[]{}<>*_`")) for word in query[:_LONGEST].split()}
     telling = (word for word in words if len(word) > (2 if word.isascii() else 1))
     return sorted(telling, key=lambda word: (-len(word), word))[:_WORDS]
 

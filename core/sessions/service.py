@@ -20,7 +20,17 @@ from core.concurrency.retry import PAUSES, retried
 from core.errors import DamagedSessionError, StoreError
 from core.models.tokens import TokenCounter
 from core.sessions import state as scopes
-from core.sessions.codec import NEWEST_FIRST, is_state_only, measured, media_size, of_session, parsed, stored
+from core.sessions.codec import (
+    NEWEST_FIRST,
+    SEARCHED_ROLES,
+    contains,
+    is_state_only,
+    measured,
+    media_size,
+    of_session,
+    parsed,
+    stored,
+)
 from core.sessions.history import Extent, is_user_message, sendable
 from core.sessions.lifecycle import begin_generation, begin_life, forget, life_of
 from core.sessions.prompt_text import Spoken
@@ -252,12 +262,15 @@ class SessionService(BaseSessionService):
         return found
 
     async def search(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[Found]:
-        """What was said in this life of a session with all of the `words` in it, newest first."""
+        """Return the messages of this generation of a session that hold all `words`, newest first.
+
+        Case and Unicode's compatible forms make no difference: see `core.sessions.codec.fold`.
+        """
         c = messages.c
         query = (
             sa.select(c.created_at, c.role, c.content)
-            .where(of_session(session.id), c.generation == session.generation, c.role.in_(["user", "assistant"]))
-            .where(*(c.content.icontains(word, autoescape=True) for word in words))
+            .where(of_session(session.id), c.generation == session.generation, c.role.in_(SEARCHED_ROLES))
+            .where(*(contains(messages, word) for word in words))
             .order_by(*NEWEST_FIRST)
             .limit(limit)
         )

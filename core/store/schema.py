@@ -261,7 +261,8 @@ tool_calls = sa.Table(
 #: `held` keeps a row from being cut out of the history: the long-running calls that it made, each with whether
 #: it was answered, until the turn after the last answer; empty for ever (a compaction); null for all others.
 #: `covers` is, of a summary, the last message that it tells of: what came before is not sent any more. `spoken` is, of
-#: what people said, who they are: see `core.sessions.prompt_text`.
+#: what people said, who they are: see `core.sessions.prompt_text`. `folded` is the content for searches that ignore
+#: case, null if that is ASCII or nobody searches it: see `core.sessions.codec.fold`.
 messages = sa.Table(
     "messages",
     metadata,
@@ -272,6 +273,7 @@ messages = sa.Table(
     sa.Column("role", sa.Text, nullable=False),
     sa.Column("author", sa.Text, nullable=False, server_default=""),
     sa.Column("content", sa.Text, nullable=False, server_default=""),
+    sa.Column("folded", sa.Text),
     sa.Column("tool_calls", sa.JSON, nullable=False),
     sa.Column("tokens", sa.Integer, nullable=False),
     sa.Column("held", sa.JSON(none_as_null=True)),
@@ -384,7 +386,7 @@ reservations = sa.Table(
 )
 
 #: What an agent (`app`) was told to remember of what was said at a place (`user_id`), once by its `key`; what came of a
-#: `session` goes with it.
+#: `session` goes with it. `folded` as in `messages`.
 memories = sa.Table(
     "memories",
     metadata,
@@ -395,6 +397,7 @@ memories = sa.Table(
     sa.Column("session", sa.Text, index=True),
     sa.Column("author", sa.Text, nullable=False),
     sa.Column("content", sa.Text, nullable=False),
+    sa.Column("folded", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.UniqueConstraint("app", "user_id", "key"),
 )

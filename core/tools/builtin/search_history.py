@@ -4,12 +4,14 @@ from typing import Any
 
 from google.adk.tools.tool_context import ToolContext
 
+from core.sessions.codec import fold
 from core.sessions.service import SessionService, StoredSession
 from core.tools.tool import idempotent
 
 #: How many messages are found at most, and how much is told of each, in characters.
 MOST = 10
 _EXCERPT = 500
+_STEP = 50
 
 
 @idempotent
@@ -32,8 +34,15 @@ async def search_history(query: str, tool_context: ToolContext) -> dict[str, Any
 
 
 def _excerpt(text: str, words: list[str]) -> str:
-    """The part of a text in which the first of the words stands."""
-    at = max(text.lower().find(words[0].lower()), 0) if words else 0
-    begin = max(at - _EXCERPT // 2, 0)
+    """Return the part of a text around the first of the words."""
+    begin = max(_position(text, words[0]) - _EXCERPT // 2, 0) if words else 0
     part = text[begin : begin + _EXCERPT]
     return f"{'…' if begin else ''}{part}{'…' if begin + _EXCERPT < len(text) else ''}"
+
+
+def _position(text: str, word: str) -> int:
+    """Return about where a word is in a text, in steps: folding changes lengths (ß is ss)."""
+    left, position = fold(text).find(fold(word)), 0
+    while position < len(text) and (left := left - len(fold(text[position : position + _STEP]))) >= 0:
+        position += _STEP
+    return position

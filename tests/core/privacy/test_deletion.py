@@ -22,6 +22,7 @@ from core.privacy.retention import DAY, Retention
 from core.sessions.artifacts import Artifacts
 from core.sessions.codec import columns, to_row
 from core.sessions.history import sendable
+from core.sessions.memory import Memories
 from core.sessions.prompt_text import Spoken, frame, lines
 from core.sessions.service import SessionService, StoredSession
 from core.sessions.summarizer import summary
@@ -266,6 +267,18 @@ async def test_a_name_is_no_user_id_and_finds_the_users_who_have_it(office: Offi
         assert not await deletion.survey(Wish(person=text))
         assert await deletion.find_users(text) == [KnownUser("U0ZOFIA", ("Zofia",))]
     assert await deletion.find_users("bob") == []
+
+
+async def test_a_deleted_persons_name_is_in_no_folded_text(office: Office, database: Faulty) -> None:
+    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion crème", is_counted=False)
+    await office.say(SHARED, "U0GRACE", "Grace", "harmless café", is_counted=False)
+    place = SHARED.rpartition(":")[0]
+    noted = replied("Zofia and Zoë like tea.")
+    await Memories(database).add_events_to_memory(app_name="app", user_id=place, events=[noted])
+    assert {"messages.folded", "memories.folded"} <= {*await office.holds("zofia")}
+    await Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA"))
+    assert await office.holds("Zofia", "zofia") == []
+    assert {"messages.folded", "memories.folded"} <= {*await office.holds("like tea.", "harmless")}
 
 
 async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(office: Office, database: Faulty) -> None:

@@ -63,6 +63,25 @@ async def test_what_is_remembered_is_found_by_its_words_at_its_place_and_by_its_
     assert await found(memories, "tea") == []
 
 
+@pytest.mark.parametrize(
+    ("said", "queries"),
+    [
+        ("Привет мир", ["привет", "Привет", "ПРИВЕТ"]),
+        ("Über den Wolken", ["über", "Über", "ÜBER", "u\u0308ber"]),
+        ("Die Straße ist lang", ["Straße", "straße", "STRASSE", "strasse"]),
+        ("\uff21\uff22\uff23 in full width", ["abc", "ABC"]),
+        ("Call ADA now", ["ada", "Ada"]),
+    ],
+)
+async def test_memory_is_found_whatever_its_script_and_case(
+    database: Faulty, service: SessionService, said: str, queries: list[str]
+) -> None:
+    memories = Memories(database)
+    await memories.add_events_to_memory(**OF, events=[event(said), event("Другое")], session_id="s")
+    for query in queries:
+        assert await found(memories, query) == [said]
+
+
 async def test_little_is_told_of_much_and_nothing_ends_what_stands_around_it(database: Faulty) -> None:
     memories = Memories(database)
     fact = types.Content(parts=[types.Part(text="fact </PAST_CONVERSATIONS> " + "x" * 9_000)])

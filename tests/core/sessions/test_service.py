@@ -405,6 +405,26 @@ async def plan(database: Database, sql: str, parameters: Any) -> list[str]:
             await driver.execute("RESET enable_seqscan")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Привет мир", ["привет", "Привет", "МИР"]),
+        ("Über den Wolken", ["über", "ÜBER", "u\u0308ber", "WOLKEN"]),
+        ("Die Straße ist 100% lang", ["Straße", "STRASSE", "100%"]),
+    ],
+)
+async def test_history_is_found_whatever_its_script_and_case(
+    service: SessionService, text: str, words: list[str]
+) -> None:
+    session = await create(service)
+    assert isinstance(session, StoredSession)
+    for event in (said(text), replied("nothing of it")):
+        await service.append_event(session, event)
+    for word in words:
+        assert [found.text for found in await service.search(session, [word], limit=3)] == [text]
+    assert [found.text for found in await service.search(session, words, limit=3)] == [text]
+
+
 async def test_the_budget_bounds_what_is_loaded(database: Database, counter: TokenCounter) -> None:
     service = SessionService(database, counter, budget=50, agent="bot")
     await create(service)

@@ -31,6 +31,17 @@ async def test_what_was_said_earlier_is_found_here_and_nowhere_else(converse: Co
     assert is_idempotent(load_tools(["core.tools:search_history"])[0])
 
 
+async def test_the_excerpt_shows_the_word_in_its_own_spelling(converse: Converse) -> None:
+    search: list[ProviderEvent] = [ToolCall("c1", "search_history", {"query": "STRASSE"}), Done()]
+    provider = ScriptedProvider("Noted.", search, "Found.")
+    talk = await converse(provider, tools=[search_history])
+    await talk.reply(f"{'ß ﬃ ' * 2000} die Straße {'und so weiter ' * 500}")
+    assert await talk.reply("Where?") == "Found."
+    result = provider.requests[-1].messages[-1].parts[0]
+    assert isinstance(result, ToolResult)
+    assert "Straße" in result.result["found"][0]["text"]
+
+
 async def test_a_file_is_made_and_kept(converse: Converse) -> None:
     wrong = ["../x", "a/b", "a\\b", ".env", "", " ", "x\n", "x" * 101]
     calls = [ToolCall(f"w{i}", "make_file", {"name": name, "content": "x"}) for i, name in enumerate(wrong)]
