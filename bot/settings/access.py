@@ -75,9 +75,7 @@ class AccessPart(SlackPart, DiscordPart):
     @property
     def door(self) -> Door:
         servers = {f"guild:{id_}" for id_ in self.discord_guilds}
-        allowed = {*self.discord_allow}
-        if named := {rule for rule in allowed if rule.startswith("guild:")}:
-            servers, allowed = servers | named, allowed | servers
+        servers |= {rule for rule in self.discord_allow if rule.startswith("guild:")}
         slack = Rules(
             frozenset(self.slack_allow),
             frozenset(self.slack_block),
@@ -85,7 +83,7 @@ class AccessPart(SlackPart, DiscordPart):
             bots=self.answer_bots,
         )
         discord = Rules(
-            frozenset(allowed),
+            frozenset(self.discord_allow) | servers,  # also for direct messages, which are in no server
             frozenset(self.discord_block),
             served=frozenset(rule.partition(":")[2] for rule in servers) if self.discord_guilds else frozenset(),
         )

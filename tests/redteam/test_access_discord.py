@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from bot import settings as configuration
 from channels.access import DIRECT, Rules
 from channels.i18n import messages as words
 from core.errors import SurfaceError
@@ -121,6 +122,21 @@ async def test_directly_writes_who_is_in_a_server_that_is_named_with_the_roles_t
         await server.wait_for(lambda: told(bot, "grace") == [words.NOT_YOU])
         await server.command("ada", server.open_group("group", "ada", "grace"), "help")
         await heard(bot)
+
+
+async def test_with_named_servers_their_members_alone_write_directly_by_default(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DISCORD_GUILDS", server.guild_id)
+    rules = configuration.load().door.rules("discord")
+    server.leave("ada")
+    async with running(server, tmp_path, echo, rules=rules, guilds=frozenset({int(server.guild_id)})) as bot:
+        await bot.says(await server.say("grace", server.open_dm("grace"), "hello"), "heard: hello")
+        await server.say("ada", server.open_dm("ada"), "hello")
+        await server.wait_for(lambda: told(bot, "ada") == [words.NOT_HERE])
+        (seen,) = await server.command("ada", server.open_group("group", "ada", "grace"), "ask", question="may I?")
+        await server.wait_for(lambda: seen.text == words.NOT_HERE)
+        assert len(await bot.turn_rows()) == 1
 
 
 async def test_a_category_a_channel_and_its_threads_are_one_and_who_has_it_for_himself_is_a_stranger(

@@ -55,11 +55,13 @@ def test_by_default_the_home_workspace_and_the_named_servers_are_served(monkeypa
         "bot": (Visitor("slack", "bot:B1"), Spot("T1", "C1")),
         "named": (Visitor("discord", "1", workspaces=("7",)), Spot("7", "70")),
         "unnamed": (Visitor("discord", "1", workspaces=("8",)), Spot("8", "80")),
+        "member directly": (Visitor("discord", "1", workspaces=("7",)), Spot("", "71", is_direct=True)),
+        "stranger directly": (Visitor("discord", "1"), Spot("", "71", is_direct=True)),
     }
     admitted = {
         name for name, (visitor, spot) in seen.items() if settings.door.admits(visitor, spot).name == "ADMITTED"
     }
-    assert admitted == {"home", "named"}
+    assert admitted == {"home", "named", "member directly"}
     assert not settings.rates
 
 
