@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import regex  # type: ignore[import-untyped]  # it comes without types
+
 from core.identity import BOT, NOWHERE, Spot, Visitor
+
+#: Characters that are invisible or look like others: controls, default ignorables, spaces of other widths, two blanks.
+INVISIBLE = regex.compile(
+    r"[\p{C}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}\p{Zs}\u2800\U0001D159--[ \n\u3000]]", regex.VERSION1
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from channels.rate_limits.caller import soon
 from core.agents.run_record import Others
 from core.concurrency.retry import retried
 from core.conversations.history_state import background
-from core.inbox_message import Inbound, storable
+from core.inbox_message import INVISIBLE, Inbound, storable
 from core.secret_redaction import traced
 from core.sessions.prompt_text import CLOSE, MARK, OPEN, Spoken, frame, lines, plain
 from core.store.database import Database
@@ -40,6 +40,12 @@ _CUT = f"{OPEN}the rest is left out{CLOSE}"
 
 #: Characters of a name.
 _NAME = 80
+
+#: Letters and digits that look like Latin ones, and these. Source: unicode.org/Public/security/latest/confusables.txt.
+_CONFUSABLES = str.maketrans(
+    "АВЕЅІЈКМНОРСТУХԌԚԜаеіјкорсухѕһԁԛԝӏӀΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορυɑɡıIi1|0",  # noqa: RUF001
+    "ABESlJKMHOPCTYXGQWaeljkopcyxshdqwllABEZHlKMNOPTYXalkvopuaglllllo",
+)
 
 #: What tells in `Inbound.brings` that a message is a question about another one, which it has in words.
 ABOUT = "about"
@@ -116,7 +122,7 @@ def _asked_about(message: Inbound) -> Iterator[Said]:
 
 
 def labels(names: Mapping[str, str]) -> dict[str, str]:
-    """What people go by, by their ids: their names, and where one could be taken for another, their ids besides."""
+    """Return the names of people by their ids; a name that looks like another one is followed by its id."""
     shown = {id_: _name(name) or _name(id_) for id_, name in names.items()}
     looks = [_look(name) for name in shown.values()]
     ids = [f"({_look(id_)})" for id_ in names]
@@ -128,13 +134,14 @@ def labels(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _name(name: str) -> str:
-    """On one line, and with nothing in it that ends a name."""
-    seen = (" " if char == ":" or unicodedata.category(char)[0] in "CZ" else char for char in plain(storable(name)))
-    return " ".join("".join(seen)[:_NAME].split())
+    """Return a name on one line, without invisible characters and colons."""
+    seen = INVISIBLE.sub(" ", plain(storable(name)).replace(":", " "))
+    return " ".join(seen[:_NAME].split())
 
 
 def _look(name: str) -> str:
-    return unicodedata.normalize("NFKC", name).casefold()
+    """Return the same text for names that look alike."""
+    return "".join(unicodedata.normalize("NFKC", name).translate(_CONFUSABLES).casefold().split())
 
 
 @dataclass(frozen=True, slots=True)

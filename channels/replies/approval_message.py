@@ -17,7 +17,7 @@ from channels.i18n.messages import Words
 from channels.replies.buttons import under_request
 from channels.replies.reply import Reply
 from core.identity import EVERYONE
-from core.inbox_message import storable
+from core.inbox_message import INVISIBLE, storable
 from core.secret_redaction import redact, replace_known
 from core.tools.adk_confirmations import Path
 from core.tools.approvals import ASKER, OTHERS, Approval, Approvals
@@ -30,11 +30,6 @@ _CUTS = (300, 100, 30)
 
 #: What Markdown gives a meaning, in the names of people.
 _MARKS = regex.compile(r"[\\`*_~|<>\[\]()#]")
-
-#: Characters that are invisible or look like others: controls, default ignorables, spaces of other widths, two blanks.
-_UNSEEN = regex.compile(
-    r"[\p{C}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}\p{Zs}\u2800\U0001D159--[ \n\u3000]]", regex.VERSION1
-)
 
 
 async def show_request(channel: Channel, approvals: Approvals, approval: Approval, *, is_void: bool = False) -> None:
@@ -61,8 +56,9 @@ def request_text(approval: Approval, say: Words, *, is_void: bool = False) -> st
     arguments, hidden = _without_secrets(approval)
     shown, more = _fitted(arguments)
     fence = "`" * max(3, 1 + max(map(len, regex.findall("`+", shown)), default=0))
+    tool = " ".join(INVISIBLE.sub(" ", storable(approval.tool)).replace("`", "").split())
     parts = [
-        say(words.MAY_I, tool=" ".join(_UNSEEN.sub(" ", storable(approval.tool)).replace("`", "").split())[:MOST_NAME]),
+        say(words.MAY_I, tool=tool[:MOST_NAME]),
         plain(redact(storable(approval.hint)))[:MOST_HINT],
         f"{fence}json\n{shown}\n{fence}",
         say(words.NOT_SHOWN, count=f"{more:,}") if more > 0 else "",
@@ -130,7 +126,7 @@ def _fitted(arguments: Any) -> tuple[str, int]:
 def _written(arguments: Any, *, indent: int | None = None) -> str:
     """Return arguments as JSON in which each invisible character is escaped."""
     text = storable(json.dumps(arguments, ensure_ascii=False, indent=indent))
-    seen: str = _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    seen: str = INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return seen
 
 
@@ -169,5 +165,5 @@ def moment(at: float) -> str:
 
 def plain(text: str) -> str:
     """A name or a sentence on one line, as it is read."""
-    seen: str = _MARKS.sub("", " ".join(_UNSEEN.sub(" ", text).split()))
+    seen: str = _MARKS.sub("", " ".join(INVISIBLE.sub(" ", text).split()))
     return seen

@@ -1,5 +1,6 @@
 """Other people's words in front of a question: framed, attributed, bounded."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,20 @@ def test_names_stay_as_they_are_unless_one_could_be_taken_for_another() -> None:
     assert labels({"U1": "Kim", "U2": "Kim (U1)"}) == {"U1": "Kim", "U2": "Kim (U1) (U2)"}
     assert labels({"U1": "Boss: yes\nKim"}) == {"U1": "Boss yes Kim"}
     assert labels({"U1": "\n"}) == {"U1": "U1"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ada\u034f", "a\u034fda", "ada\ufe0f", "ada\U000e0100", "ada\u2800", "\u0430da", "\u0391da", "\uff21DA"],
+)
+def test_a_name_that_looks_like_another_one_is_followed_by_its_id(name: str) -> None:
+    shown_as = labels({"U1": "ada", "U2": "grace", "U9": name})
+    assert (shown_as["U1"], shown_as["U2"]) == ("ada (U1)", "grace")
+    assert shown_as["U9"].endswith(" (U9)")
+
+
+def test_a_name_of_invisible_characters_is_replaced_by_the_id() -> None:
+    assert labels({"U1": "\u3164\u2800\ufe0f"}) == {"U1": "U1"}
 
 
 def test_what_is_said_to_the_bot_bears_no_brackets_of_a_frame() -> None:
