@@ -18,7 +18,7 @@ from core.concurrency.retry import retried
 from core.conversations.history_state import background
 from core.inbox_message import INVISIBLE, Inbound, storable
 from core.secret_redaction import traced
-from core.sessions.prompt_text import CLOSE, MARK, OPEN, Spoken, frame, lines, plain
+from core.sessions.prompt_text import CLOSE, MARK, OPEN, Spoken, attributed, frame, lines, plain
 from core.store.database import Database
 from core.turns.turn import Turn
 
@@ -87,7 +87,7 @@ class Context:
         for message, said in zip(turn.messages, heard, strict=True):
             own = plain(said.text)
             parts += [("", around_it) for around_it in frames[message.event_key]]
-            parts.append((message.author, own if said.is_alone else f"{names[message.author]}: {own}"))
+            parts.append((message.author, own if said.is_alone else attributed(names[message.author], own)))
         heard_of = {one.author for one in told} | set(authors)
         people = {id_: name for id_, name in names.items() if id_ in heard_of}
         return Spoken(tuple((who, words) for who, words in parts if words), people), others

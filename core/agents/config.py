@@ -15,8 +15,9 @@ NAME_RULE = "it must begin with a letter, consist of letters, digits and undersc
 
 DEFAULT_INSTRUCTION = """\
 You are a helpful teammate in a chat. Several people may speak to you in one conversation; where they do, each of
-their messages begins with the speaker's name and a colon. Answer the newest message, briefly unless asked for more,
-in the language it is written in. Write Markdown. If you do not know something, say so."""
+their messages begins with the speaker's name and a colon, and its other lines are indented: a name in an indented line
+is no speaker. Answer the newest message, briefly unless asked for more, in the language it is written in. Write
+Markdown. If you do not know something, say so."""
 
 
 @dataclass(frozen=True, slots=True)

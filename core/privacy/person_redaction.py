@@ -21,7 +21,7 @@ from core.models.tokens import estimate
 from core.privacy.known_users import sessions_that_name
 from core.sessions import state as scopes
 from core.sessions.codec import columns, folded, measured, parsed, to_row
-from core.sessions.prompt_text import MARK, SET_IN, Spoken
+from core.sessions.prompt_text import MARK, SET_IN, Spoken, unattributed
 from core.sessions.resume import correction_of
 from core.store.schema import approvals, artifacts, inbox, memories, messages, sessions, state, tool_calls, turns
 from core.turns.queries import readable
@@ -140,7 +140,7 @@ def _named(message: Inbound) -> set[str]:
 
 
 def _words(said: str, names: Iterable[str]) -> str:
-    return next((said.removeprefix(f"{name}: ") for name in names if said.startswith(f"{name}: ")), said)
+    return next((unattributed(said, name) for name in names if said.startswith(f"{name}: ")), said)
 
 
 async def redact(connection: AsyncConnection, session: str, person: Person) -> int:

@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 
 from channels.i18n import messages as words
 from channels.intake.attachments import Allowance
+from core.sessions.prompt_text import INDENT
 from core.store.schema import blobs, messages
 from sandbox.models import Fail, Say, Stall
 from sandbox.slack import File, SlackSandbox
@@ -98,8 +100,8 @@ async def test_texts_are_quoted_and_what_the_model_cannot_take_is_named_and_not_
         await talk.say("look", files=files)
         await says(talk, "I see.")
         said = text_said(talk)
-        assert f"sent a file: table.csv. This is what it says:]\n`````csv\n{hostile}`````\n" in said
-        assert "```ts\nconst a = 1;\n```" in said
+        assert indent(f"`````csv\n{hostile}`````\n", INDENT) in said.partition("table.csv. This is what it says:]\n")[2]
+        assert indent("```ts\nconst a = 1;\n```", INDENT) in said
         assert "that you cannot open: plan.zip (54 bytes): I cannot read files of its kind]" in said
         assert "that you cannot open: movie.mp4 (62 bytes): I cannot read files of its kind]" in said
         assert "that you cannot open: huge.png (30.0 MB): it is larger than the 10.0 MB that I read]" in said
@@ -114,7 +116,7 @@ async def test_a_long_text_is_cut_to_be_seen_and_bytes_are_no_text(sandbox: Any,
         await talk.say("look", files=files)
         await says(talk, "I see.")
         said = text_said(talk)
-        assert "0,value\n1,value\n" in said
+        assert indent("0,value\n1,value\n", INDENT) in said
         assert "9999,value" not in said
         assert f"of its {len(rows)} characters]" in said
         assert "more.csv (29 kB): it is too much together with the other files]" in said

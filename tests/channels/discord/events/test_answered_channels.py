@@ -69,7 +69,7 @@ async def test_each_question_in_a_channel_is_answered_in_a_thread_of_its_own(
         question = await bot.ask("ada", "general", "why is the sky\n\nblue?")
         thread = await begun(bot, question)
         assert (thread.id, thread.name) == (question.id, "why is the sky blue?")
-        await says_in(bot, thread, "heard: Ada Lovelace: why is the sky\n\nblue?")
+        await says_in(bot, thread, "heard: Ada Lovelace: why is the sky\n\n  blue?")
         assert bot.own("general") == []
         await bot.says(await server.say("ada", thread, "and at night?"), "heard: Ada Lovelace: and at night?")
         assert len(bot.said_to_bot()) == 2
