@@ -62,14 +62,17 @@ async def _discord(settings: Settings) -> list[Finding]:
 
 
 async def _access(settings: Settings) -> list[Finding]:
-    """Whether the platforms know whom the lists of the door name."""
-    wrong = list[str]()
+    """Return a failure for each listed id that its platform does not know, and a note if people have no rate limit."""
+    wrong, notes = list[str](), list[Finding]()
+    if settings.rate_per_person is None and (settings.slack or settings.discord):
+        line = "RATE_PER_PERSON: not set, so one person may ask without limit; 20/h is a good start"
+        notes.append(Finding(Verdict.NOTE, line))
     for name, known in (("slack", slack_known.unknown), ("discord", discord_known.unknown)):
         named = {f"{name.upper()}_{kind}": getattr(settings, f"{name}_{kind.lower()}") for kind in ("ALLOW", "BLOCK")}
         login: Any = getattr(settings, name)
         if login is not None and any(named.values()):
             wrong += [f"{setting}: {line}" for setting, rules in named.items() for line in await known(login, rules)]
-    return [Finding(Verdict.FAIL, fault) for fault in wrong]
+    return [*notes, *(Finding(Verdict.FAIL, fault) for fault in wrong)]
 
 
 async def _database(settings: Settings) -> list[Finding]:

@@ -11,7 +11,7 @@ A turn that another worker left, and a message that asks for a retry, take a tra
 import json
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -31,11 +31,12 @@ from core.turns.queries import (
     is_free,
     is_under_way,
     is_waiting,
+    listed,
     parent_of,
     readable,
     said_to,
-    waiting_heads,
     waiting_run,
+    waiting_sessions,
 )
 from core.turns.turn import Turn
 from core.usage.meter import Meter
@@ -46,6 +47,9 @@ ALIKE = ("id", "generation", "kind", "origin", "run", "model", "agent")
 
 #: Seconds after which a message counts as one that has waited.
 WAITED = 0.2
+
+#: The most people that a worker remembers to have served; those before them count as never served.
+MAX_SERVED = 1_000
 
 _WORKER = sa.bindparam("the_worker", type_=sa.Text)
 
@@ -79,8 +83,29 @@ class _Waiting(NamedTuple):
     agent: str | None
 
 
+class ServedPeople:
+    """People by when this worker last began a turn for them: see `waiting_sessions`."""
+
+    def __init__(self) -> None:
+        self._served: dict[str, int] = {}
+        self._count = 0
+
+    @property
+    def order(self) -> Mapping[str, int]:
+        return self._served
+
+    def add(self, messages: Iterable[Inbound]) -> None:
+        """A turn has begun that answers these messages."""
+        self._count += 1
+        for message in messages:
+            self._served.pop(message.author, None)
+            self._served[message.author] = self._count
+        while len(self._served) > MAX_SERVED:
+            del self._served[next(iter(self._served))]
+
+
 async def take(
-    database: Database, lease: Lease, agents: Agents, limit: int, running: Collection[str]
+    database: Database, lease: Lease, agents: Agents, limit: int, running: Collection[str], *, served: Mapping[str, int]
 ) -> list[Taken] | None:
     """Begin the next turn of each session that is free; nothing at all if there is more to it than that.
 
@@ -88,12 +113,13 @@ async def take(
         agents: of which one answers.
         limit: how many at most.
         running: the turns that run here.
+        served: see `waiting_sessions`.
 
     Raises:
         IntegrityError: another worker was quicker with one of the sessions; nothing is begun.
     """
     values = {"the_worker": lease.worker, "the_running": list(running), "is_sure": lease.is_sure}
-    found = await database.run(_LOOK, **values, the_now=time.time(), the_limit=limit)
+    found = await database.run(_LOOK, **values, the_now=time.time(), the_limit=limit, the_served=served)
     waiting = [_Waiting(*row) for row in found]
     if waiting[0].resumes:
         return None
@@ -165,42 +191,38 @@ def _said(text: str) -> Inbound | None:
 
 
 def _looks(dialect: str) -> sa.Select[Any]:
-    """What waits in the sessions that are free, those first that have waited longest; and in each row, of which there
-    is one at least, whether there are turns to be taken up.
+    """Return the messages that wait in free sessions, in the order of `waiting_sessions`.
+
+    Each row, of which there is one at least, also says whether there are turns to be resumed.
     """
     is_nobodys = (turns.c.owner == _WORKER) | Lease.gone(
         turns.c.owner,
         is_sure=sa.bindparam("is_sure", type_=sa.Boolean),
         now=Database.clock(dialect, sa.bindparam("the_now", type_=sa.Double)),
     )
-    running = _listed(dialect, sa.bindparam("the_running", type_=sa.JSON), is_object=False)
+    running = listed(dialect, sa.bindparam("the_running", type_=sa.JSON), is_object=False)
     left = sa.exists().where(is_under_way(turns), turns.c.id.not_in(sa.select(running.c.value)), is_nobodys)
     any_left = sa.select(left.label("resumes")).subquery("any_left")
-    heads = waiting_heads()
-    free = (
-        sa.select(heads.c.session, heads.c.first)
-        .where(is_free(heads.c.session))
-        .order_by(heads.c.first)
-        .limit(sa.bindparam("the_limit", type_=sa.Integer))
-        .subquery("free")
-    )
+    waiting, order = waiting_sessions(dialect)
+    free = sa.select(waiting).order_by(*order).limit(sa.bindparam("the_limit", type_=sa.Integer)).subquery("free")
     said = sa.cast(inbox.c.inbound, sa.Text) if dialect == "postgresql" else inbox.c.inbound
     i, chosen = inbox.c, (sessions.c.model, sessions.c.agent)
-    columns = (i.id, i.session, said.label("said"), i.parent, i.accepted_at, i.sent_at, *chosen, free.c.first)
+    place = (free.c.round, free.c.served_at, free.c.first)
+    columns = (i.id, i.session, said.label("said"), i.parent, i.accepted_at, i.sent_at, *chosen, *place)
     of_free = sa.select(*columns).join(free, free.c.session == i.session).join(sessions, sessions.c.id == i.session)
     found = of_free.where(is_waiting(inbox)).subquery("found")
     f = found.c
     return (
         sa.select(any_left.c.resumes, f.id, f.session, f.said, f.parent, f.accepted_at, f.model, f.agent)
         .select_from(any_left.outerjoin(found, sa.true()))
-        .order_by(f.first, f.sent_at, f.id)
+        .order_by(f.round, f.served_at, f.first, f.sent_at, f.id)
     )
 
 
 def _takes(dialect: str) -> sa.Select[Any] | tuple[sa.UpdateBase, sa.UpdateBase]:
     """Gives the messages to their turns, and begins these: of what is still as it was, what is said now."""
     claims, models, agents = (
-        _listed(dialect, sa.bindparam(name, type_=sa.JSON)) for name in ("the_claims", "the_models", "the_agents")
+        listed(dialect, sa.bindparam(name, type_=sa.JSON)) for name in ("the_claims", "the_models", "the_agents")
     )
     claimed = sa.cast(claims.c.key, inbox.c.id.type)
     is_claimed = (inbox.c.id == claimed) & is_waiting(inbox)
@@ -238,15 +260,6 @@ def _takes(dialect: str) -> sa.Select[Any] | tuple[sa.UpdateBase, sa.UpdateBase]
     taken = given.returning(i.id, i.turn, i.session, i.generation, said).cte("taken")
     t = taken.c
     return sa.select(t.id, t.generation, t.said).add_cte(begin(taken).cte("begun"))
-
-
-def _listed(dialect: str, of: sa.BindParameter[Any], *, is_object: bool = True) -> sa.TableValuedAlias:
-    """The items of a JSON object (`key` and `value`), or of an array (`value`)."""
-    if dialect != "postgresql":
-        return sa.func.json_each(of).table_valued("key", sa.column("value", sa.Text), name=of.key)
-    if is_object:
-        return sa.func.json_each_text(of).table_valued("key", sa.column("value", sa.Text), name=of.key)
-    return sa.func.json_array_elements_text(of).table_valued(sa.column("value", sa.Text), name=of.key)
 
 
 _LOOK, _TAKE = Statement(_looks), Statement(_takes)

@@ -1,7 +1,7 @@
 """What waits for a turn: the messages of each session that none has taken."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby, takewhile
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -46,27 +46,55 @@ def is_free(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     return ~sa.exists().where(busy.c.session == session, is_under_way(busy))
 
 
-def waiting_heads() -> sa.Subquery:
-    """The sessions in which messages wait, and the id of the one that was kept `first`."""
-    waiting = inbox.alias("waiting")
-    first = sa.func.min(waiting.c.id).label("first")
-    return sa.select(waiting.c.session, first).where(is_waiting(waiting)).group_by(waiting.c.session).subquery("heads")
+def waiting_sessions(dialect: str) -> tuple[sa.Subquery, Sequence[sa.ColumnElement[Any]]]:
+    """Return the free sessions in which messages wait, and the order in which they get their turns.
 
+    That is a round robin over people: the first session of each person goes before the second one of any, and among
+    those the person who was served longest ago goes first. A session is that of the author of its oldest message.
 
-async def batches(connection: AsyncConnection, limit: int) -> list[list[sa.Row[Any]]]:
-    """What waits in each session that is free, oldest first, as far as one turn answers it. The sessions are kept from
-    other workers until the end of the transaction.
+    The parameter `the_served` is a JSON object: people by when they were served, in any ascending numbers.
     """
-    heads = waiting_heads()
+    waiting, head = inbox.alias("waiting"), inbox.alias("head")
+    first = sa.func.min(waiting.c.id).label("first")
+    heads = sa.select(waiting.c.session, first).where(is_waiting(waiting)).group_by(waiting.c.session).subquery("heads")
+    served = listed(dialect, sa.bindparam("the_served", type_=sa.JSON))
+    round_ = sa.func.row_number().over(partition_by=head.c.author, order_by=heads.c.first)
+    served_at = sa.func.coalesce(sa.cast(served.c.value, sa.Integer), 0)
+    found = (
+        sa.select(heads.c.session, heads.c.first, round_.label("round"), served_at.label("served_at"))
+        .join(head, head.c.id == heads.c.first)
+        .outerjoin(served, served.c.key == head.c.author)
+        .where(is_free(heads.c.session))
+        .subquery("waiting_sessions")
+    )
+    return found, (found.c.round, found.c.served_at, found.c.first)
+
+
+def listed(dialect: str, of: sa.BindParameter[Any], *, is_object: bool = True) -> sa.TableValuedAlias:
+    """Return the items of a JSON object (`key` and `value`), or of an array (`value`)."""
+    if dialect != "postgresql":
+        return sa.func.json_each(of).table_valued("key", sa.column("value", sa.Text), name=of.key)
+    if is_object:
+        return sa.func.json_each_text(of).table_valued("key", sa.column("value", sa.Text), name=of.key)
+    return sa.func.json_array_elements_text(of).table_valued(sa.column("value", sa.Text), name=of.key)
+
+
+async def batches(connection: AsyncConnection, limit: int, served: Mapping[str, int]) -> list[list[sa.Row[Any]]]:
+    """Return the messages that the next turn of each free session answers, and lock those sessions.
+
+    Args:
+        limit: the most sessions.
+        served: see `waiting_sessions`, which has the order.
+    """
+    waiting, order = waiting_sessions(connection.dialect.name)
     free = (
         sa.select(sessions.c.id)
-        .join(heads, heads.c.session == sessions.c.id)
-        .where(is_free(sessions.c.id))
-        .order_by(heads.c.first)
+        .join(waiting, waiting.c.session == sessions.c.id)
+        .order_by(*order)
         .limit(limit)
         .with_for_update(skip_locked=True, of=sessions)
     )
-    ids = (await connection.execute(free)).scalars().all() if limit > 0 else []
+    ids = (await connection.execute(free, {"the_served": served})).scalars().all() if limit > 0 else []
     if not ids:
         return []
     # what another worker took before the sessions were kept from it is not there any more

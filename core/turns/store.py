@@ -36,7 +36,7 @@ from core.store.fast_path import Statement
 from core.store.notify import Notices
 from core.store.schema import inbox, turns
 from core.store.turn_states import Ended, before
-from core.turns.claims import ALIKE, next_turn, plain, resumed, take
+from core.turns.claims import ALIKE, ServedPeople, next_turn, plain, resumed, take
 from core.turns.corrupt_rows import DAMAGED, Locate, put_right, see_sound, spared, stood_in
 from core.turns.late_messages import ANSWERED, OVERTAKEN, OVERTAKEN_INSTEAD, RUNNING, take_in
 from core.turns.queries import batches, is_under_way, led_to, said_to
@@ -77,6 +77,7 @@ class Turns:
         self._notices = Notices(database)
         self._pauses = pauses
         self._locate = locate
+        self._served = ServedPeople()
 
     @property
     def worker(self) -> str:
@@ -88,11 +89,13 @@ class Turns:
         return Fence(turn.id, self._lease.worker, turn.claim)
 
     async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
-        """Take up turns that nobody runs, and begin the next one of each session that has messages waiting and no
-        turn under way.
+        """Resume turns that nobody runs, and begin the next one of each free session in which messages wait.
+
+        New turns begin round robin over people, so that one person's many questions delay nobody else's by more than
+        one turn.
 
         Args:
-            limit: no more than so many.
+            limit: the most turns.
             running: the turns that this worker runs.
         """
         try:
@@ -106,11 +109,16 @@ class Turns:
             return []
 
     async def _claim(self, limit: int, running: Collection[str]) -> list[Turn]:
-        if (taken := await take(self._database, self._lease, self.agents, limit, running)) is not None:
-            return [plain(one) for one in taken]
-        async with self._database.write() as connection:
-            left = await self._resume(connection, limit, running)
-            return [*left, *await self._begin(connection, limit - len(left))]
+        served = self._served.order
+        if (taken := await take(self._database, self._lease, self.agents, limit, running, served=served)) is not None:
+            claimed = [plain(one) for one in taken]
+        else:
+            async with self._database.write() as connection:
+                left = await self._resume(connection, limit, running)
+                claimed = [*left, *await self._begin(connection, limit - len(left))]
+        for turn in claimed:
+            self._served.add(turn.messages)
+        return claimed
 
     def _is_left(self, running: Collection[str]) -> sa.ColumnElement[bool]:
         """Whether nobody runs a turn. What this worker runs is not to be taken up by itself either, though its lease
@@ -323,7 +331,7 @@ class Turns:
         return [resumed(row, said[row.origin], is_damaged=row.id in damaged) for row in rows]
 
     async def _begin(self, connection: AsyncConnection, limit: int) -> list[Turn]:
-        waiting = await batches(connection, limit)
+        waiting = await batches(connection, limit, self._served.order)
         if not waiting:
             return []
         next_ones = [(await next_turn(connection, batch, self.agents, self._locate), batch) for batch in waiting]

@@ -184,7 +184,14 @@ async def test_check_says_of_each_setting_that_it_works(
         code, said = await program(settings).finish("check")
     assert code == 0, said
     before, told = said, [line.partition(":")[0] for line in said.splitlines()]
-    assert told[:-1] == ["ok   Slack", "ok   Discord", "ok   database", "ok   model", "ok   agent"]
+    assert told[:-1] == [
+        "ok   Slack",
+        "ok   Discord",
+        "note RATE_PER_PERSON",
+        "ok   database",
+        "ok   model",
+        "ok   agent",
+    ]
     assert told[-1] in ("ok   tokens", "note tokens")
     code, said = await program({"SLACK_BOT_TOKEN": "xoxb-1"}).finish("check --json")
     (found,) = json.loads(said.removeprefix(before))

@@ -40,3 +40,16 @@ async def test_a_key_that_opens_nothing_of_what_is_kept_is_a_fault(
             assert len(found) == faults
     finally:
         await database.aclose()
+
+
+@pytest.mark.parametrize("rate", ["", "20/h"])
+async def test_a_rate_for_each_person_is_recommended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rate: str
+) -> None:
+    variables = {"SLACK_MODE": "http", "SLACK_SIGNING_SECRET": "s", "SLACK_CLIENT_ID": "1.2"}
+    secrets = {"SLACK_CLIENT_SECRET": "s", "SECRET_KEY": "k" * 32, "RATE_PER_PERSON": rate}
+    for name, value in {**variables, **secrets, "MODEL": "local/none"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'parley.db'}")
+    notes = [finding.line async for finding in check() if finding.verdict is Verdict.NOTE]
+    assert any(line.startswith("RATE_PER_PERSON") for line in notes) is not bool(rate)

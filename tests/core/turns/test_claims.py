@@ -111,7 +111,7 @@ async def test_of_a_turn_that_cannot_begin_no_message_is_taken(
     monkeypatch.setattr(claiming, "new_id", lambda: turn.id)
     await inbox.accept(inbound(session="p:2"))
     with pytest.raises(IntegrityError):
-        await claiming.take(database, turns._lease, turns.agents, 1, [turn.id])
+        await claiming.take(database, turns._lease, turns.agents, 1, [turn.id], served={})
     monkeypatch.undo()
     (other,) = await turns.claim(1, running=[turn.id])
     assert other.session_id == "p:2"
@@ -136,11 +136,32 @@ async def test_a_claim_that_is_broken_off_takes_nothing_or_all(inbox: Inbox, tur
         await turns.end(turn, "failed")
 
 
+@pytest.mark.parametrize("is_fast", [True, False], ids=["in two statements", "in a transaction"])
+async def test_turns_are_claimed_round_robin_over_people(
+    inbox: Inbox, turns: Turns, monkeypatch: pytest.MonkeyPatch, *, is_fast: bool
+) -> None:
+    if not is_fast:
+        monkeypatch.setattr("core.turns.store.take", nothing)
+    people = ["ada"] * 6 + ["grace"] * 2 + ["linus"]
+    for number, author in enumerate(people):
+        await inbox.accept(inbound(session=f"place:{number}", author=author))
+    claimed = await turns.claim(4)
+    for number in range(4):
+        claimed += await turns.claim(1, running=[turn.id for turn in claimed])
+        await inbox.accept(inbound(session=f"late:{number}", author="ada"))
+    served = [turn.inbound.author for turn in claimed]
+    assert served == ["ada", "grace", "linus", "ada", "grace", "ada", "ada", "ada"]
+
+
+async def nothing(*_: Any, **__: Any) -> None:
+    """Claim nothing in two statements."""
+
+
 async def test_what_is_noted_and_never_answered_makes_no_claim_slower(inbox: Inbox, database: Faulty) -> None:
     if not database.is_sqlite:
         return  # which knows how many rows it is that no turn has taken
     values = {"the_worker": "w", "the_now": 1.0, "none": []}
-    look = {"the_running": [], "is_sure": True, "the_limit": 9}
+    look = {"the_running": [], "is_sure": True, "the_limit": 9, "the_served": {}}
     take = {"the_claims": {"1": "t"}, "the_models": {}, "the_agents": {"t": "a"}}
     for statement, more in ((claiming._LOOK, look), (claiming._TAKE, take)):
         for step in statement.prepared(database.engine.dialect).steps:

@@ -163,6 +163,18 @@ async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:
         assert bench.most_at_once == 2
 
 
+async def test_a_flood_delays_another_person_by_no_more_than_one_turn(database_url: str, tmp_path: Path) -> None:
+    url = database_url if database_url.startswith("postgresql") else None
+    async with working(tmp_path, limit=2, url=url) as bench:
+        for number in range(50):
+            await bench.inbox.accept(inbound("flood", session=f"p:{number}"))
+        await bench.until(lambda: len(bench.begun) == 2)
+        await bench.inbox.accept(inbound("question", session="q:1", author="grace"))
+        bench.go_on.set()
+        await bench.until(lambda: len(bench.begun) == 51)
+        assert "question" in [turn.inbound.text for turn in bench.begun[:4]]
+
+
 async def test_turns_begin_one_after_the_other_whenever_they_were_claimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
