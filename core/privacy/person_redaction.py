@@ -23,7 +23,18 @@ from core.sessions import state as scopes
 from core.sessions.codec import columns, folded, measured, parsed, to_row
 from core.sessions.prompt_text import MARK, SET_IN, Spoken, unattributed
 from core.sessions.resume import correction_of
-from core.store.schema import approvals, artifacts, inbox, memories, messages, sessions, state, tool_calls, turns
+from core.store.schema import (
+    JsonText,
+    approvals,
+    artifacts,
+    inbox,
+    memories,
+    messages,
+    sessions,
+    state,
+    tool_calls,
+    turns,
+)
 from core.turns.queries import readable
 
 #: What stands in the place of what was said, and of a name.
@@ -189,7 +200,7 @@ def _nothing_of(table: sa.Table) -> dict[str, Any]:
     return {name: None for name in told if name in table.c}
 
 
-_TEXTS = (sa.Text, sa.JSON)
+_TEXTS = (sa.Text, sa.JSON, JsonText)
 #: Columns that say where something belongs; what was spent is `core.usage.spending`'s to forget.
 _KEYS = {
     "usage",

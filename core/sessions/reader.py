@@ -100,7 +100,7 @@ async def opened(
         ValueError: it holds what cannot be read.
     """
     life: Life | None = None
-    values: list[tuple[str, str, str | float]] = []
+    values: list[tuple[str, str, str]] = []
     found: dict[_Part, dict[int, Message]] = {_Part.NEWEST: {}, _Part.HELD: {}}
     owners = {f"{scope}_owner": owner for scope, owner in scopes.owners(app, user_id, session_id).items()}
     for part, id_, word, text, number, json, at, until in await database.run(_OPENING, session=session_id, **owners):
@@ -144,7 +144,9 @@ def _opening(dialect: str) -> sa.CompoundSelect[Any]:
     return sa.union_all(
         said(_Part.NEWEST, BATCH, of_session(session)),
         said(_Part.HELD, HELD, messages.c.session == session, messages.c.held.is_not(None)),
-        part(_Part.STATE, zero, known.scope, known.key, zero, text(known.value), zero, zero).where(sa.or_(*of_scope)),
+        part(_Part.STATE, zero, known.scope, known.key, zero, sa.type_coerce(known.value, sa.Text), zero, zero).where(
+            sa.or_(*of_scope)
+        ),
         part(
             _Part.LIFE, life.generation, life.app, life.user_id, zero, sa.null(), life.created_at, life.updated_at
         ).where(life.id == session),

@@ -48,12 +48,10 @@ async def read(connection: AsyncConnection, of: Mapping[str, str]) -> dict[str, 
     return merged
 
 
-def merged(rows: Iterable[tuple[str, str, str | float]]) -> dict[str, Any]:
-    """The state that these rows hold (scope, key, value as JSON), its keys with ADK's prefixes.
+def merged(rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Return the state in these rows (scope, key, value as JSON), its keys with ADK's prefixes.
 
-    SQLite: what looks like a number in a column of the type JSON is one.
-
-    What others share and cannot be read is left out, and said: no reset of a session would bring it back.
+    A damaged value of an app or a user is logged and left out: no reset of a session would repair it.
 
     Raises:
         ValueError: a value of the session's own cannot be read.
@@ -61,7 +59,7 @@ def merged(rows: Iterable[tuple[str, str, str | float]]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for scope, key, value in rows:
         try:
-            known[PREFIXES[scope] + key] = value if isinstance(value, int | float) else json.loads(value)
+            known[PREFIXES[scope] + key] = json.loads(value)
         except (TypeError, ValueError):
             if scope == "session":
                 raise ValueError(f"the state of a session: {key!r} is no JSON") from None

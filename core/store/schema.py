@@ -1,5 +1,8 @@
 """The tables. One schema for SQLite and PostgreSQL; `migrations/` says how a database comes to have it."""
 
+import json
+from typing import Any
+
 import sqlalchemy as sa
 
 from core.store.turn_states import UNDER_WAY
@@ -14,6 +17,34 @@ metadata = sa.MetaData(
 )
 
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+
+class JsonText(sa.TypeDecorator[Any]):
+    """Any JSON value, kept as text.
+
+    SQLite gives a column of the type JSON the affinity NUMERIC, which changes numbers: 1.0 becomes 1, 2**63 a float.
+    A damaged value is read as None, as in other JSON columns.
+
+    Args:
+        none_as_null: store None as NULL instead of JSON's null.
+    """
+
+    impl = sa.Text
+    cache_ok = True
+
+    def __init__(self, *, none_as_null: bool = False) -> None:
+        super().__init__()
+        self.none_as_null = none_as_null
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str | None:
+        return None if value is None and self.none_as_null else json.dumps(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
+        try:
+            return None if value is None else json.loads(value)
+        except ValueError:
+            return None
+
 
 #: A conversation. A reset begins a new generation of it; `generation` and `created_at` together tell one life
 #: of a conversation from every other, even from that of a deleted one under the same id. `updated_at` is when it was
@@ -250,7 +281,7 @@ tool_calls = sa.Table(
     sa.Column("arguments", sa.JSON, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("result", sa.JSON(none_as_null=True)),
+    sa.Column("result", JsonText(none_as_null=True)),
     sa.Column("actions", sa.JSON(none_as_null=True)),
     sa.Column("begun_at", sa.Double, nullable=False, index=True),
 )
@@ -304,7 +335,7 @@ state = sa.Table(
     sa.Column("scope", sa.Text, primary_key=True),
     sa.Column("owner", sa.Text, primary_key=True),
     sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("value", sa.JSON, nullable=False),
+    sa.Column("value", JsonText, nullable=False),
 )
 
 #: Bytes of a session's messages, by the SHA-256 of their content; events hold references.

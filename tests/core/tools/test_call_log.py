@@ -56,6 +56,15 @@ async def test_what_it_came_to_is_known_with_all_that_it_did_besides(journal: Jo
     assert entry.actions == EventActions(state_delta={"paid": 3}, transfer_to_agent="till")
 
 
+@pytest.mark.parametrize("result", [1.0, 2**63, "1.0", True, None, [1.0, 1]])
+async def test_a_result_is_logged_with_its_type(journal: Journal, result: Any) -> None:
+    await journal.begin(CALL)
+    await journal.end(CALL, result, EventActions())
+    entry = await journal.begin(CALL)
+    assert entry is not None
+    assert repr(entry.result) == repr(result)
+
+
 @pytest.mark.parametrize("other", [{"tool": "refund"}, {"arguments": {"sum": 4, "to": "Ada"}}])
 async def test_another_call_under_the_same_id_is_a_call_of_its_own(journal: Journal, other: dict[str, Any]) -> None:
     await journal.begin(CALL)

@@ -158,7 +158,7 @@ def upgrade() -> None:
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("owner", sa.Text(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("value", sa.JSON(), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("scope", "owner", "key", name=op.f("pk_state")),
     )
     op.create_table(
@@ -170,7 +170,7 @@ def upgrade() -> None:
         sa.Column("arguments", sa.JSON(), nullable=False),
         sa.Column("hash", sa.Text(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("result", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("result", sa.Text(), nullable=True),
         sa.Column("actions", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("begun_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("session", "run", "id", name=op.f("pk_tool_calls")),
