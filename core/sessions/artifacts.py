@@ -95,7 +95,8 @@ class Artifacts(BaseArtifactService):
         scope = _scope(app_name, user_id, filename, session_id)
         part = ensure_part(artifact)
         data = part.inline_data.data if part.inline_data else part.text.encode() if part.text else None
-        light = part.model_copy(update={"inline_data": None, "text": None})
+        blob = part.inline_data and part.inline_data.model_copy(update={"data": None})
+        light = part.model_copy(update={"inline_data": blob, "text": None})
         values = {
             **scope,
             "name": filename,
@@ -144,7 +145,7 @@ class Artifacts(BaseArtifactService):
         if row.is_text:
             return part.model_copy(update={"text": row.data.decode()})
         if row.data is not None:
-            blob = types.Blob(mime_type=row.kind, data=row.data)
+            blob = (part.inline_data or types.Blob()).model_copy(update={"mime_type": row.kind, "data": row.data})
             return part.model_copy(update={"inline_data": blob})
         return part
 
