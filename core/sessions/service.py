@@ -199,13 +199,14 @@ class SessionService(BaseSessionService):
         return {key.removeprefix("user:"): value for key, value in found.items()}
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store what an event brings, and let `session` show it.
+        """Store an event and add it to `session`.
 
-        Partial events are not stored, and no event twice, by its id. Of an event that changes nothing but the state,
-        the state is stored and the event is neither a message nor part of the history.
+        A partial event is not stored. An event whose id `session` has already changes nothing. Of an event that changes
+        nothing but the state, the state is stored, and the event is neither a message nor part of the history.
 
         Raises:
-            SessionNotFoundError: the session was deleted.
+            SessionNotFoundError: the session was never created, or was deleted.
+            StoreError: `session` is stored, but was not loaded by this service.
             SessionResetError: the session was reset after it was loaded; nothing is stored.
             TurnLostError: the turn that it was loaded for is another worker's; nothing is stored.
             DamagedSessionError: what is stored of it cannot be read, and would have to be.
@@ -213,7 +214,12 @@ class SessionService(BaseSessionService):
         if event.partial:
             return event
         if not isinstance(session, StoredSession):
+            of = {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
+            if await self.get_session(**of, config=GetSessionConfig(num_recent_events=0)) is None:
+                raise SessionNotFoundError(f"Session not found: {session.id}")
             raise StoreError("an event can be appended only to a session that came from this service")
+        if any(event.id == known.id for known in reversed(session.events)):
+            return event
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         appender = Appender(
