@@ -1,0 +1,18 @@
+"""The page of the reviews names tests that exist."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/reference/reviews.md").read_text()
+
+
+def test_each_test_of_the_page_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
+    assert len(named) > 30
+    missing = [
+        (path, name)
+        for path, name in named
+        if not re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(), re.M)
+    ]
+    assert missing == []
