@@ -90,6 +90,7 @@ class DiscordChannel:
             self._work,
             visits=visits,
             serves=self._serves,
+            follows=desk.follow != "mention",
             gaps_of=self._gaps_of,
         )
         self._deeds = Deeds(

@@ -67,6 +67,8 @@ class Call:
         is_free: whether it calls the bot by being said where nobody has to name it, and where it answers all unless
             it is muted.
         is_late: whether it was said a while ago, and others after it may have been heard before.
+        is_on_answer: whether it is in a thread that was opened on an answer of the bot, which is for the bot unless the
+            conversation says otherwise.
         send_away: says to its author alone why it is not answered, where the platform would show that he got no
             answer; else he is told once an hour.
     """
@@ -75,6 +77,7 @@ class Call:
     is_called: bool
     is_free: bool = False
     is_late: bool = False
+    is_on_answer: bool = False
     send_away: Callable[[str], Awaitable[None]] | None = None
 
     @property
@@ -187,7 +190,7 @@ class Intake:
 
     async def _take(self, call: Call) -> None:
         inbound = call.inbound
-        if not (call.is_called or await self._is_for_the_bot(inbound)):
+        if not (call.is_called or await self._is_for_the_bot(call)):
             return
         if call.command is not None:
             await self._do(*call.command, call)
@@ -199,8 +202,9 @@ class Intake:
         elif accepted is Accepted.WAITS:
             self._receipts.give(inbound.address)
 
-    async def _is_for_the_bot(self, inbound: Inbound) -> bool:
-        return await self._desk.conversations.answers(inbound, follow=self._desk.follow)
+    async def _is_for_the_bot(self, call: Call) -> bool:
+        conversations, follow = self._desk.conversations, self._desk.follow
+        return await conversations.answers(call.inbound, follow=follow, is_on_answer=call.is_on_answer)
 
     async def _do(self, name: Name, argument: str, call: Call) -> None:
         """Do what a message asks for, and say there what came of it, once however often it is heard. It is noted when

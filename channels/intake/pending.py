@@ -126,7 +126,7 @@ async def unheard(
     found = []
     for call in sorted(calls, key=said_at):
         inbound = call.inbound
-        if call.is_called and (inbound.sent_at >= since or inbound.event_key not in known):
+        if (call.is_called or call.is_on_answer) and (inbound.sent_at >= since or inbound.event_key not in known):
             alive.add(inbound.session_id)
         after = max(over.get(inbound.session_id, 0.0), begun.get(inbound.place, inf))
         if not call.is_called or call.is_free:

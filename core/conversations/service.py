@@ -296,10 +296,16 @@ class Conversations:
         async with aclosing(pieces(self._database, session_id, form, prices, most=most)) as told:
             return "".join([piece async for piece in told])
 
-    async def answers(self, inbound: Inbound, *, follow: Follow) -> bool:
-        """Whether a message that does not call the bot is for it. In a session that is there and not muted, `all` of
-        those are, or for an `asker` what he says who spoke with the bot last, unless somebody else spoke in between.
-        For that it is kept, once, that somebody did, and nothing of what he said.
+    async def answers(self, inbound: Inbound, *, follow: Follow, is_on_answer: bool = False) -> bool:
+        """Return whether a message that does not call the bot is for it.
+
+        In a stored session that is not muted, `all` of those are; with `asker`, only those of the person who spoke with
+        the bot last, unless another person spoke in between. That another person spoke is stored once, without the
+        words.
+
+        Args:
+            is_on_answer: whether the message is in a thread that was opened on an answer of the bot. Then the first one
+                is for the bot.
 
         Raises:
             StoreError: the database cannot be used.
@@ -309,8 +315,10 @@ class Conversations:
         before = inbox.c.event_key != inbound.event_key, inbox.c.sent_at <= inbound.sent_at
         async with self._database.read() as connection:
             row = await _session(connection, inbound.session_id)
-            if row is None or row.muted or follow == "all":
-                return row is not None and not row.muted
+            if row is None:
+                return is_on_answer
+            if row.muted or follow == "all":
+                return not row.muted
             spoke = sa.select(inbox.c.author, inbox.c.outcome).where(inbox.c.session == inbound.session_id, *before)
             newest_first = spoke.order_by(inbox.c.sent_at.desc(), inbox.c.id.desc())
             newest = (await connection.execute(newest_first.limit(1))).one_or_none()

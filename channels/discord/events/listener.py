@@ -12,12 +12,15 @@ import discord
 
 from channels.discord.access import Visits
 from channels.discord.client.api import DiscordApi
-from channels.discord.events.parser import hear, is_named, is_spoken, text_of, threaded
+from channels.discord.events.history import message_of
+from channels.discord.events.parser import hear, is_named, is_spoken, is_to_others, text_of, threaded
 from channels.discord.session_ids import event_key, guild_of, place_of, sent_at
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import headline
 from channels.intake.backfill import Gaps
 from channels.intake.handler import MOMENT, Call, Intake
+from channels.rate_limits.caller import RefusedError
+from channels.ttl_cache import Remembered
 from core.concurrency.retry import retried
 from core.concurrency.tasks import Work
 from core.conversations.service import Conversations
@@ -32,6 +35,9 @@ THREAD_TIMEOUT = 10.0
 #: Seconds to wait before a change that the database did not take is noted again: Discord does not tell it again.
 NOTE_PAUSES = (0.2, 1.0, 2.0, *(5.0,) * 17)
 
+#: Seconds for which the author of the message that a thread was opened on is cached.
+STARTER_SECONDS = 3_600.0
+
 #: Characters in the name of a thread, so that it can be read in the list of them.
 MOST_NAME = 80
 
@@ -42,6 +48,7 @@ class Ear:
     Args:
         api: logged in before anything is heard.
         serves: whether the bot answers in the server of that id.
+        follows: whether the bot answers messages that do not mention it.
         gaps_of: what has the messages of a place taken in behind what was not heard there, if this process hears it.
     """
 
@@ -55,6 +62,7 @@ class Ear:
         *,
         visits: Visits,
         serves: Callable[[int | None], bool],
+        follows: bool,
         gaps_of: Callable[[str], Gaps | None],
     ) -> None:
         self._settings = settings
@@ -64,6 +72,8 @@ class Ear:
         self._work = work
         self._visits = visits
         self._serves = serves
+        self._follows = follows
+        self._threads_on_answers = Remembered[int, bool](STARTER_SECONDS)
         self._gaps_of = gaps_of
         self._hearing = dict[int, asyncio.Task[Any]]()  # by the id of the message
         self._queues = WeakValueDictionary[int, asyncio.Lock]()  # by the id of the channel
@@ -193,10 +203,33 @@ class Ear:
         """The call in a message, if it is one.
 
         Raises:
-            SurfaceError: it cannot be seen who wrote it.
+            SurfaceError: Discord does not tell the author's roles, or the message that a thread was opened on.
         """
         call = hear(message, self._api.me, self._settings) if is_spoken(message) else None
-        return None if call is None else await self._visits.of_call(call, message)
+        if call is None:
+            return None
+        if not call.is_called and not is_to_others(message, self._api.me) and await self._is_on_answer(message.channel):
+            call = replace(call, is_on_answer=True)
+        return await self._visits.of_call(call, message)
+
+    async def _is_on_answer(self, channel: Any) -> bool:
+        """Return whether a channel is a thread that was opened on a message of the bot.
+
+        Discord: such a thread has the id of the message.
+
+        Raises:
+            SurfaceError: Discord does not tell.
+        """
+        if not (self._follows and isinstance(channel, discord.Thread)) or channel.is_private():
+            return False
+        known, thread = self._threads_on_answers, channel.id
+        if known.is_fresh(thread):
+            return bool(known.get(thread))
+        try:
+            starter = await message_of(self._api, channel.parent_id, thread)
+        except RefusedError:  # it was opened on no message, or on one that is gone
+            return known.keep(thread, False)
+        return known.keep(thread, starter.author == self._api.me)
 
     async def take(self, call: Call) -> None:
         """Take in a call, in a thread of its own if it is a question that is to have one.

@@ -24,7 +24,7 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
     """The call in a message that a person wrote, if it is one."""
     guild, channel = guild_of(message), message.channel
     is_called = guild is None or is_named(message, bot) or _is_reply_to(message, bot)
-    is_free = not is_called and _is_free(message, settings.free_channels)
+    is_free = not is_called and _is_free(message, bot, settings.free_channels)
     if not (is_called or is_free) and not isinstance(channel, discord.Thread):
         return None
     if not (guild is None or is_named(message, bot)) and says_nothing(message):  # withheld for want of the intent
@@ -83,13 +83,18 @@ def _is_reply_to(message: discord.Message, user: discord.abc.User) -> bool:
     return isinstance(quoted, discord.Message) and quoted.author == user
 
 
-def _is_free(message: discord.Message, channels: frozenset[int]) -> bool:
+def _is_free(message: discord.Message, bot: discord.abc.User, channels: frozenset[int]) -> bool:
     """Whether it was said where nobody has to be mentioned, and to nobody else."""
     channel = message.channel
     parent = channel.parent_id if isinstance(channel, discord.Thread) else None
+    return (channel.id in channels or parent in channels) and not is_to_others(message, bot)
+
+
+def is_to_others(message: discord.Message, bot: discord.abc.User) -> bool:
+    """Return whether a message mentions somebody, or replies to a message of somebody, other than the bot."""
     quoted = message.reference.resolved if message.reference else None
-    is_others = bool(message.mentions or message.role_mentions) or isinstance(quoted, discord.Message)
-    return (channel.id in channels or parent in channels) and not is_others
+    is_reply = isinstance(quoted, discord.Message) and quoted.author != bot
+    return is_reply or bool(message.role_mentions) or any(one != bot for one in message.mentions)
 
 
 def attachments_of(message: discord.Message) -> tuple[Attachment, ...]:

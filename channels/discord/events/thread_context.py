@@ -68,7 +68,9 @@ class Surroundings:
                 *(
                     _said(one, names, opens=one.id == thread)
                     for one in sorted(said.values(), key=lambda one: one.id)
-                    if one.author != self._api.me and one.id not in asked and not says_nothing(one)
+                    if (one.author != self._api.me or one.id == thread)
+                    and one.id not in asked
+                    and not says_nothing(one)
                 ),
                 *(
                     _said(known[reference], names, kind="quoted", to=key, me=self._api.me)

@@ -82,6 +82,42 @@ async def test_in_a_thread_where_the_bot_speaks_it_follows_without_a_mention_and
         await bot.says(await server.say("ada", followed, "three"), "heard: Ada Lovelace: three")
 
 
+async def test_a_thread_on_an_answer_of_the_bot_is_a_conversation_with_it(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        thread = await server.start_thread("grace", answer, "more")
+        await server.say("grace", thread, f"<@{server.people['linus'].id}> look")
+        await bot.says(await server.say("grace", thread, "why?"), "heard: Grace Hopper: why?")
+        assert "> parley: heard: Ada Lovelace: one" in bot.said_to_model()[0]
+        await bot.says(await server.say("grace", thread, "and now?"), "heard: Grace Hopper: and now?")
+        await server.say("linus", thread, "not for the bot")
+        await bot.database.until(bot.inbox_rows, lambda rows: rows[-1].outcome == "overheard")
+        assert len(bot.calls("GET /channels/{channel}/messages/{message}")) == 1
+
+
+async def test_a_thread_on_an_answer_needs_a_mention_where_all_else_does(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo, follow="mention") as bot:
+        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await server.say("ada", await server.start_thread("ada", answer, "more"), "why?")
+        assert await nothing_was_heard(bot)
+        assert bot.calls("GET /channels/{channel}/messages/{message}") == []
+
+
+async def test_a_question_in_a_thread_on_an_answer_is_found_after_a_restart(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.settled(1)
+    question = await server.say("ada", await server.start_thread("ada", answer, "more"), "why?")
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(question, "heard: Ada Lovelace: why?")
+
+
 async def test_without_the_message_content_intent_only_what_calls_the_bot_is_heard(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
