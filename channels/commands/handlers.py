@@ -20,7 +20,7 @@ from channels.services import Desk
 from core.errors import StoreError
 from core.identity import NOWHERE, Spot, Visitor
 from core.inbox_message import Inbound
-from core.privacy.export import Form
+from core.privacy.export import Form, Viewer
 from core.secret_redaction import traced
 from core.turns.rerun import Refused
 from core.usage.user_rate_limits import CommandLimiter, Limited
@@ -104,6 +104,7 @@ class Asker:
         sent_at: in seconds since the epoch.
         until: what was said after it (seconds since the epoch) is not meant to be stopped or forgotten.
         visitor: who he is to the door, and `spot` where.
+        is_private: whether nobody else sees the answer.
     """
 
     session_id: str | None
@@ -117,6 +118,7 @@ class Asker:
     until: float = inf
     visitor: Visitor | None = None
     spot: Spot = NOWHERE
+    is_private: bool = False
 
     @property
     def spots(self) -> tuple[str, ...]:
@@ -258,7 +260,7 @@ class Commands:
                 choose = self._agent if name == "agent" else self._model
                 return await choose(session, argument, asker, say)
             case "export":
-                return await self._export(session, argument, say)
+                return await self._export(session, argument, asker, say)
             case "mute" | "listen":
                 return Said(say(await self._mute(session, asker, name == "mute")))
             case _:
@@ -270,12 +272,13 @@ class Commands:
         await self._desk.conversations.mute(session, is_mute)
         return words.MUTED if is_mute else words.LISTENING
 
-    async def _export(self, session: str, wanted: str, say: Words) -> Said:
+    async def _export(self, session: str, wanted: str, asker: Asker, say: Words) -> Said:
         form = next((form for form in FORMS if form == (wanted.lower() or "md")), None)
         if form is None:
             return Said(say(words.NO_SUCH_FORM))
         prices = self._desk.spending.prices
-        exported = await self._desk.conversations.exported(session, form, prices, most=MOST_EXPORTED)
+        viewer = Viewer(asker.author, is_admin=self._is_admin(asker), is_private=asker.is_private)
+        exported = await self._desk.conversations.exported(session, form, prices, most=MOST_EXPORTED, viewer=viewer)
         return Said(say(words.EXPORTED), File(f"transcript.{form}", exported.encode()))
 
     async def _why(self, named: str, asker: Asker, say: Words) -> str:

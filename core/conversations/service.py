@@ -14,7 +14,7 @@ from core.concurrency.retry import PAUSES, retried
 from core.conversations.status import Status, stands
 from core.identity import BOT
 from core.inbox_message import Inbound
-from core.privacy.export import Form, pieces
+from core.privacy.export import Form, Viewer, pieces
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
 from core.store.turn_states import State
@@ -283,17 +283,26 @@ class Conversations:
                     found.append(Recent(session_id, at, message))
         return found
 
-    async def exported(self, session_id: str, form: Form, prices: Prices, *, most: int | None = None) -> str:
+    async def exported(
+        self,
+        session_id: str,
+        form: Form,
+        prices: Prices,
+        *,
+        most: int | None = None,
+        viewer: Viewer | None = None,
+    ) -> str:
         """What was said in a session, as `core.privacy.export` writes it.
 
         Args:
             prices: what models cost.
             most: bytes after which it is broken off.
+            viewer: None if everything is shown.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        async with aclosing(pieces(self._database, session_id, form, prices, most=most)) as told:
+        async with aclosing(pieces(self._database, session_id, form, prices, most=most, viewer=viewer)) as told:
             return "".join([piece async for piece in told])
 
     async def answers(self, inbound: Inbound, *, follow: Follow, is_on_answer: bool = False) -> bool:

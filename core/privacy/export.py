@@ -4,9 +4,9 @@ It is told in pieces, as it is read, however long it is.
 """
 
 import json
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from core.privacy.export_attachments import File
 from core.privacy.transcript import Message, Run, runs
+from core.secret_redaction import masked
 from core.store.database import Database
 from core.store.schema import sessions, turns
 from core.usage.meter import calls_in
@@ -22,25 +23,85 @@ from core.usage.prices import Prices, dollars, exact
 #: How it is written: for people, or for programs.
 Form = Literal["md", "json"]
 
+_HIDDEN = "[hidden]"
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """The person who asks for an export in a chat.
+
+    Arguments and results of tools are for the people who asked for them, and for admins in private.
+
+    Attributes:
+        id: as the platform names them.
+        is_private: whether nobody else sees the file. Else secrets in arguments and results are masked.
+    """
+
+    id: str
+    is_admin: bool
+    is_private: bool
+
+    def view(self, run: Run, askers: Collection[str]) -> Run:
+        """Return a run with no more of its tool calls than the viewer may see."""
+        may_see = self.id in askers or (self.is_admin and self.is_private)
+        if may_see and self.is_private:
+            return run
+
+        def view(value: Any) -> Any:
+            return masked(value) if may_see else _HIDDEN
+
+        messages = [
+            replace(message, calls=[{**call, **_viewed(call, view)} for call in message.calls])
+            for message in run.messages
+        ]
+        decisions = [
+            {**one, **{name: view(one[name]) for name in ("arguments", "hint") if one.get(name)}}
+            for one in run.decisions
+        ]
+        return replace(run, messages=messages, decisions=decisions)
+
+
+def _viewed(call: Mapping[str, str], view: Callable[[Any], Any]) -> dict[str, str]:
+    """Return the arguments and the result of a call as `view` leaves them."""
+    found = dict[str, str]()
+    for name in ("input", "output"):
+        if name in call:
+            viewed = view(_read(call[name]))
+            found[name] = viewed if isinstance(viewed, str) else _json(viewed)
+    return found
+
 
 async def pieces(
-    database: Database, session_id: str, form: Form, prices: Prices, *, most: int | None = None
+    database: Database,
+    session_id: str,
+    form: Form,
+    prices: Prices,
+    *,
+    most: int | None = None,
+    viewer: Viewer | None = None,
 ) -> AsyncGenerator[str, None]:
     """A session as a text, in pieces; no piece if nothing was said in it.
 
     Args:
         prices: what models cost, for the turns that are not counted yet.
         most: bytes after which it is broken off, and says so.
+        viewer: None if everything is shown, as to operators.
 
     Raises:
         StoreError: the database cannot be read.
     """
     writer, size, has_begun = _WRITERS[form](session_id), 0, False
+    askers = dict[str, set[str]]()  # by the id of the run, which goes on in another one after an approval
     async with aclosing(runs(database, session_id)) as told:
         async for run in told:
             if not has_begun:
                 yield writer.begin(await _about(database, session_id))
-            has_begun, written = True, writer.run(_counted(run, prices))
+            counted = _counted(run, prices)
+            if viewer is not None:
+                of_run = askers.setdefault(run.id, set())
+                of_run |= {id_ for message in run.messages for id_, _, _ in message.parts if id_}
+                counted = viewer.view(counted, of_run)
+            has_begun, written = True, writer.run(counted)
             size += len(written.encode())
             if most is not None and size > most:
                 yield writer.end(is_whole=False)

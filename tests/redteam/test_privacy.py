@@ -8,7 +8,7 @@ import pytest
 from google.adk.events.event import Event
 from google.genai import types
 
-from channels.commands.handlers import command_in
+from channels.commands.handlers import Asker, command_in
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from core.identity import NOWHERE, Visitor
@@ -17,13 +17,14 @@ from core.privacy.deletion import Forgetting, Wish
 from core.privacy.export_attachments import safe_name
 from core.sessions.prompt_text import CLOSE, END, OPEN
 from core.sessions.summarizer import INSTRUCTION, Summarizer, shown, summary
+from core.tools.tool import Tool, adapt
 from core.usage.prices import Prices
 from sandbox.discord import DiscordSandbox
-from sandbox.models import Pause, Say
+from sandbox.models import Call, Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import echo
 from tests.channels.discord.conftest import running as discord_running
-from tests.channels.platforms import PLATFORMS, sandbox_of, shows, talking, texts
+from tests.channels.platforms import PLATFORMS, SlackTalk, sandbox_of, shows, talking, texts
 from tests.channels.slack.conftest import running as slack_running
 from tests.channels.wiring import until
 from tests.redteam.test_access_slack import holds
@@ -92,7 +93,8 @@ async def test_a_form_of_discords_export_that_is_made_up_gives_nothing(server: D
         for form in ("discord:1:2", "../x", "json "):
             with pytest.raises(ValueError, match="no choice"):  # Discord lets nobody choose it; nor does the bot
                 await server.command("grace", "general", "export", form=form)
-            said = await bot.channel._intake.commands._export("s", form, ENGLISH) if form != "json " else None
+            commands, asker = bot.channel._intake.commands, Asker("s", "p", "U1", "discord", {}, "k")
+            said = await commands._export("s", form, asker, ENGLISH) if form != "json " else None
             assert said is None or (said.text, said.file) == (words.NO_SUCH_FORM, None)
         seen = await server.command("grace", "general", "export", form="json")
         await server.wait_for(lambda: seen and not seen[0].loading)
@@ -100,6 +102,73 @@ async def test_a_form_of_discords_export_that_is_made_up_gives_nothing(server: D
         elsewhere = await server.command("grace", "random", "export")
         await server.wait_for(lambda: elsewhere and not elsewhere[0].loading)
         assert not elsewhere[0].content.attachments
+
+
+LOOK = Tool(
+    "look",
+    "Looks.",
+    lambda _: {"api_token": "hunter3hunter3", "seen": "a cat"},
+    {"type": "object", "properties": {"at": {"type": "string"}, "password": {"type": "string"}}},
+    confirm=True,
+)
+
+
+@pytest.mark.parametrize("form", ["md", "json"])
+@pytest.mark.parametrize("platform", PLATFORMS)
+async def test_an_export_shows_tool_calls_to_their_asker_and_to_admins(
+    platform: str, form: str, tmp_path: Path
+) -> None:
+    looks = Call("look", {"at": "the garden", "password": "hunter2hunter2"})
+    async with sandbox_of(platform) as sandbox:
+        admins = [str(getattr(sandbox.people["linus"], "id", sandbox.people["linus"]))]
+        core, greetings = {"tools": [adapt(LOOK)]}, ["Hi, grace.", "Hi, linus."]
+        async with talking(sandbox, tmp_path, looks, "A cat.", *greetings, core=core, admins=admins) as talk:
+            await talk.say("look!")
+            await talk.sandbox.wait_for(lambda: any(words.APPROVE in message.buttons for message in talk.replies()))
+            await talk.bot.settled(1)
+            await talk.press(words.APPROVE)
+            await shows(talk, lambda found: found[-1] == "A cat.")
+            await talk.bot.settled(2)
+            for user in ("grace", "linus"):  # in Slack people export the conversations in which they have spoken
+                await talk.say("hi", user=user)
+                await talk.sandbox.wait_for(lambda user=user: texts(talk)[-1] == f"Hi, {user}.")
+            await talk.bot.settled(4)
+
+            everything, nothing = ["the garden", "a cat", "hunter2", "hunter3"], list[str]()
+            for user, posted, private in (
+                ("ada", ["the garden", "a cat"], everything),
+                ("grace", nothing, nothing),
+                ("linus", nothing, everything),
+            ):
+                count = len(talk.files())
+                await talk.say(f"export {form}", user=user)
+                await talk.sandbox.wait_for(lambda count=count: len(talk.files()) > count)
+                assert _found(everything, talk.files()[-1][1].decode()) == posted, user
+                assert _found(everything, await _exported(talk, user, form)) == private, user
+
+
+def _found(texts: list[str], exported: str) -> list[str]:
+    assert "look" in exported
+    return [text for text in texts if text in exported]
+
+
+async def _exported(talk: Any, user: str, form: str) -> str:
+    """What the slash command gives to one person alone."""
+    if isinstance(talk, SlackTalk):
+        team = talk.sandbox
+        seen = await team.command(user, talk.channel.id, "/export", form)
+        dm = team.open_dm(user)
+
+        def found() -> list[str]:
+            files = [file.data.decode() for message in team.messages(dm) for file in message.files]
+            return files or [message.text for message in seen if "look" in message.text]
+
+        return (await team.wait_for(found))[-1]
+    server = talk.sandbox
+    answers = await server.command(user, talk.place, "export", form=form)
+    await server.wait_for(lambda: answers and not answers[0].loading)
+    (file,) = answers[0].content.attachments
+    return str(file.data.decode())
 
 
 @pytest.mark.parametrize(

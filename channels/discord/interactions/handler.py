@@ -184,6 +184,9 @@ class Deeds:
         except RefusedError:
             if deed.is_aside:
                 raise
+            if said.file is not None:  # it was made for the asker alone
+                public = replace(deed.asker, is_private=False)
+                said = await self._intake.commands.run(deed.of["name"], deed.of["argument"], public)
             private = PRIVATE.get("why" if deed.does == "why" else deed.of["name"])
             text = words.of(deed.asker.locale)(private) if private else said.text  # all see it there
             await self._surface({**deed.asker.address, "apart": deed.asker.event_key}).say(text, said.file)

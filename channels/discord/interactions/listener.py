@@ -204,6 +204,7 @@ class Interactions:
             sent_at=sent_at(interaction.id),
             visitor=visitor,
             spot=spot,
+            is_private=True,
         )
 
     def _by(self, interaction: discord.Interaction) -> dict[str, str]:

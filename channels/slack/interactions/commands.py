@@ -147,6 +147,7 @@ def asking(doer: Doer, session: str | None, root: str, locale: str, seen: Seen) 
         until=doer.until,
         visitor=visitor,
         spot=spot,
+        is_private=True,
     )
 
 

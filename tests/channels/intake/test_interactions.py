@@ -15,6 +15,8 @@ from channels.i18n import messages as words
 from core.errors import StoreError
 from core.inbox import interactions as errands
 from core.store.schema import errands as kept
+from core.tools.tool import Tool, adapt
+from sandbox.models import Call
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
 from tests.channels.wiring import until
@@ -125,6 +127,22 @@ async def test_what_is_for_one_alone_is_told_to_nobody_else_by_the_next_process_
             assert [one.text for one in talk.replies()][1:] == [PRIVATE[name]]
 
 
+async def test_an_export_that_all_can_see_in_the_end_has_no_secret_of_a_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = adapt(Tool("look", "Looks.", lambda _: {"seen": "a cat"}))
+    call = Call("look", {"password": "hunter2hunter2"})
+    async with sandbox_of("discord") as server:
+        await _left(server, tmp_path, monkeypatch, "export", call, core={"tools": [look]})
+        monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFE", 0.0)
+        async with talking(server, tmp_path, "two") as talk:
+            await gone(talk.bot)
+            await server.wait_for(talk.files)
+            ((_, data),) = talk.files()
+            assert b"a cat" in data
+            assert b"hunter2" not in data
+
+
 @pytest.mark.parametrize("is_blocked", [False, True])
 async def test_the_next_process_knows_an_admin_and_who_may_not_speak_any_more(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_blocked: bool
@@ -138,7 +156,9 @@ async def test_the_next_process_knows_an_admin_and_who_may_not_speak_any_more(
         await gone(talk.bot)
 
 
-async def _left(sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+async def _left(
+    sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, *script: Any, **more: Any
+) -> None:
     """A process that has answered a question is gone in the middle of a command."""
     begun, run = asyncio.Event(), Commands.run
 
@@ -146,7 +166,7 @@ async def _left(sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, nam
         begun.set()
         await asyncio.Event().wait()
 
-    async with talking(sandbox, folder, "one") as talk:
+    async with talking(sandbox, folder, *script, "one", **more) as talk:
         await talk.say("one")
         await says(talk, "one")
         await talk.bot.settled(1)
