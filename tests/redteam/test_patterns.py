@@ -21,6 +21,9 @@ from channels.replies.tool_status import plain
 from channels.slack.text import titled
 from channels.slack.text import without_mention as without_slack_mention
 
+#: The process of the local model: it imports the model's runtime, which no other process may.
+PROCESSES = frozenset({"core.models.providers.local_server"})
+
 MAX_CHARACTERS = 40_000
 MAX_SECONDS = 0.5
 
@@ -52,7 +55,8 @@ class Used(NamedTuple):
 def _modules() -> Iterator[ModuleType]:
     for package in (bot, channels, core):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.endswith("__main__") and ".migrations." not in found.name:
+            is_script = found.name.endswith("__main__") or found.name in PROCESSES
+            if not is_script and ".migrations." not in found.name:
                 yield importlib.import_module(found.name)
 
 

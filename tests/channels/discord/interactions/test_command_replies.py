@@ -139,10 +139,10 @@ async def test_a_question_by_command_is_shown_and_answered_for_all_in_the_same_c
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
         for place in ("general", server.open_dm("ada")):
-            name = "Ada Lovelace: " if place == "general" else ""
+            name, indent = ("Ada Lovelace: ", "  ") if place == "general" else ("", "")
             await bot.says(await bot.ask("ada", place, "one"), f"heard: {name}one")
             (shown,) = await server.command("ada", place, "ask", question="two\n@everyone")
-            await bot.says(shown, f"heard: {name}two\n@everyone".replace("@e", "@\u200be"))
+            await bot.says(shown, f"heard: {name}two\n{indent}@\u200beveryone")
             assert (shown.text, shown.ephemeral_to) == ("> two @everyone", None)
             assert len(bot.said_to_model()) == 2
         assert bot.calls(CALLBACK)[0].body == {"type": 5}
