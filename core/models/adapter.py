@@ -42,8 +42,10 @@ from core.models.provider import (
 )
 from core.models.retries_and_fallbacks import Fallbacks
 from core.models.schemas import tool_specs
+from core.models.tokens import estimate
 from core.models.tool_calls import mark, own
 from core.usage import meter as metering
+from core.usage.meter import Usage
 
 log = logging.getLogger(__name__)
 
@@ -137,8 +139,10 @@ class ModelAdapter(BaseLlm):
     ) -> AsyncGenerator[LlmResponse, None]:
         meter, last = metering.current(), None
         await meter.ask(name, partial(_tokens, request))
+        answer = _Answer(request.messages, asked.provider.name)
         with meter.call(name, instead_of=instead_of) as count:
-            responses = self._answered(replace(request, tell=count.tell), asked, stream)
+            count.estimate = lambda: replace(answer.estimate, input=_tokens(request))
+            responses = self._answered(replace(request, tell=count.tell), answer, asked, stream)
             async with aclosing(responses):
                 async for response in responses:
                     if response.partial:
@@ -149,8 +153,9 @@ class ModelAdapter(BaseLlm):
             last.model_version, last.custom_metadata = name, meter.mark
             yield last
 
-    async def _answered(self, request: Request, asked: Offered, stream: bool) -> AsyncGenerator[LlmResponse, None]:
-        answer = _Answer(request.messages, asked.provider.name)
+    async def _answered(
+        self, request: Request, answer: "_Answer", asked: Offered, stream: bool
+    ) -> AsyncGenerator[LlmResponse, None]:
         # The contract: what `stream` returns is an async generator, and closing it closes the connection.
         events = cast(AsyncGenerator[ProviderEvent, None], asked.provider.stream(request))
         async with aclosing(events):
@@ -252,6 +257,14 @@ class _Answer:
             self._pieces[-1] = joined
         elif isinstance(piece, ToolCall) or piece.text or piece.signature is not None:
             self._pieces.append(piece)
+
+    @property
+    def estimate(self) -> Usage:
+        """About how many tokens the answer has by now."""
+        thoughts = "".join(piece.text for piece in self._pieces if isinstance(piece, Thought))
+        said = "".join(piece.text for piece in self._pieces if isinstance(piece, Text))
+        calls = "".join(f"{call.name} {call.arguments}" for call in self._pieces if isinstance(call, ToolCall))
+        return Usage(output=estimate(said + calls), thinking=estimate(thoughts))
 
     @property
     def says_something(self) -> bool:

@@ -88,12 +88,34 @@ class ModelCall:
 
 @dataclass(slots=True)
 class Count:
-    """What a provider has told so far of the call that it answers: a later word stands for all before it."""
+    """The tokens of a call that is under way.
+
+    Attributes:
+        usage: as the provider has counted them by now.
+        estimate: estimates them from the request and the answer by now.
+    """
 
     usage: Usage = field(default_factory=Usage)
+    estimate: Callable[[], Usage] = Usage
 
     def tell(self, usage: Usage) -> None:
+        """Replace the provider's count by a newer one."""
         self.usage = usage
+
+    def fill_in(self, *, is_cancelled: bool) -> None:
+        """Estimate what the provider has not counted of a call that it could not end.
+
+        Vendors charge for an answer that is broken off, and most count it in its last piece alone. A call that failed
+        before its answer began costs what the provider says.
+        """
+        guess = self.estimate()
+        if is_cancelled or guess.output or guess.thinking:
+            self.usage = Usage(
+                input=self.usage.input or guess.input,
+                output=max(self.usage.output, guess.output),
+                thinking=max(self.usage.thinking, guess.thinking),
+                cached=self.usage.cached,
+            )
 
 
 async def _unasked(_model: str, _tokens: Callable[[], int]) -> None:
@@ -184,11 +206,10 @@ class Meter:
         count, began, error = Count(), time.monotonic(), ""
         try:
             yield count
-        except Exception as raised:
-            error = type(raised).__name__
-            raise
-        except BaseException:
-            error = BROKEN_OFF
+        except BaseException as raised:
+            is_cancelled = not isinstance(raised, Exception)
+            error = BROKEN_OFF if is_cancelled else type(raised).__name__
+            count.fill_in(is_cancelled=is_cancelled)
             raise
         finally:
             seconds = round(time.monotonic() - began, 3)

@@ -19,7 +19,10 @@ from core.errors import ProviderUnavailableError
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, Failed, ProviderEvent, Request, Text, ToolCall
+from core.models.tokens import estimate
 from core.usage.meter import BROKEN_OFF, Meter, ModelCall, Usage, calls_in
+from sandbox.models import Say, Stall
+from tests.core.models.conftest import VENDORS, wired
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 TOLD = Usage(10, 2, 1, 4)
@@ -69,10 +72,10 @@ async def test_every_call_of_a_run_is_told_also_those_that_failed_and_those_of_a
     assert [counted(call) for call in done.calls] == [
         ("openai/boss", 10, 2, 1, 4, ""),
         ("scripted", 5, 3, 0, 0, ""),
-        ("openai/boss", 7, 0, 0, 0, "ProviderUnavailableError"),
+        ("openai/boss", 7, 1, 0, 0, "ProviderUnavailableError"),
         ("openai/boss", 10, 2, 1, 4, ""),
     ]
-    assert done.usage == Usage(32, 7, 2, 8)
+    assert done.usage == Usage(32, 8, 2, 8)
 
 
 @pytest.mark.parametrize("says", ["Hi", "fail"])
@@ -98,7 +101,7 @@ async def test_a_run_that_is_broken_off_is_counted_as_far_as_it_is_known_and_one
                 break
     assert [counted(call) for call in first.calls] == [
         ("scripted", *(10, 2, 1, 4), ""),
-        ("scripted", *(7, 0, 0, 0), BROKEN_OFF),
+        ("scripted", *(7, 1, 0, 0), BROKEN_OFF),
     ]
     meters[1] = Meter("t1", first.to_json())  # it was handed back, and this is kept
     meters[0].retell(await conversation.history())  # its process died, and what was stored is all that is known
@@ -108,7 +111,40 @@ async def test_a_run_that_is_broken_off_is_counted_as_far_as_it_is_known_and_one
     assert counted(meters[0].calls[0]) == counted(first.calls[0])
     done = (await conversation.events("Hi", run_id="t1", meter=meters[1]))[-1]
     assert len(done.calls) == 3
-    assert done.usage == Usage(27, 4, 2, 8)
+    assert done.usage == Usage(27, 5, 2, 8)
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+async def test_a_stopped_answer_is_counted_by_what_came(converse: Converse, vendor: str) -> None:
+    said, asked = "So far so good. " * 20, "Tell me all about it. " * 20
+    meter, has_begun = Meter("t"), asyncio.Event()
+
+    async def read() -> None:
+        async with aclosing(conversation.stream(asked, run_id="t", meter=meter)) as events:
+            async for event in events:
+                if event.type == "text_delta":
+                    has_begun.set()
+
+    async with wired(vendor, [[Say(said), Stall()]]) as wire:
+        model = ModelAdapter(model="the-model", provider=wire.provider)
+        conversation = await converse(app=App(name="own", root_agent=LlmAgent(name="own", model=model), plugins=ours()))
+        reading = asyncio.create_task(read())
+        await has_begun.wait()
+        reading.cancel()
+        await asyncio.wait([reading])
+    (call,) = meter.calls
+    assert (call.model, call.error, call.output) == ("the-model", BROKEN_OFF, estimate(said))
+    if vendor == "openai":
+        assert call.input >= estimate(asked)
+    else:  # the first piece of the answer has the vendor's own count
+        assert call.input == {"gemini": 7, "anthropic": 1}[vendor]
+    assert calls_in(meter.to_json()) == [call]
+
+
+async def test_a_call_that_fails_before_its_answer_costs_nothing(converse: Converse) -> None:
+    provider = ScriptedProvider([Failed(ProviderUnavailableError("down"))])
+    (call,) = (await (await converse(provider)).events("Hi"))[-1].calls
+    assert (call.tokens, call.error) == (0, "ProviderUnavailableError")
 
 
 @given(st.lists(st.builds(ModelCall, model=st.text(), input=st.integers(0), error=st.text(max_size=5))))
