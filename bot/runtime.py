@@ -79,6 +79,7 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
             caps,
             wake=hearing.worker.wake,
             budget=settings.history_tokens if settings.summaries else None,
+            turn_limit=settings.history_turns,
         )
         stack.push_async_callback(compaction.aclose)
         answerer = Answerer(
@@ -113,7 +114,14 @@ def _warm() -> None:
 
 def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, settings: Settings) -> AgentRuntime:
     root = app.root_agent.name if app.root_agent else ""
-    sessions = SessionService(database, counter, budget=settings.history_tokens, agent=root, home=crew.agents.default)
+    sessions = SessionService(
+        database,
+        counter,
+        budget=settings.history_tokens,
+        turns=settings.history_turns,
+        agent=root,
+        home=crew.agents.default,
+    )
     return AgentRuntime(
         app, sessions, artifacts=Artifacts(database), memory=Memories(database), lines=crew.lines.get(app.name, {})
     )

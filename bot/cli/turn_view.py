@@ -3,7 +3,6 @@
 from bot import output as tables
 from core.agents.run_record import Receipt, ToolUse
 from core.conversations.turn_report import Account, Ruling
-from core.sessions.history import TURNS
 from core.usage.meter import ModelCall
 from core.usage.prices import dollars
 
@@ -57,7 +56,7 @@ def _receipt(account: Account) -> dict[str, object]:
 def _history(account: Account, receipt: Receipt) -> str:
     if (history := receipt.history) is None:
         return ""
-    bounds = {"tokens": "there is no room in the budget", "turns": f"no more than {TURNS} turns are sent"}
+    bounds = {"tokens": "there is no room in the budget", "turns": f"only the newest {history.turns} turns are sent"}
     cut = f"; {account.left_out:,} older messages left out: {bounds[history.bound]}" if history.bound else ""
     cut += "; what came before stood in a summary" if history.covers else ""
     return f"{history.messages} messages, {history.tokens:,} of {history.budget:,} tokens{cut}"

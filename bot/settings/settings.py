@@ -35,6 +35,7 @@ class Settings(AccessPart, AgentPart, MoneyPart, WatchPart):
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
+    history_turns: int = Field(default=40, gt=0)
     context_tokens: int = Field(default=TOKENS, ge=0)
     summaries: bool = True
     summary_model: str = ""

@@ -8,7 +8,6 @@ from channels.i18n.messages import Words
 from channels.replies.approval_message import moment, plain
 from core.agents.run_record import Receipt, ToolUse
 from core.conversations.turn_report import Account, Ledger, Ruling
-from core.sessions.history import TURNS
 from core.usage.meter import ModelCall
 from core.usage.prices import dollars
 
@@ -168,7 +167,7 @@ def _read(account: Account, receipt: Receipt, say: Words) -> Iterator[str]:
             yield say(words.WHY_SUMMARY)
         if account.left_out:
             cut = words.WHY_CUT_TURNS if history.bound == "turns" else words.WHY_CUT_TOKENS
-            yield say(cut, count=f"{account.left_out:,}", budget=f"{history.budget:,}", turns=TURNS)
+            yield say(cut, count=f"{account.left_out:,}", budget=f"{history.budget:,}", turns=history.turns)
     if receipt.others.messages:
         yield say(words.WHY_OTHERS, count=receipt.others.messages, tokens=f"{receipt.others.tokens:,}")
     if receipt.others.left_out:

@@ -22,11 +22,13 @@ else:
 logger = logging.getLogger(__name__)
 
 DEFAULT_BUDGET = 32_000
-TURNS = 20
+
+#: The most turns of history that are sent by default.
+DEFAULT_TURNS = 40
 
 INTERRUPTED = "interrupted, may have taken effect"
 
-#: Why older messages are left out: the budget is full, or there are as many newer turns as are sent.
+#: The limit that leaves older messages out.
 Bound = Literal["", "tokens", "turns"]
 
 
@@ -44,24 +46,43 @@ def is_user_message(event: Event) -> bool:
     return role_of(event) == "user"
 
 
+def sent_turns(count: int, limit: int = DEFAULT_TURNS) -> int:
+    """Return how many of a session's newest turns are sent.
+
+    Up to `limit` turns, all are. With one more, the start moves to the newest half of `limit`. It stays at that turn
+    until more than `limit` turns follow: a provider's prompt cache needs a prompt that begins as the one before. The
+    start depends on `count` alone, so that each worker finds the same one.
+
+    Args:
+        count: the turns of the session since its summary.
+    """
+    if count <= limit:
+        return count
+    step = limit + 1 - max(1, limit // 2)
+    return count - -(-(count - limit) // step) * step
+
+
 def token_budget_truncate(
     entries: Sequence[Entry],
     budget: int | None = None,
     *,
-    turns: int = TURNS,
+    turns: int | None = None,
     covers: int = -1,
     label: str = "a session",
 ) -> list[Entry]:
-    """The newest entries that fit into `budget` tokens (None or 0: 32,000) and into `turns` turns.
+    """Return the newest entries that fit into `budget` tokens (None or 0: 32,000) and into `turns` turns.
 
-    When all fit, nothing is changed. When something is cut, that is logged, and what is left begins with a
-    user's message, never with a tool's answer. Kept whatever the budget: the newest user's message, calls
-    that wait for their answers (with the message that led to them), and compactions.
+    When all fit, nothing is changed. A cut is logged, and the rest begins with a user message, never with a tool
+    response. These are kept whatever the limits: the newest user message, calls without a response (with the message
+    that led to them), and compactions.
 
     Args:
-        covers: what stands at this place and before is told in a summary, and not kept but for calls that wait.
+        turns: the most turns to keep; by default, `sent_turns` of those in `entries`.
+        covers: the id of the last message that a summary covers. Up to it, only calls without a response are kept.
     """
     budget = budget or DEFAULT_BUDGET
+    if turns is None:
+        turns = sent_turns(sum(entry.id > covers and is_user_message(entry.event) for entry in entries))
     newest = next((i for i in reversed(range(len(entries))) if is_user_message(entries[i].event)), None)
     kept = _untouchable(entries) | ({newest} if newest is not None else set())
     start = _start_of_fitting(entries, budget - sum(entries[i].tokens for i in kept), turns, kept)
@@ -76,15 +97,15 @@ def token_budget_truncate(
 
 
 def _start_of_fitting(entries: Sequence[Entry], left: int, turns: int, free: set[int]) -> int:
-    begun = 0
+    begun, oldest = 0, len(entries)
     for i in range(len(entries) - 1, -1, -1):
         left -= 0 if i in free else entries[i].tokens
         if left < 0 and i not in free:
             return i + 1
         if is_user_message(entries[i].event):
-            begun += 1
             if begun == turns:
-                return i
+                return oldest
+            begun, oldest = begun + 1, i
     return 0
 
 
@@ -265,16 +286,16 @@ def _response_ids(event: Event) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What of a conversation is sent.
+    """The part of a session's history that is sent to the model.
 
     Attributes:
-        messages: how many, of those in which people and agents have said something.
-        tokens: what all that is sent costs.
-        budget: what it may cost.
-        bound: why older ones are left out; empty if none are.
-        until: the id of the newest row that there was.
-        covers: the id of the newest row that a summary tells of, which is sent in the place of what it tells of; 0 if
-            there is none.
+        messages: the number of messages with text of users and agents.
+        tokens: the tokens of all that is sent.
+        budget: the most tokens that may be sent.
+        bound: the limit that leaves older messages out; empty if none does.
+        until: the id of the newest stored message.
+        covers: the id of the newest message that the summary covers; 0 without a summary.
+        turns: the number of turns.
     """
 
     messages: int = 0
@@ -283,14 +304,15 @@ class Extent:
     bound: Bound = ""
     until: int = 0
     covers: int = 0
+    turns: int = 0
 
 
-def extent(entries: Sequence[Entry], kept: Sequence[Entry], *, budget: int | None, until: int) -> Extent:
-    """Of these, those were kept."""
-    turns = sum(is_user_message(entry.event) for entry in kept)
-    bound: Bound = "" if len(kept) == len(entries) else "turns" if turns >= TURNS else "tokens"
+def extent(entries: Sequence[Entry], kept: Sequence[Entry], *, budget: int | None, turns: int, until: int) -> Extent:
+    """Describe what was kept of `entries` by a budget of tokens and a limit of `turns`."""
+    sent = sum(is_user_message(entry.event) for entry in kept)
+    bound: Bound = "" if len(kept) == len(entries) else "turns" if sent >= turns else "tokens"
     messages, tokens = sum(map(_says, kept)), sum(entry.tokens for entry in kept)
-    return Extent(messages, tokens, budget or DEFAULT_BUDGET, bound, until)
+    return Extent(messages, tokens, budget or DEFAULT_BUDGET, bound, until, turns=sent)
 
 
 def _says(entry: Entry) -> bool:

@@ -15,15 +15,24 @@ from google.adk.events.event import Event
 
 from core.sessions import state as scopes
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, Row, of_session, parsed, references, restored
-from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, Extent, extent, sendable, token_budget_truncate
+from core.sessions.history import (
+    DEFAULT_BUDGET,
+    DEFAULT_TURNS,
+    Entry,
+    Extent,
+    extent,
+    sendable,
+    sent_turns,
+    token_budget_truncate,
+)
 from core.sessions.legacy import Rebuilder
 from core.sessions.summarizer import shown
 from core.store.database import Database
 from core.store.fast_path import Statement
-from core.store.schema import blobs, messages, sessions, state
+from core.store.schema import IS_USER_MESSAGE, blobs, messages, sessions, state
 
-#: Rows that are read at once: 20 turns of a question and an answer, and some more.
-BATCH = 48
+#: Rows of one read: as many turns of a question and an answer as are sent by default, and some more.
+BATCH = 2 * DEFAULT_TURNS + 8
 
 #: The most rows that are looked at for calls that wait and for compactions, newest first.
 HELD = 64
@@ -161,6 +170,7 @@ class Loader:
     """Reads the history of an opened session.
 
     Attributes:
+        turns: the most turns to load; see `sent_turns`.
         agent: the author of rebuilt events whose row names none.
     """
 
@@ -168,20 +178,26 @@ class Loader:
     session: str
     opened: Opened
     budget: int | None = None
+    turns: int = DEFAULT_TURNS
     agent: str = ""
 
     async def load(self) -> tuple[list[Event], Extent]:
-        """What of the history is sent to the model, oldest first, and how much of it that is: the summary, if there is
-        one, and what it does not tell of.
+        """Return the events that are sent to the model, oldest first, and how much of the history they are: the
+        summary, if there is one, and the messages that it does not cover.
         """
         summary, covers, budget = self._summary, 0, self.budget or DEFAULT_BUDGET
         if summary is not None:
             covers, budget = summary.covers, max(1, budget - summary.tokens)
-        rows = await self._rows(covers)
+        newest, is_all = await self._newest(covers)
+        turns = self.turns
+        if not is_all and sum(row.role == "user" for row in newest.values()) > turns // 2:  # else it cuts none of them
+            turns = sent_turns(await self._count_turns(covers), turns)
+        rows = await self._with_held(newest)
         entries = await self._entries([rows[id_] for id_ in sorted(rows)])
-        kept = token_budget_truncate(entries, budget, covers=covers, label=f"session {self.session}")
+        label = f"session {self.session}"
+        kept = token_budget_truncate(entries, budget, turns=turns, covers=covers, label=label)
         untold = [entry for entry in entries if entry.id > covers or entry in kept]
-        of_all = extent(untold, kept, budget=self.budget, until=max(rows, default=0))
+        of_all = extent(untold, kept, budget=self.budget, turns=turns, until=max(rows, default=0))
         if summary is None:
             return sendable([entry.event for entry in kept]), of_all
         told = shown(parsed(summary.event, summary.id))
@@ -193,8 +209,9 @@ class Loader:
         newest = max((id_ for id_, row in self.opened.held.items() if row.covers), default=None)
         return None if newest is None else self.opened.held[newest]
 
-    async def _rows(self, covers: int) -> dict[int, Message]:
-        rows = await self._newest(covers)
+    async def _with_held(self, newest: Mapping[int, Message]) -> dict[int, Message]:
+        """Add the older messages that no limit cuts away, and the newest user message."""
+        rows = dict(newest)
         if not rows:
             return rows
         oldest = min(rows)
@@ -206,24 +223,34 @@ class Loader:
                 rows[row.id] = row
         return rows
 
-    async def _newest(self, covers: int) -> dict[int, Message]:
-        """What no summary tells of; a row more than fits, if there is one: so that a cut is known to be one."""
+    async def _newest(self, covers: int) -> tuple[dict[int, Message], bool]:
+        """Return the newest messages that no summary covers, and whether these are all. If not, they are one more than
+        fits, so that a cut shows.
+        """
         rows: dict[int, Message] = {}
         batch: Mapping[int, Message] = self.opened.newest
         tokens = turns = 0
         while batch:
             for id_ in sorted(batch, reverse=True):
                 if id_ <= covers:
-                    return rows
+                    return rows, True
                 if batch[id_].covers:
                     continue
                 rows[id_] = batch[id_]
                 tokens += rows[id_].tokens
                 turns += rows[id_].role == "user"
-                if tokens > (self.budget or DEFAULT_BUDGET) or turns > TURNS:
-                    return rows
+                if tokens > (self.budget or DEFAULT_BUDGET) or turns > self.turns:
+                    return rows, False
             batch = await self._read(messages.c.id < min(batch), limit=BATCH) if len(batch) == BATCH else {}
-        return rows
+        return rows, True
+
+    async def _count_turns(self, covers: int) -> int:
+        """Count the session's turns that no summary covers: its user messages, by an index of their own."""
+        c = messages.c
+        here = (c.session == self.session) & (c.generation == self.opened.life.generation) & (c.id > covers)
+        query = sa.select(sa.func.count()).where(here, IS_USER_MESSAGE)
+        async with self.database.read() as connection:
+            return (await connection.execute(query)).scalar_one()
 
     async def _turn_of(self, id_: int) -> dict[int, Message]:
         """The rows from the user's message that led to row `id_` on."""

@@ -31,7 +31,7 @@ from core.sessions.codec import (
     parsed,
     stored,
 )
-from core.sessions.history import Extent, is_user_message, sendable
+from core.sessions.history import DEFAULT_TURNS, Extent, is_user_message, sendable
 from core.sessions.lifecycle import begin_generation, begin_life, forget, life_of
 from core.sessions.prompt_text import Spoken
 from core.sessions.reader import Life, Loader, opened
@@ -96,6 +96,7 @@ class SessionService(BaseSessionService):
 
     Args:
         budget: how many tokens of history are loaded (None or 0: 32,000).
+        turns: the most turns of history that are loaded; with one more, the newest half of them is.
         agent: the root agent's name, for messages that do not tell who said them.
         home: the app whose all sessions are, whichever asks for them: agents that answer in the same conversations have
             one. The state of an app, and of a user, is each app's own.
@@ -108,6 +109,7 @@ class SessionService(BaseSessionService):
         counter: TokenCounter,
         *,
         budget: int | None = None,
+        turns: int = DEFAULT_TURNS,
         agent: str = "",
         home: str | None = None,
         pauses: Sequence[float] = PAUSES,
@@ -115,6 +117,7 @@ class SessionService(BaseSessionService):
         self._database = database
         self._counter = counter
         self._budget = budget
+        self._turns = turns
         self._agent = agent
         self._home = home
         self._pauses = pauses
@@ -146,7 +149,7 @@ class SessionService(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """The session with the newest of its history, as much as the budget and 20 turns allow.
+        """Return the session with the newest of its history, as much as the limits of tokens and turns allow.
 
         Of that, `config` picks the newest events, whether or not a model would take them as a history.
 
@@ -158,7 +161,7 @@ class SessionService(BaseSessionService):
             found = await opened(self._database, app=app_name, user_id=user_id, session_id=session_id, home=self._home)
             if found is None:
                 return None
-            loader = Loader(self._database, session_id, found, self._budget, self._agent)
+            loader = Loader(self._database, session_id, found, self._budget, self._turns, self._agent)
             wanted = config is None or config.num_recent_events != 0
             events, of_all = await loader.load() if wanted else ([], Extent())
             session = _session(session_id, found.life, found.updated_at, found.state, _picked(events, config))

@@ -327,6 +327,18 @@ sa.Index(
     postgresql_where=messages.c.held.is_not(None),
 )
 
+#: As a literal: neither database uses a partial index for a condition with a parameter.
+IS_USER_MESSAGE = messages.c.role == sa.literal_column("'user'")
+sa.Index(
+    "ix_messages_turns",
+    messages.c.session,
+    messages.c.generation,
+    messages.c.id,
+    messages.c.role,  # SQLite counts from the index alone only if all columns of the condition are in it
+    sqlite_where=IS_USER_MESSAGE,
+    postgresql_where=IS_USER_MESSAGE,
+)
+
 #: ADK's state by scope: `app` (owner: the app), `user` (owner: app and user as a JSON list), `session` (owner:
 #: the session's id). A key may be there with the value null.
 state = sa.Table(

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency import event_loop
 from core.secret_redaction import traced
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, columns, of_session, to_row
-from core.sessions.history import DEFAULT_BUDGET, TURNS
+from core.sessions.history import DEFAULT_BUDGET, DEFAULT_TURNS
 from core.sessions.summarizer import Summarizer, Summed, begun_at, summary
 from core.store.database import Database
 from core.store.fast_path import Statement
@@ -37,7 +37,7 @@ from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 
-#: From which part of what is sent on a history counts as full, and how much of it stays as it was said.
+#: The fraction of a limit at which the oldest turns are summarized, and the fraction that stays: 32 and 16 of 40 turns.
 FULL, KEPT = 0.8, 0.4
 
 #: Seconds of rest before it is begun; that it may take; and after which it is tried again where it failed.
@@ -79,6 +79,7 @@ class Compaction:
             written to has passed it over.
         caps: asked before a model is; where nothing more may be spent, nothing is folded. What it costs is the turn's.
         budget: how many tokens of history are sent; none if nothing is to be folded.
+        turn_limit: how many turns of history are sent.
         rest: seconds between the end of a turn and the beginning.
     """
 
@@ -92,6 +93,7 @@ class Compaction:
         *,
         wake: Callable[[], None] = lambda: None,
         budget: int | None = DEFAULT_BUDGET,
+        turn_limit: int = DEFAULT_TURNS,
         rest: float = REST,
     ) -> None:
         self._database = database
@@ -102,6 +104,9 @@ class Compaction:
         self._wake = wake
         self._folds = budget is not None
         self._budget = budget or DEFAULT_BUDGET
+        self._summary_limit = min(MOST, self._budget // PART)
+        self._room = self._budget - self._summary_limit  # the summary takes its tokens from the budget
+        self._turn_limit = turn_limit
         self._rest = rest
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -164,7 +169,7 @@ class Compaction:
         rows = await self._database.run(SINCE, session=turn.session_id, generation=turn.generation)
         begun = sum(role == "user" for role, _ in rows)
         tokens = sum(int(count) for _, count in rows)
-        return begun >= TURNS * FULL or tokens >= self._budget * FULL
+        return begun >= self._turn_limit * FULL or tokens >= self._room * FULL
 
     async def _taken(self, turn: Turn) -> sa.Row[Any] | None:
         """The session, if nobody else folds it."""
@@ -185,9 +190,8 @@ class Compaction:
         piece = await self._piece(turn)
         if not piece.rows:
             return
-        most = min(MOST, self._budget // PART)
         asked = {"agent": turn.agent, "model": session.model}
-        summed = await self._summarizer.sum_up(piece.before, piece.rows, most=most, **asked)
+        summed = await self._summarizer.sum_up(piece.before, piece.rows, most=self._summary_limit, **asked)
         async with self._writing() as connection:
             if await self._is_ours(connection, session):
                 await self._keep(connection, turn, piece, summed)
@@ -221,7 +225,8 @@ class Compaction:
             before = (await connection.execute(newest)).one_or_none()
             since = of_life & c.covers.is_(None)
             read = sa.select(c.id, c.role, c.tokens, c.tool_calls).where(since).order_by(*NEWEST_FIRST).limit(SEEN)
-            end = kept_from((await connection.execute(read)).all(), budget=self._budget)
+            newest_rows = (await connection.execute(read)).all()
+            end = kept_from(newest_rows, tokens=int(self._room * KEPT), turns=int(self._turn_limit * KEPT))
             rows, last = list[sa.Row[Any]](), before.covers if before else 0
             while sum(row.tokens for row in rows) <= self._budget:
                 page = sa.select(*_READ).where(since, c.id > last, c.id < end).order_by(*OLDEST_FIRST).limit(PAGE)
@@ -259,22 +264,24 @@ def _since(_dialect: str) -> sa.Select[Any]:
 SINCE = Statement(_since)
 
 
-def kept_from(newest: Sequence[Any], *, budget: int) -> int:
-    """From which message on a history stays as it was said: where a turn begins, and no call is parted from its answer.
-    0 if there is no such place.
+def kept_from(newest: Sequence[Any], *, tokens: int, turns: int) -> int:
+    """Return the id of the first message that is not summarized: a turn begins there, and each tool response that
+    follows has its call. 0 if there is no such message.
 
     Args:
         newest: messages, newest first.
+        tokens: the most tokens to keep.
+        turns: the most turns to keep.
     """
-    begun = tokens = start = 0
+    begun = used = start = 0
     answers = set[str]()
     for row in newest:
-        tokens += row.tokens
+        used += row.tokens
         answers -= {call["id"] for call in row.tool_calls or () if "output" not in call}
         answers |= {call["id"] for call in row.tool_calls or () if "output" in call}
         if row.role == "user" and not answers:
             begun += 1
-            if start and (begun > TURNS * KEPT or tokens > budget * KEPT):
+            if start and (begun > turns or used > tokens):
                 break
             start = row.id
     return start

@@ -127,17 +127,17 @@ async def test_session_history_conversion(converse: Converse) -> None:
 async def test_session_history_truncation(converse: Converse, caplog: pytest.LogCaptureFixture) -> None:
     """Session history truncation."""
     conversation = await converse()
-    for turn in range(20):
+    for turn in range(40):
         await conversation.keep("user", f"question {turn}")
         await conversation.keep("assistant", f"answer {turn}")
     with caplog.at_level(logging.WARNING, logger="core.sessions"):
         caplog.clear()
-        assert len(await conversation.history()) == 40
+        assert len(await conversation.history()) == 80
         assert not caplog.records
-        await conversation.keep("user", "question 20")
-        await conversation.keep("assistant", "answer 20")
+        await conversation.keep("user", "question 40")
+        await conversation.keep("assistant", "answer 40")
         kept = texts(await conversation.history())
-    assert kept == [text for turn in range(1, 21) for text in (f"question {turn}", f"answer {turn}")]
+    assert kept == [text for turn in range(21, 41) for text in (f"question {turn}", f"answer {turn}")]
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert "cut" in record.getMessage()

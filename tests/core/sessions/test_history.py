@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from core.sessions.codec import role_of
 from core.sessions.history import (
     DEFAULT_BUDGET,
+    DEFAULT_TURNS,
     INTERRUPTED,
-    TURNS,
     Entry,
     is_user_message,
     sendable,
+    sent_turns,
     token_budget_truncate,
 )
 from tests.core.sessions.events import answer_ids, answered, call_ids, called, replied, said, texts
@@ -61,12 +62,26 @@ def test_without_a_budget_it_is_32000_tokens(budget: int | None) -> None:
     assert [texts([entry.event]) for entry in token_budget_truncate(history, budget)] == [["3"], ["4"]]
 
 
-def test_no_more_than_20_turns_are_kept() -> None:
-    events = [event for n in range(30) for event in (said(f"q{n}"), replied(f"a{n}"))]
+def test_up_to_40_turns_are_kept_and_of_more_the_newest_20() -> None:
+    events = [event for n in range(41) for event in (said(f"q{n}"), replied(f"a{n}"))]
+    assert DEFAULT_TURNS == 40
+    assert cut(*events[:80], budget=10_000) == events[:80]
     kept = cut(*events, budget=10_000)
-    assert sum(map(is_user_message, kept)) == TURNS == 20
-    assert texts(kept)[0] == "q10"
-    assert cut(*events[:40], budget=10_000) == events[:40]
+    assert sum(map(is_user_message, kept)) == 20
+    assert texts(kept)[0] == "q21"
+
+
+def test_the_start_stays_until_more_than_40_turns_follow_it() -> None:
+    starts = [count - sent_turns(count) for count in range(1, 104)]
+    assert starts == [0] * 40 + [21] * 21 + [42] * 21 + [63] * 21
+    assert [sent_turns(count, 5) for count in range(1, 11)] == [1, 2, 3, 4, 5, 2, 3, 4, 5, 2]
+    assert [sent_turns(count, 1) for count in range(4)] == [0, 1, 1, 1]
+    assert [sent_turns(count, 2) for count in range(1, 6)] == [1, 2, 1, 2, 1]
+
+
+def test_what_precedes_the_first_turn_is_no_reason_to_cut() -> None:
+    events = [replied("hello"), *(event for n in range(40) for event in (said(f"q{n}"), replied(f"a{n}")))]
+    assert cut(*events, budget=10_000) == events
 
 
 def test_a_cut_before_a_tools_answer_goes_on_to_the_next_user_message() -> None:
@@ -225,7 +240,7 @@ def test_any_history_under_any_budget_is_sendable(history: list[Entry], budget: 
     assert sendable(whole) == whole
 
 
-@given(st.lists(st.integers(1, 100), min_size=1, max_size=60), st.integers(1, 2000))
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=120), st.integers(1, 2000))
 def test_plain_talk_stays_within_the_budget(sizes: list[int], budget: int) -> None:
     history = [Entry(said("q") if i % 2 == 0 else replied("a"), size) for i, size in enumerate(sizes)]
     kept = token_budget_truncate(history, budget)
@@ -233,4 +248,4 @@ def test_plain_talk_stays_within_the_budget(sizes: list[int], budget: int) -> No
     assert sum(entry.tokens for entry in kept) <= max(budget, newest.tokens)
     if len(kept) < len(history):
         assert is_user_message(kept[0].event)
-    assert sum(is_user_message(entry.event) for entry in kept) <= TURNS
+    assert sum(is_user_message(entry.event) for entry in kept) <= DEFAULT_TURNS

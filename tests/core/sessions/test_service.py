@@ -16,6 +16,7 @@ from google.genai import types
 
 from core.errors import SessionResetError, StoreError
 from core.models.tokens import TokenCounter
+from core.sessions.history import sent_turns
 from core.sessions.lifecycle import ensure_session
 from core.sessions.service import SessionService, StoredSession
 from core.store.database import Database
@@ -333,21 +334,50 @@ async def test_the_cost_of_loading_does_not_grow_with_the_history(service: Sessi
         await fill(database, turns, session=name)
         with statements(database) as run:
             events = (await load(service, name)).events
-        assert len(events) == 40
-        assert texts(events)[0] == f"user {turns - 20}"
-        assert len(run) == 2  # what was imported is rebuilt of its columns
+        kept = sent_turns(turns)
+        assert len(events) == 2 * kept
+        assert texts(events)[0] == f"user {turns - kept}"
+        assert len(run) == 3  # turns are counted, and imported rows are rebuilt from their columns
+
+
+async def test_the_start_of_a_long_history_is_the_same_on_each_worker(
+    database: Database, counter: TokenCounter
+) -> None:
+    service = SessionService(database, counter, turns=6, agent="bot")
+    session = await create(service)
+    starts = list[str]()
+    for n in range(14):
+        for event in (said(f"q{n}"), replied(f"a{n}")):
+            await service.append_event(session, event)
+        first, second = [SessionService(database, counter, turns=6, agent="bot") for _ in range(2)]
+        loaded = texts((await load(first)).events)
+        assert texts((await load(second)).events) == loaded
+        starts.append(loaded[0])
+    assert starts == ["q0"] * 6 + ["q4"] * 4 + ["q8"] * 4
+
+
+async def test_fewer_tokens_than_turns_leave_the_limit_of_turns_in_force(
+    database: Database, counter: TokenCounter
+) -> None:
+    service = SessionService(database, counter, budget=45, turns=6, agent="bot")
+    await create(service)
+    await fill(database, 15)  # 10 tokens each: 4 of them fit
+    session = await load(service)
+    assert isinstance(session, StoredSession)
+    assert texts(session.events)[0] == "user 12"
+    assert (session.extent.bound, session.extent.turns) == ("turns", 3)
 
 
 async def test_a_turn_takes_three_statements(service: SessionService, database: Database) -> None:
     session = await create(service)
-    for n in range(30):
+    for n in range(40):
         for event in (said(f"q{n}"), replied(f"a{n}")):
             await service.append_event(session, event)
     with statements(database) as run:
         session = await load(service)
         await service.append_event(session, said("q"))
         await service.append_event(session, replied("a"))
-    assert len(session.events) == 42
+    assert len(session.events) == 82
     assert len(run) == 3
 
 
@@ -369,6 +399,8 @@ async def test_what_a_turn_reads_is_found_by_an_index(service: SessionService, d
         if "UNION ALL" in sql:
             assert not any("TEMP B-TREE" in step or "Sort" in step for step in steps), (sql, steps)
             assert not any("pk_messages" in step for step in steps), (sql, steps)  # which has those of all sessions
+        if database.is_sqlite and "count(*)" in sql:
+            assert any("COVERING INDEX ix_messages_turns" in step for step in steps), (sql, steps)
         if database.is_sqlite and "held IS NOT NULL" in sql:  # PostgreSQL chooses by what there is, and here is little
             assert any("ix_messages_held" in step for step in steps), (sql, steps)
 

@@ -20,7 +20,7 @@ from core.inbox.store import Inbox
 from core.models.adapter import ModelAdapter
 from core.models.providers.openai import OpenAIProvider
 from core.models.tokens import TokenCounter
-from core.sessions.history import TURNS
+from core.sessions.history import DEFAULT_TURNS
 from core.sessions.prompt_text import OPEN, Spoken
 from core.sessions.resume import reopen
 from core.sessions.routing import Agents
@@ -197,7 +197,7 @@ async def test_of_300_turns_the_names_and_decisions_of_the_first_are_known_at_th
     assert first[1].startswith(f"{OPEN}A summary of what was said here before, which a model has made.")
     assert "nothing in it is an instruction" in first[1].splitlines()[0]
     assert all(line.startswith("> ") for line in first[1].splitlines()[1:-1])
-    assert sum(role == "user" for role, _ in asked.messages) <= TURNS + 2
+    assert sum(role == "user" for role, _ in asked.messages) <= DEFAULT_TURNS + 2
     at_30, at_300 = sizes[1], sizes[-1]
     assert at_300 < 1.5 * at_30
     assert min(times[-4:]) < 3 * max(times[:4])
@@ -205,14 +205,14 @@ async def test_of_300_turns_the_names_and_decisions_of_the_first_are_known_at_th
     text, tokens = found.content, found.tokens
     assert tokens <= 4_000 // 8
     assert all(fact in text for fact in FACTS.values())
-    assert 300 / 12 < len(talk.sums) < 300 / 5
+    assert len(talk.sums) == 1 + (300 - 32) // 16
     assert all(len(str(asked.body)) < 4 * 4_000 * 2 for asked in talk.sums)
 
 
 async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(talk: Talk) -> None:
     await talk.ask(FACTS[1])
     assert talk.last is not None
-    for number in range(TURNS):
+    for number in range(DEFAULT_TURNS):
         await talk.chat(f"q{number}")
     assert len(talk.sums) == 1
     async with talk.database.read() as connection:
@@ -233,7 +233,7 @@ async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(talk: Talk)
     # nothing is summed up where its price may not be spent any more, and nothing is asked then
     async with talk.database.write() as connection:
         await connection.execute(sa.update(spending).values(cost=DOLLAR))
-    for number in range(TURNS):
+    for number in range(DEFAULT_TURNS):
         await talk.chat(f"more {number}")
     assert len(talk.sums) == 1
     reset = await talk.inbox.reset(inbound("reset", session=SESSION))
@@ -248,18 +248,28 @@ async def test_a_summary_that_fails_costs_a_line_and_the_cut_that_there_was(
     await talk.ask("first")
     talk.script = lambda asked: Fail(400, "no") if "You keep" in asked.system else "Noted."
     with caplog.at_level(logging.WARNING):
-        for number in range(30):
+        for number in range(60):
             await talk.chat(f"q{number}")
     assert "session place:1 is not summed up: ProviderRequestError" in caplog.text
     assert await talk.summaries() == []
-    assert (await talk.reads())[0] == "q10"
+    assert (await talk.reads())[0] == "q20"
     async with talk.database.read() as connection:
         assert (await connection.execute(sa.select(sessions.c.folder))).scalar_one() is None
 
 
+async def test_room_for_the_summary_is_left_when_the_budget_fills_up(talk: Talk) -> None:
+    await talk.ask("first")
+    used = 0
+    while not talk.sums:
+        used = (await talk.session()).extent.tokens
+        await talk.chat("how is it?", "warm and dry, " * 30)
+    room = 4_000 - 4_000 // 8
+    assert 0.7 * room < used < 0.8 * room
+
+
 async def test_it_is_given_up_when_a_new_turn_comes_and_done_when_that_has_ended(talk: Talk) -> None:
     await talk.ask(FACTS[1])
-    for number in range(TURNS - 4):
+    for number in range(DEFAULT_TURNS - 4):
         await talk.chat(f"q{number}", offers=False)
     begun, never_ends = asyncio.Event(), asyncio.Event()
     held = talk.compaction._summarizer.sum_up
@@ -282,7 +292,7 @@ async def test_it_is_given_up_when_a_new_turn_comes_and_done_when_that_has_ended
 
 async def test_of_several_workers_one_folds_and_what_a_dead_one_had_begun_is_anybodys(talk: Talk) -> None:
     await talk.ask(FACTS[1])
-    for number in range(TURNS - 4):
+    for number in range(DEFAULT_TURNS - 4):
         await talk.chat(f"q{number}", offers=False)
     assert talk.last is not None
     own = talk.compaction
@@ -299,7 +309,7 @@ async def test_of_several_workers_one_folds_and_what_a_dead_one_had_begun_is_any
         await asyncio.gather(own.idle(), other.idle())
     assert len(talk.sums) == len(await talk.summaries()) == 1
 
-    for number in range(TURNS - 8):
+    for number in range(DEFAULT_TURNS - 8):
         await talk.chat(f"more {number}", offers=False)
     async with talk.database.write() as connection:
         await connection.execute(sa.update(sessions).values(folder="a worker that is gone"))
@@ -315,7 +325,7 @@ async def test_what_is_tried_again_is_read_though_a_summary_tells_of_it(talk: Ta
     await talk.ask("an old question")
     assert talk.last is not None
     old = talk.last
-    for number in range(TURNS):
+    for number in range(DEFAULT_TURNS):
         await talk.chat(f"q{number}")
     assert len(await talk.summaries()) == 1
     assert "an old question" not in await talk.reads()

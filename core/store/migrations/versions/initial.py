@@ -138,6 +138,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("held IS NOT NULL"),
     )
     op.create_index("ix_messages_life", "messages", ["session", "id", "generation"], unique=False)
+    op.create_index(
+        "ix_messages_turns",
+        "messages",
+        ["session", "generation", "id", "role"],
+        unique=False,
+        sqlite_where=sa.text("role = 'user'"),
+        postgresql_where=sa.text("role = 'user'"),
+    )
     op.create_table(
         "sessions",
         sa.Column("id", sa.Text(), nullable=False),
