@@ -6,7 +6,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
+.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-prompts bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -35,6 +35,8 @@ bench:
 	@echo "That was 20 streams. Long form: make bench-deltas, 200 of them."
 	@$(MAKE) --no-print-directory bench-planner SIZE=20000
 	@echo "That was a short text. Long form: make bench-planner, 100,000 characters."
+	@$(MAKE) --no-print-directory bench-prompts TURNS=44
+	@echo "That were 44 turns. Long form: make bench-prompts, 60 of them."
 	@$(MAKE) --no-print-directory bench-load BENCH_DATABASE=sqlite SESSIONS=20 MINUTES=2 EVERY=1
 	@echo "That were 20 sessions for 2 minutes. Long form: make bench-load, 500 for half an hour, on both databases."
 	@$(MAKE) --no-print-directory soak TURNS=60
@@ -66,6 +68,9 @@ bench-deltas: .venv/ready $(WARM)
 
 bench-planner: .venv/ready
 	@.venv/bin/python -m benchmarks.planner $(SIZE)
+
+bench-prompts: .venv/ready $(WARM)
+	@.venv/bin/python -m benchmarks.prompts $(TURNS)
 
 # BENCH_SPEED, BENCH_REPLIES, BENCH_CHANNELS, BENCH_PLATFORM ... narrow it: see docs/benchmarks.md.
 bench-replies: .venv/ready

@@ -1,0 +1,241 @@
+"""How much of a prompt repeats the one before: `make bench-prompts [TURNS=60]`.
+
+Vendors charge less for the part of a prompt that begins as an earlier one does. Each row of the table is one
+conversation in one thread, run by all of the bot but its platform: inbox, worker, answerer, agent, session service.
+The scripted model keeps each request. A prompt is compared in the order of vendors' caches: the tools, the system
+message, the messages.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import sqlalchemy as sa
+from google.adk.tools.function_tool import FunctionTool
+
+from benchmarks.turns.worker import Place
+from channels.access import Door
+from channels.answerer import Answerer
+from channels.base import Around, Said
+from channels.intake.context import Context
+from core.agents.config import AgentConfig
+from core.agents.factory import make_app, ours
+from core.agents.runtime import AgentRuntime
+from core.conversations.history_state import Background
+from core.conversations.service import Conversations
+from core.inbox.store import Inbox
+from core.inbox_message import Inbound
+from core.models.adapter import ModelAdapter
+from core.models.providers.openai import OpenAIProvider
+from core.models.tokens import TokenCounter
+from core.sessions.history import DEFAULT_BUDGET
+from core.sessions.routing import Agents
+from core.sessions.service import SessionService
+from core.sessions.summarizer import Summarizer
+from core.store.database import Database
+from core.store.migrate import migrate
+from core.store.schema import turns as rows
+from core.tools.approvals import Approvals
+from core.tools.call_log import Journal
+from core.turns.compaction import Compaction
+from core.turns.store import Turns
+from core.turns.turn import Turn
+from core.turns.worker import Worker
+from core.usage.prices import Prices
+from core.usage.spending import Spending
+from core.usage.spending_limits import Caps, Limits
+from core.workers.lease import Lease
+from sandbox.models import Asked, Call, ScriptedOpenAI
+from sandbox.models import Turn as Script
+
+TURNS = 60
+
+#: The mean share that each conversation is to reach.
+TARGET_SHARE = 0.9
+
+MODEL, AGENT = "openai/scripted", "parley"
+
+#: The first words of the instruction of the model that summarizes.
+SUMMARY_INSTRUCTION = "You keep the memory"
+
+#: Seconds between two messages of the thread.
+INTERVAL_SECONDS = 60.0
+
+WORDS = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor "
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What a conversation has besides questions and answers."""
+
+    name: str
+    has_tools: bool = False
+    has_summaries: bool = False
+    has_context: bool = False
+
+
+CONVERSATIONS = (
+    Conversation("plain"),
+    Conversation("with tools", has_tools=True),
+    Conversation("with summaries", has_summaries=True),
+    Conversation("with thread context", has_context=True),
+    Conversation("with all of these", has_tools=True, has_summaries=True, has_context=True),
+)
+
+
+async def search_tickets(words: str) -> dict[str, Any]:
+    """Search the tickets for some words."""
+    return {"tickets": [{"id": number, "title": f"{words} {number}", "text": WORDS} for number in range(3)]}
+
+
+class Thread(Place):
+    """A thread in which two others write before each question."""
+
+    def __init__(self, *, has_context: bool) -> None:
+        super().__init__()
+        self._has_context = has_context
+
+    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        if not self._has_context:
+            return Around()
+        at, number = messages[-1].sent_at, messages[-1].event_key
+        return Around(
+            [
+                Said("ada", "Ada", f"{number}: {WORDS}", at - INTERVAL_SECONDS / 2),
+                Said("ben", "Ben", f"{number}: {WORDS}", at - INTERVAL_SECONDS / 3),
+            ],
+            {"ada": "Ada", "ben": "Ben"},
+        )
+
+
+@dataclass
+class ScriptedModel:
+    """The model: keeps each request of the agent, and answers it."""
+
+    prompts: list[str] = field(default_factory=list)
+
+    def __call__(self, asked: Asked) -> Script:
+        if asked.system.startswith(SUMMARY_INSTRUCTION):
+            return "\n".join(f"{number}. {WORDS}" for number in range(10))
+        self.prompts.append(prompt_of(asked.body))
+        if asked.tools and not asked.results:
+            return Call("search_tickets", {"words": f"request {len(self.prompts)}"}, id=f"call_{len(self.prompts)}")
+        return f"Answer {len(self.prompts)}. {WORDS * 4}"
+
+
+def prompt_of(body: Mapping[str, Any]) -> str:
+    """Write a request down in the order in which vendors cache it, a line for each tool and message."""
+    return "".join(f"{json.dumps(part)}\n" for part in (*body.get("tools", ()), *body["messages"]))
+
+
+def shared_parts(prompts: Sequence[str]) -> list[float]:
+    """Return which part of each prompt the next one begins with."""
+    return [shared_length(before, after) / len(before) for before, after in pairwise(prompts)]
+
+
+def shared_length(before: str, after: str) -> int:
+    """Return with how many of the same characters two texts begin."""
+    differing = (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other)
+    return next(differing, min(len(before), len(after)))
+
+
+async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]:
+    """Hold a conversation, and return which part of each prompt the next one repeats.
+
+    Raises:
+        RuntimeError: a turn had no answer.
+    """
+    model = ScriptedModel()
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        server = await stack.enter_async_context(ScriptedOpenAI(model))
+        database = Database(f"sqlite+aiosqlite:///{Path(folder) / 'bench.db'}")
+        stack.push_async_callback(database.aclose)
+        await migrate(database)
+        lease = Lease(database)
+        await lease.take()
+        provider = OpenAIProvider("no-key", server.base_url)
+        stack.push_async_callback(provider.aclose)
+        adapter = ModelAdapter(model=MODEL, provider=provider)
+        tools = [FunctionTool(search_tickets)] if conversation.has_tools else []
+        app = make_app(AgentConfig(name=AGENT), model=adapter, tools=tools, plugins=ours(Journal(database)))
+        counter = TokenCounter(Path(".parley/tiktoken"))
+        runtime = AgentRuntime(app, SessionService(database, counter, agent=AGENT))
+        stack.push_async_callback(runtime.aclose)
+        store, thread = Turns(database, lease, Agents(AGENT)), Thread(has_context=conversation.has_context)
+
+        async def answer(turn: Turn) -> None:
+            await compaction.beside(turn, answerer.answer)
+            await compaction.idle()
+
+        worker = Worker(store, answer)  # it does not run: turns are claimed below
+        answerer = Answerer(
+            runtime,
+            store,
+            {thread.name: thread},
+            Conversations(database, store, worker, budget=0),
+            Context(database, counter.count),
+            approvals=Approvals(database, store, worker),
+            door=Door(),
+            time_limit=600,
+        )
+        prices = Prices()
+        compaction = Compaction(
+            database,
+            store,
+            lease,
+            Summarizer(lambda _agent, name: (adapter, name or MODEL), counter),
+            Caps(database, prices, Spending(database, prices), Limits()),
+            budget=DEFAULT_BUDGET if conversation.has_summaries else None,
+            rest=0.0,
+        )
+        stack.push_async_callback(compaction.aclose)
+        inbox = Inbox(database, store, worker)
+        for number in range(turns):
+            await inbox.accept(message(number))
+            [turn] = await store.claim(1)
+            await answer(turn)
+        async with database.read() as connection:
+            states = (await connection.execute(sa.select(rows.c.state))).scalars().all()
+        if set(states) != {"done"}:
+            raise RuntimeError(f"{conversation.name}: not all turns have an answer: {states}")
+    return shared_parts(model.prompts)
+
+
+def message(number: int) -> Inbound:
+    return Inbound(
+        event_key=f"message {number}",
+        session_id="memory:thread",
+        place="memory:thread",
+        channel=Thread.name,
+        address={},
+        author="somebody",
+        text=f"Question {number}. {WORDS}",
+        sent_at=1_800_000_000.0 + number * INTERVAL_SECONDS,
+    )
+
+
+async def main(turns: int) -> bool:
+    """Print the table; return whether each conversation reaches the target."""
+    logging.disable(logging.WARNING)  # of each load that cuts
+    print(f"{'of each prompt, the next one repeats':40}{'mean':>8}{'least':>8}{'prompts':>9}")
+    means = list[float]()
+    for conversation in CONVERSATIONS:
+        parts = await measure(conversation, turns)
+        means.append(fmean(parts))
+        print(f"{conversation.name:40}{means[-1]:8.3f}{min(parts):8.3f}{len(parts) + 1:9}")
+    print(f"to be reached: a mean of {TARGET_SHARE}")
+    return min(means) >= TARGET_SHARE
+
+
+if __name__ == "__main__":
+    sys.exit(not asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else TURNS)))

@@ -1,0 +1,16 @@
+from statistics import fmean
+
+import pytest
+
+from benchmarks.prompts import CONVERSATIONS, TARGET_SHARE, Conversation, measure, shared_parts
+
+
+def test_the_shared_part_is_counted_from_the_first_character() -> None:
+    assert shared_parts(["abcd", "abcdef", "abxdef", "ab"]) == [1.0, 2 / 6, 2 / 6]
+
+
+@pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda conversation: conversation.name)
+async def test_a_prompt_repeats_the_one_before_but_where_the_history_is_cut(conversation: Conversation) -> None:
+    parts = await measure(conversation, 43)
+    assert fmean(parts) >= TARGET_SHARE
+    assert sum(part < 0.99 for part in parts) == 1
