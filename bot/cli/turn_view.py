@@ -30,7 +30,18 @@ def show(account: Account) -> None:
     }
     tables.show(f"Turn {account.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
     if account.calls:
-        columns = ["model", "in place of", "took", "read", "cached", "written", "thought", "error", "for"]
+        columns = [
+            "model",
+            "in place of",
+            "took",
+            "read",
+            "cached",
+            "cache write",
+            "written",
+            "thought",
+            "error",
+            "for",
+        ]
         tables.show("Models", columns, [_call(call) for call in account.calls])
     if account.receipt is not None and account.receipt.tools:
         columns = ["tool", "how it ended", "took", "arguments", "error"]
@@ -82,6 +93,7 @@ def _call(call: ModelCall) -> list[object]:
         took,
         call.input,
         call.cached,
+        call.cache_write,
         call.output,
         call.thinking,
         call.error,

@@ -43,16 +43,16 @@ def _day(text: str) -> str:
 def _as_json(spent: Spent, by: By) -> dict[str, str | int]:
     """With the dollars to the last digit, as text."""
     name = {"name": spent.name} if by == "person" else {}
-    tokens = {"input": spent.input, "cached": spent.cached, "output": spent.output, "unpriced": spent.unpriced}
+    tokens = {name: getattr(spent, name) for name in ("input", "cached", "cache_write", "output", "unpriced")}
     return {by: spent.key, **name, "calls": spent.calls, **tokens, "dollars": exact(spent.cost)}
 
 
 def _table(rows: list[Spent], total: Spent, by: By, since: str) -> str:
-    table = Table(by, "calls", "read", "cached", "written", "cost", title=f"since {since} (UTC)")
+    table = Table(by, "calls", "read", "cached", "cache write", "written", "cost", title=f"since {since} (UTC)")
     for column in table.columns[1:]:
         column.justify = "right"
     for spent in (*rows, total):
-        counts = (f"{count:,}" for count in (spent.calls, spent.input, spent.cached, spent.output))
+        counts = (f"{count:,}" for count in (spent.calls, spent.input, spent.cached, spent.cache_write, spent.output))
         label = "in all" if spent is total else f"{spent.name} ({spent.key})" if spent.name else spent.key or "nobody"
         table.add_row(label, *counts, dollars(spent.cost), end_section=bool(rows) and spent is rows[-1])
     console = Console(width=120, highlight=False, markup=False)

@@ -53,7 +53,10 @@ def _line(sentence: str, day: Spent, month: Spent, say: Words, *, name: str = ""
         "month": dollars(month.cost),
         "month_tokens": f"{month.input + month.output:,}",
     }
-    return f"- {name or say(sentence)}: {say(words.USAGE_SPENT, **amounts)}"
+    line = f"- {name or say(sentence)}: {say(words.USAGE_SPENT, **amounts)}"
+    if month.cached or month.cache_write:
+        line += f"; {say(words.USAGE_CACHE, read=f'{month.cached:,}', written=f'{month.cache_write:,}')}"
+    return line
 
 
 def _quoted(name: str) -> str:

@@ -111,6 +111,9 @@ def _models(account: Account, say: Words) -> Iterator[str]:
             yield say(words.WHY_MODEL_SUMMARY, **facts)
         else:
             yield say(words.WHY_MODEL_INSTEAD if other else words.WHY_MODEL, **facts)
+    cached, cache_write = account.usage.get("cached", 0), account.usage.get("cache_write", 0)
+    if cached or cache_write:
+        yield say(words.WHY_CACHE, read=f"{cached:,}", written=f"{cache_write:,}")
     if account.cost or (asked and not account.unpriced):
         yield say(words.WHY_COST, cost=dollars(account.cost))
     if account.unpriced:

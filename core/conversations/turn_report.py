@@ -36,7 +36,7 @@ class Ruling:
 
 
 #: What is counted of models.
-_COUNTED = ("input", "output", "thinking", "cached")
+_COUNTED = ("input", "output", "thinking", "cached", "cache_write")
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class ModelAdapter(BaseLlm):
                     else:
                         last = response
         if last is not None:
-            last.model_version, last.custom_metadata = name, meter.mark
+            last.model_version, last.custom_metadata = name, meter.mark(count.usage)
             yield last
 
     async def _answered(

@@ -32,7 +32,7 @@ platform_calls = _meter.create_counter(
 #: By `model` and `outcome`: "ok", or the name of the error.
 model_calls = _meter.create_counter("parley.model.calls", unit="{call}", description="Calls of models")
 
-#: By `model` and `kind`: "input" (with "cached"), "output" (without "thinking").
+#: By `model` and `kind`: "input" (with "cached" and "cache_write"), "output" (without "thinking").
 tokens = _meter.create_counter("parley.model.tokens", unit="{token}", description="Tokens read and written by models")
 
 #: By `model`.

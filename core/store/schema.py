@@ -409,6 +409,7 @@ spending = sa.Table(
     sa.Column("input", sa.BigInteger, nullable=False),
     sa.Column("output", sa.BigInteger, nullable=False),
     sa.Column("cached", sa.BigInteger, nullable=False),
+    sa.Column("cache_write", sa.BigInteger, nullable=False),
     sa.Column("unpriced", sa.BigInteger, nullable=False),
     sa.Column("cost", sa.BigInteger, nullable=False),
 )

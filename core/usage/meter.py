@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -36,12 +36,16 @@ Ask = Callable[[str, Callable[[], int]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counts them."""
+    """Tokens as the provider counts them; see `ModelCall`."""
 
     input: int = 0
     output: int = 0
     thinking: int = 0
     cached: int = 0
+    cache_write: int = 0
+
+
+_COUNTED = tuple(each.name for each in fields(Usage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,11 @@ class ModelCall:
 
     Attributes:
         model: its full name.
-        input: tokens read, the cached ones among them.
+        input: tokens read, `cached` and `cache_write` among them.
         output: tokens written, without those of the thinking.
         thinking: tokens thought.
         cached: how many of those read came from the provider's cache.
+        cache_write: how many of those read were written to the provider's cache.
         seconds: how long it took; 0 of one that an earlier attempt at the run has made.
         instead_of: the full name of the model that was to be asked, if this one took its place.
         error: the name of what it failed with; empty if it came to its end.
@@ -65,6 +70,7 @@ class ModelCall:
     output: int = 0
     thinking: int = 0
     cached: int = 0
+    cache_write: int = 0
     seconds: float = 0.0
     instead_of: str = ""
     error: str = ""
@@ -110,11 +116,11 @@ class Count:
         """
         guess = self.estimate()
         if is_cancelled or guess.output or guess.thinking:
-            self.usage = Usage(
+            self.usage = replace(
+                self.usage,
                 input=self.usage.input or guess.input,
                 output=max(self.usage.output, guess.output),
                 thinking=max(self.usage.thinking, guess.thinking),
-                cached=self.usage.cached,
             )
 
 
@@ -163,12 +169,17 @@ class Meter:
             output=sum(call.output for call in self._calls),
             thinking=sum(call.thinking for call in self._calls),
             cached=sum(call.cached for call in self._calls),
+            cache_write=sum(call.cache_write for call in self._calls),
         )
 
-    @property
-    def mark(self) -> dict[str, Any]:
-        """What an answer is marked with, so that a later attempt at the run knows that it has to count it."""
-        return {_MARK: {"turn": self.turn, "part": self._part}}
+    def mark(self, usage: Usage | None = None) -> dict[str, Any]:
+        """Return the mark of a stored answer, by which a later attempt at the run counts it.
+
+        Args:
+            usage: the answer's, where ADK's usage metadata does not hold all of it.
+        """
+        written = {"cache_write": usage.cache_write} if usage is not None and usage.cache_write else {}
+        return {_MARK: {"turn": self.turn, "part": self._part, **written}}
 
     def after(self) -> Meter:
         """One for what is asked for the same turn when it has ended."""
@@ -177,7 +188,7 @@ class Meter:
         return other
 
     def add(self, call: ModelCall) -> None:
-        used = {"input": call.input, "output": call.output, "thinking": call.thinking, "cached": call.cached}
+        used = {name: getattr(call, name) for name in _COUNTED}
         metrics.model_call(call.model, call.error, **used)
         self._calls.append(call)
 
@@ -190,7 +201,8 @@ class Meter:
             if not mark or not self.turn or mark["turn"] != self.turn or mark["part"] in (self._part, *self._parts):
                 continue
             if event.usage_metadata is not None:
-                self._calls.append(_call(event.model_version or "", event.usage_metadata))
+                written = int(mark.get("cache_write", 0))
+                self._calls.append(_call(event.model_version or "", event.usage_metadata, cache_write=written))
 
     def to_json(self) -> dict[str, Any]:
         """What is kept with the turn: the sums, and each call; empty if there was none."""
@@ -220,7 +232,7 @@ class Meter:
         if response.usage_metadata is not None:
             self.add(_call(model, response.usage_metadata, seconds=round(seconds, 3), error=response.error_code or ""))
             response.model_version = model
-            response.custom_metadata = {**(response.custom_metadata or {}), **self.mark}
+            response.custom_metadata = {**(response.custom_metadata or {}), **self.mark()}
 
 
 def day_of(at: float) -> str:

@@ -7,7 +7,7 @@ sums are exact.
 import datetime
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -35,10 +35,16 @@ class Price:
     input: int
     output: int
     cached: int
+    cache_write: int
 
     def of(self, call: ModelCall) -> int:
         cached = min(call.cached, call.input)
-        return (call.input - cached) * self.input + cached * self.cached + (call.output + call.thinking) * self.output
+        written = min(call.cache_write, call.input - cached)
+        read = (call.input - cached - written) * self.input + cached * self.cached + written * self.cache_write
+        return read + (call.output + call.thinking) * self.output
+
+
+_COLUMNS = {each.name for each in fields(Price)}
 
 
 class Prices:
@@ -122,8 +128,8 @@ def _read(file: Path) -> tuple[dict[str, Price], datetime.date | None]:
         price = _price(said)
         if price is None:
             faults.append(
-                f'PRICES_FILE: {file}: "{name}" is not {{ input = ..., output = ... }}, perhaps with cached = ..., in '
-                f"dollars for a million tokens, with up to {_DIGITS} digits behind the point"
+                f'PRICES_FILE: {file}: "{name}" is not {{ input = ..., output = ... }}, perhaps with cached = ... and '
+                f"cache_write = ..., in dollars for a million tokens, with up to {_DIGITS} digits behind the point"
             )
         else:
             prices[name] = price
@@ -133,11 +139,14 @@ def _read(file: Path) -> tuple[dict[str, Price], datetime.date | None]:
 
 
 def _price(said: Any) -> Price | None:
-    if not isinstance(said, dict) or not {"input", "output"} <= said.keys() <= {"input", "output", "cached"}:
+    if not isinstance(said, dict) or not {"input", "output"} <= said.keys() <= _COLUMNS:
         return None
-    amounts = {name: _amount(value) for name, value in said.items()}
-    read, written, cached = amounts["input"], amounts["output"], amounts.get("cached", amounts["input"])
-    return None if read is None or written is None or cached is None else Price(read, written, cached)
+    amounts = dict[str, int]()
+    for name, value in said.items():
+        if (amount := _amount(value)) is None:
+            return None
+        amounts[name] = amount
+    return Price(**{"cached": amounts["input"], "cache_write": amounts["input"], **amounts})
 
 
 def _amount(value: Any) -> int | None:

@@ -35,7 +35,7 @@ EVERY = 60.0
 FIRST, LAST = "0001-01-01", "9999-12-31"
 
 
-_SUMS = ("calls", "input", "output", "cached", "unpriced", "cost")
+_SUMS = ("calls", "input", "output", "cached", "cache_write", "unpriced", "cost")
 
 #: What is to be added to a row, by its key: a name and the sums.
 _Added = dict[tuple[str, str, str, str], list[Any]]
@@ -49,7 +49,7 @@ class Spent:
         key: whose, where, by which model or on which day; empty of all together, and of whom is forgotten.
         name: what a person was last called.
         calls: how many calls of models.
-        input: tokens read, those from a cache (`cached`) among them.
+        input: tokens read, those from a cache (`cached`) and those written to one (`cache_write`) among them.
         output: tokens written and thought.
         unpriced: how many tokens have no price that is known, and are not in the cost.
         cost: in trillionths of a dollar.
@@ -61,6 +61,7 @@ class Spent:
     input: int = 0
     output: int = 0
     cached: int = 0
+    cache_write: int = 0
     unpriced: int = 0
     cost: int = 0
 
@@ -259,6 +260,7 @@ def shared(calls: Sequence[ModelCall], people: Mapping[str, str], prices: Prices
                 sums["input"] += call.input
                 sums["output"] += call.output + call.thinking
                 sums["cached"] += call.cached
+                sums["cache_write"] += call.cache_write
                 sums["unpriced"] += unpriced
                 sums["cost"] += cost
         for nth, person in enumerate(askers):

@@ -175,11 +175,11 @@ class _Message(Wire):
 
     @property
     def _usage(self) -> Chunk:
-        """Anthropic: `output_tokens` includes the thinking, `input_tokens` leaves out what the cache had."""
+        """Anthropic: `output_tokens` includes the thinking, `input_tokens` leaves out the cache's."""
         finish = self._finish
         return {
-            "input_tokens": finish.input - finish.cached,
-            "cache_creation_input_tokens": 0,
+            "input_tokens": finish.input - finish.cached - finish.cache_write,
+            "cache_creation_input_tokens": finish.cache_write,
             "cache_read_input_tokens": finish.cached,
             "output_tokens": finish.output + finish.thinking,
             "output_tokens_details": {"thinking_tokens": finish.thinking},

@@ -148,7 +148,7 @@ class _Completion(Wire):
             "prompt_tokens": finish.input,
             "completion_tokens": output,
             "total_tokens": finish.input + output,
-            "prompt_tokens_details": {"cached_tokens": finish.cached},
+            "prompt_tokens_details": {"cached_tokens": finish.cached, "cache_write_tokens": finish.cache_write},
             "completion_tokens_details": {"reasoning_tokens": finish.thinking},
         }
 

@@ -69,6 +69,7 @@ class Finish:
     output: int = 5
     thinking: int = 0
     cached: int = 0
+    cache_write: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,28 @@ _IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 
 _LONGEST_ID = 64
 
+#: Marks the end of a part of the prompt that is to be cached, for five minutes from its last use.
+_CACHED: Block = {"type": "ephemeral"}
+
+#: Tokens of the shortest prompt that Anthropic caches, by the beginning of the model's name; a mark in a shorter one is
+#: ignored. https://platform.claude.com/docs/en/build-with-claude/prompt-caching#cache-limitations
+_MIN_CACHED_TOKENS = {
+    "claude-opus-4-5": 4096,
+    "claude-opus-4-6": 4096,
+    "claude-opus-4-7": 2048,
+    "claude-opus-4": 1024,
+    "claude-sonnet-5": 1024,
+    "claude-sonnet-4": 1024,
+    "claude-haiku-4-5": 4096,
+    "claude-3-5-haiku": 2048,
+}
+
+#: Those of a model that is not among them: the least of all.
+_MIN_CACHED_TOKENS_DEFAULT = 512
+
+#: Bytes of a token at the least, and tokens of an image or a document.
+_BYTES_PER_TOKEN, _MEDIA_TOKENS = 3, 1_000
+
 
 class AnthropicProvider:
     """The models of Anthropic's API. It tries each request once."""
@@ -203,12 +225,13 @@ class _Answer:
         """
         details = [usage.output_tokens_details for usage in self._usages if usage.output_tokens_details]
         thinking = details[-1].thinking_tokens if details else 0
-        cached = self._newest("cache_read_input_tokens")
+        cached, written = self._newest("cache_read_input_tokens"), self._newest("cache_creation_input_tokens")
         return Usage(
-            input=self._newest("input_tokens") + self._newest("cache_creation_input_tokens") + cached,
+            input=self._newest("input_tokens") + written + cached,
             output=max(0, self._newest("output_tokens") - thinking),
             thinking=thinking,
             cached=cached,
+            cache_write=written,
         )
 
     def _newest(self, count: str) -> int:
@@ -261,21 +284,70 @@ def body(request: Request) -> dict[str, Any]:
     if thinking is not None and "budget_tokens" in thinking:
         limit = max(limit, thinking["budget_tokens"] + _LEAST_BUDGET)
     system = "\n".join(message.text for message in request.messages if message.role == "system")
-    schema = answer_schema(config)
+    schema, tools = answer_schema(config), _tools(request)
     given = {
-        "system": system if system.strip() else None,
+        "system": [_text(system)] if system.strip() else None,
         "thinking": thinking,
         "stop_sequences": [stop for stop in config.stop_sequences or () if stop.strip()] or None,
         "output_config": {"format": {"type": "json_schema", "schema": transform_schema(schema)}} if schema else None,
         "extra_body": _sampling(config) if thinking is None or thinking["type"] == "disabled" else None,
-        **_tools(request),
+        **tools,
     }
+    _mark_cached(request.model, tools.get("tools", ()), given["system"] or (), messages)
     return {
         "model": request.model,
         "max_tokens": limit,
         "messages": messages,
         **{name: value for name, value in given.items() if value},
     }
+
+
+def _mark_cached(model: str, tools: Sequence[Block], system: Sequence[Block], messages: Sequence[Block]) -> None:
+    """Mark what the next request repeats, if it is long enough for the model's cache.
+
+    Anthropic: what is written to the cache costs a quarter more, what is read from it a tenth. The prompt's order is
+    tools, system, messages. A mark finds what an earlier request has cached up to 20 blocks before it, and a request
+    has at most four of them.
+
+    The tools and the instruction are the same in all conversations. The messages are only marked where a request like
+    it is to be expected: in a conversation that goes on, or with tools, whose results are sent after it. The user's
+    message before the newest one is marked too: that is where the request before has ended.
+    """
+    name = max((name for name in _MIN_CACHED_TOKENS if model.startswith(name)), key=len, default="")
+    least = _MIN_CACHED_TOKENS.get(name, _MIN_CACHED_TOKENS_DEFAULT)
+    prefix = [*tools, *system]
+    if prefix and _is_long(prefix, least):
+        prefix[-1]["cache_control"] = _CACHED
+    asked = [message["content"] for message in messages if message["role"] == "user"]
+    goes_on = bool(tools) or len(asked) < len(messages)
+    if goes_on and _is_long((*prefix, *(block for message in messages for block in message["content"])), least):
+        for content in asked[-2:]:
+            content[-1]["cache_control"] = _CACHED
+
+
+def _is_long(blocks: Iterable[Block], tokens: int) -> bool:
+    """Whether blocks may have so many tokens."""
+    size = 0
+    for block in blocks:
+        size += _size(block)
+        if size >= tokens * _BYTES_PER_TOKEN:
+            return True
+    return False
+
+
+def _size(block: Block) -> int:
+    """The bytes of a block, or of as much text as it has tokens."""
+    match block.get("type"):
+        case "text":
+            return len(block["text"].encode())
+        case "image" | "document":
+            return _MEDIA_TOKENS * _BYTES_PER_TOKEN
+        case "tool_result":
+            return sum(map(_size, block["content"]))
+        case "thinking" | "redacted_thinking":  # Anthropic: that of earlier turns does not count
+            return 0
+        case _:  # a tool, or a call of one
+            return len(json.dumps(block))
 
 
 def _sampling(config: types.GenerateContentConfig) -> dict[str, Any]:

@@ -259,6 +259,7 @@ def _usage(usage: CompletionUsage) -> Usage:
         output=max(0, (usage.completion_tokens or 0) - thinking),
         thinking=thinking,
         cached=(prompt and prompt.cached_tokens) or 0,
+        cache_write=(prompt and prompt.cache_write_tokens) or 0,
     )
 
 

@@ -181,6 +181,12 @@ def test_it_tells_which_models_were_asked_and_which_took_anothers_place() -> Non
     assert "Tokens" not in "".join(told)
 
 
+def test_it_tells_how_many_tokens_the_prompt_cache_has_read_and_written() -> None:
+    call = ModelCall("m", input=3000, output=10, cached=2500, cache_write=400)
+    told = why_text(account(calls=(call,), usage={"input": 3000, "cached": 2500, "cache_write": 400}), words.ENGLISH)
+    assert "- Prompt cache: 2,500 tokens read, 400 written" in told.splitlines()
+
+
 def test_what_has_no_price_is_said_to_have_none_and_a_summary_is_told_of() -> None:
     receipt = Receipt(history=Extent(messages=2, tokens=90, budget=32_000, until=90, covers=60))
     calls = (ModelCall("m", input=9, output=2), ModelCall("n", input=7, output=1, is_summary=True))

@@ -11,7 +11,7 @@ from channels.i18n import messages as words
 from core.store.schema import spending
 from core.usage.prices import money
 from core.usage.spending_limits import Limits
-from sandbox.models import Fail, Say
+from sandbox.models import Fail, Finish, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
 from tests.channels.slack.interactions.test_commands import echo, said
@@ -49,6 +49,17 @@ async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_u
         (reply,) = [one for one in bot.thread(question) if "used up" in one.text]
         await slack.press("ada", reply, reply.buttons[words.RETRY])
         await bot.shows(question, lambda texts: len(texts) == 2 and texts[1].startswith("heard:"))
+
+
+async def test_usage_tells_what_the_prompt_cache_has_read_and_written(slack: SlackSandbox, tmp_path: Path) -> None:
+    answer = [Say("Hi."), Finish(input=2_000, output=3, cached=1_500, cache_write=400)]
+    async with running(slack, tmp_path, answer) as bot:
+        await bot.shows(await bot.ask("ada", "general", "one"), lambda texts: texts[-1] == "Hi.")
+        await bot.settled(1)
+        shown = (await said(bot, "ada", "general", "/usage")).text
+        assert "; prompt cache this month: 1,500 tokens read, 400 written" in shown
+        shown = (await said(bot, "ada", "general", "/why")).text
+        assert "Prompt cache: 1,500 tokens read, 400 written" in shown
 
 
 async def test_where_the_model_cannot_answer_another_one_does_and_a_line_says_so(

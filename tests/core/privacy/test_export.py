@@ -148,7 +148,7 @@ async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_i
     await service.append_event(session, asked)
     assert await dollars() == "None"
     used = types.GenerateContentResponseUsageMetadata(prompt_token_count=CALL.input, candidates_token_count=CALL.output)
-    answer.usage_metadata, answer.model_version, answer.custom_metadata = used, MODEL, turn.meter.mark
+    answer.usage_metadata, answer.model_version, answer.custom_metadata = used, MODEL, turn.meter.mark()
     await service.append_event(session, answer)
     partly = PRICES.bill([ModelCall(MODEL, input=CALL.input, output=CALL.output)])[0]
     assert await dollars() == exact(partly)

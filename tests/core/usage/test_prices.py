@@ -30,6 +30,14 @@ def test_a_call_costs_what_it_has_read_afresh_and_from_the_cache_and_what_it_has
     assert prices.cost(ModelCall("anybody/else", input=10)) is None
 
 
+def test_what_is_written_to_a_cache_has_a_price_of_its_own(tmp_path: Path) -> None:
+    prices = own(tmp_path, '"m" = { input = 4, cached = 0.4, cache_write = 5, output = 20 }')
+    call = ModelCall("m", input=1_000, cached=600, cache_write=300, output=10)
+    assert prices.cost(call) == (100 * 4 + 300 * 5 + 10 * 20) * 10**6 + 600 * 400_000
+    assert OURS.cost(ModelCall("anthropic/claude-sonnet-4-6", input=100, cache_write=100)) == 100 * 3_750_000
+    assert OURS.cost(ModelCall("gemini-2.5-pro", input=9, cache_write=9)) == OURS.cost(ModelCall("gemini-2.5-pro", 9))
+
+
 def test_the_longest_name_that_fits_holds_and_an_own_file_before_ours(tmp_path: Path) -> None:
     prices = own(
         tmp_path,

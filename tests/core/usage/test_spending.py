@@ -26,7 +26,7 @@ from tests.fixtures.inbox_messages import inbound
 
 PRICES = Prices()
 MODEL, OTHER, UNKNOWN = "gemini-2.5-flash", "openai/gpt-5", "openai/of-my-own"
-CALL = ModelCall(MODEL, input=1001, output=7, thinking=2, cached=13)
+CALL = ModelCall(MODEL, input=1001, output=7, thinking=2, cached=13, cache_write=17)
 COST = PRICES.cost(CALL) or 0
 
 
@@ -120,7 +120,7 @@ async def test_a_turn_that_is_handed_back_or_whose_session_is_reset_counts_what_
         await connection.execute(sa.update(turns_table).values(owner=other.worker))
     await other.end(again, "cancelled")
     assert (await books.spent("person", since=FIRST)) == [
-        Spent("slack:ada", "Ada", 2, 2 * CALL.input, 2 * (CALL.output + CALL.thinking), 2 * CALL.cached, 0, 2 * COST)
+        Spent("slack:ada", "Ada", 2, 2 * CALL.input, 2 * (CALL.output + CALL.thinking), 2 * 13, 2 * 17, 0, 2 * COST)
     ]
 
 

@@ -119,6 +119,16 @@ async def test_a_run_asks_again_before_each_call_and_what_it_has_spent_itself_co
         await caps.reserve(meter("another"), MODEL, 1)
 
 
+async def test_tokens_of_the_cache_count_at_their_own_prices(database: Faulty) -> None:
+    model = "anthropic/claude-sonnet-4-6"
+    run = meter()
+    run.add(ModelCall(model, input=2_000, cached=1_000, cache_write=1_000))
+    spent = 1_000 * 300_000 + 1_000 * 3_750_000
+    with pytest.raises(PersonCapError):
+        await caps_on(database, person=spent).reserve(run, model, 0)
+    await caps_on(database, person=spent + 1).reserve(run, model, 0)
+
+
 async def test_what_a_dead_worker_has_reserved_goes_to_who_takes_its_turn_up_and_is_free_when_that_ends(
     database: Faulty, inbox: Inbox, turns: Turns
 ) -> None:

@@ -239,6 +239,7 @@ def upgrade() -> None:
         sa.Column("input", sa.BigInteger(), nullable=False),
         sa.Column("output", sa.BigInteger(), nullable=False),
         sa.Column("cached", sa.BigInteger(), nullable=False),
+        sa.Column("cache_write", sa.BigInteger(), nullable=False),
         sa.Column("unpriced", sa.BigInteger(), nullable=False),
         sa.Column("cost", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("day", "person", "place", "model", name=op.f("pk_spending")),

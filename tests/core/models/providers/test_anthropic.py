@@ -17,8 +17,20 @@ from core.errors import (
     UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
-from core.models.provider import Done, Failed, Media, Message, Part, Text, Thought, ToolCall, ToolResult, ToolSpec
-from core.models.providers.anthropic import MAX_TOKENS, REDACTED
+from core.models.provider import (
+    Done,
+    Failed,
+    Media,
+    Message,
+    Part,
+    Request,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
+from core.models.providers.anthropic import MAX_TOKENS, REDACTED, body
 from core.usage.meter import Usage
 from sandbox.models import Call, End, Fail, Finish, Raw, Say, Think
 from tests.core.models.conftest import Wired
@@ -286,7 +298,56 @@ async def test_the_prompt_is_counted_with_what_the_cache_had_and_got(anthropic_w
             End(),
         ]
     )
-    assert (await anthropic_wire.ask())[-1] == Done(types.FinishReason.STOP, Usage(input=70, output=9, cached=40))
+    usage = Usage(input=70, output=9, cached=40, cache_write=20)
+    assert (await anthropic_wire.ask())[-1] == Done(types.FinishReason.STOP, usage)
+
+
+def marked(body: dict[str, Any]) -> list[str]:
+    """Where the marks of the cache are: `tool`, `system`, or the text of a user's message."""
+    tools = ["tool" for tool in body.get("tools", ()) if "cache_control" in tool]
+    system = ["system" for block in body.get("system", ()) if "cache_control" in block]
+    blocks = [block for message in body["messages"] for block in message["content"]]
+    texts = [block.get("text", block["type"]) for block in blocks if "cache_control" in block]
+    assert all(block["cache_control"] == {"type": "ephemeral"} for block in blocks if "cache_control" in block)
+    return [*tools, *system, *texts]
+
+
+LONG = "word " * 4_096
+
+
+async def test_a_conversation_that_goes_on_is_cached_up_to_its_two_newest_questions(anthropic_wire: Wired) -> None:
+    talk = [user("a"), said(Text(LONG)), user("b"), said(Text("B")), user("c")]
+    assert marked(await sent(anthropic_wire, *talk)) == ["b", "c"]
+    assert marked(await sent(anthropic_wire, Message("system", (Text(LONG),)), *talk)) == ["system", "b", "c"]
+
+
+async def test_a_question_that_may_stay_alone_is_not_cached_but_its_instruction_is(anthropic_wire: Wired) -> None:
+    assert marked(await sent(anthropic_wire, user(LONG))) == []
+    assert marked(await sent(anthropic_wire, Message("system", (Text(LONG),)), user("a"))) == ["system"]
+
+
+async def test_with_tools_the_first_request_is_cached_since_their_results_follow(anthropic_wire: Wired) -> None:
+    tool = ToolSpec("f", "Does f.", {})
+    assert marked(await sent(anthropic_wire, user(LONG), tools=[tool])) == [LONG]
+    steps = [user(LONG), said(call("a")), results("a")]
+    assert marked(await sent(anthropic_wire, *steps, tools=[tool])) == [LONG, "tool_result"]
+    assert marked(await sent(anthropic_wire, user("a"), tools=[ToolSpec("f", LONG, {})])) == ["tool", "a"]
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [
+        ("claude-haiku-4-5-20251001", 4096),
+        ("claude-opus-4-6", 4096),
+        ("claude-opus-4-8", 1024),
+        ("claude-sonnet-4-6", 1024),
+        ("claude-opus-5", 512),
+    ],
+)
+def test_a_prompt_that_is_too_short_for_the_models_cache_has_no_mark(model: str, tokens: int) -> None:
+    for length, marks in ((tokens * 3 - 10, []), (tokens * 3, ["a", "b"])):
+        talk = [user("a"), said(Text("x" * length)), user("b")]
+        assert marked(body(Request(model, talk))) == marks
 
 
 @pytest.mark.parametrize(
