@@ -192,6 +192,7 @@ class Loader:
         turns = self.turns
         if not is_all and sum(row.role == "user" for row in newest.values()) > turns // 2:  # else it cuts none of them
             turns = sent_turns(await self._count_turns(covers), turns)
+            newest = _of_newest(newest, turns)
         rows = await self._with_held(newest)
         entries = await self._entries([rows[id_] for id_ in sorted(rows)])
         label = f"session {self.session}"
@@ -307,6 +308,13 @@ class Loader:
         query = sa.select(blobs.c.hash, blobs.c.data).where(blobs.c.session == self.session, blobs.c.hash.in_(digests))
         async with self.database.read() as connection:
             return {row.hash: row.data for row in await connection.execute(query)}
+
+
+def _of_newest(rows: Mapping[int, Message], turns: int) -> dict[int, Message]:
+    """Return the rows of the newest turns, and the user message before them, so that a cut shows."""
+    begun = sorted((id_ for id_, row in rows.items() if row.role == "user"), reverse=True)[: turns + 1]
+    start = begun[turns - 1] if len(begun) > turns else 0
+    return {id_: row for id_, row in rows.items() if id_ >= start or id_ in begun}
 
 
 def _row(row: sa.Row[Any]) -> Row:
