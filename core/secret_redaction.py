@@ -11,43 +11,71 @@ from core.errors import ParleyError
 
 _MASK = "[redacted]"
 
-#: What a secret looks like when nobody told us that it is one.
+#: Secrets by their looks. The longest list is of GitHub, GitLab, providers of models, npm, PyPI, Shopify and Stripe.
 _SHAPES = re.compile(
     r"""
-      \bxox[a-z]-[\w-]{4,}                    # Slack: bot, user and other tokens
-    | \bxapp-[\w-]{4,}                        # Slack: app-level tokens
-    | \b[\w-]{23,28}\.[\w-]{6,7}\.[\w-]{27,}  # Discord: bot tokens
-    | (?<=/)[\w-]{80,}                        # Discord: the token of an interaction, in an address
-    | (?<=/webhooks/)\d+/[\w-]{20,}           # Discord: a webhook's address
-    | (?<=hooks\.slack\.com/)[\w/-]{8,}       # Slack: an address at which anybody may speak
-    | \b(?:gh[opsu]|glpat|gsk|hf|pplx|xai|r8)[_-][\w-]{16,}  # GitHub's, GitLab's, and keys of providers of models
-    | \bgithub_pat_\w{20,}
-    | \bA[KS]IA[A-Z0-9]{12,}                  # AWS: the ids of access keys
-    | \bya29\.[\w.-]{10,}                    # Google: access tokens
+    \b(?:
+        xox[a-z]-[\w-]{4,}                    # Slack: bot, user and other tokens
+      | (?:xapp|xwfp)-[\w-]{4,}               # Slack: app-level tokens, tokens of workflows
+      | [\w-]{23,28}\.[\w-]{6,7}\.[\w-]{27,}  # Discord: bot tokens
+      | mfa\.[\w-]{20,}                       # Discord: tokens of users
+      | (?:gh[oprsu]|glpat|gsk|hf|pplx|xai|r8|npm|pypi|shp(?:at|ca|pa|ss)|[rs]k_(?:live|test))[_-][\w-]{16,}
+      | github_pat_\w{20,}
+      | A[KS]IA[A-Z0-9]{12,}                  # AWS: the ids of access keys
+      | ya29\.[\w.-]{10,}                     # Google: access tokens
+      | 1//0[\w-]{16,}                        # Google: refresh tokens
+      | GOCSPX-[\w-]{10,}                     # Google: secrets of OAuth clients
+      | AIza[\w-]{20,}                        # Google: API keys
+      | hv[bs]\.[\w-]{16,}                    # HashiCorp Vault
+      | SG\.[\w-]{16,}\.[\w-]{16,}            # SendGrid
+      | sk-[\w-]{12,}                         # OpenAI and Anthropic keys
+    )
     | (?<![\w-])(?>[\w-]*?\beyJ)[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*  # a JSON Web Token, and the word that it ends
-    | -----BEGIN\s[A-Z ]*PRIVATE\sKEY-----(?:(?!-----END)[\s\S])*
-    | \bsk-[\w-]{12,}                         # OpenAI and Anthropic keys
-    | \bAIza[\w-]{20,}                        # Google API keys
-    | (?<=://)[^\s/:@]*:[^\s/]+(?=@)          # user and password in a URL
-    | (?<=[?&]ticket=)[\w.~%-]+                # a Slack socket's address
+    | -----BEGIN\s[A-Z ]*PRIVATE\sKEY(?:\sBLOCK)?-----(?:(?!-----END)[\s\S])*
+    | (?<=/)(?:
+        (?<=://)[^\s/:@]*:[^\s/]+(?=@)        # user and password in a URL
+      | (?<=://)[^\s/:@[]*:(?!\d{1,5}[/\s])(?=\S)(?:(?!://)[^@\r\n"'<>]){1,128}(?=@)  # with a slash or a space in it
+      | [\w-]{80,}                            # Discord: the token of an interaction, in an address
+      | (?<=/webhooks/)\d+/[\w-]{20,}         # Discord: a webhook's address
+      | (?<=hooks\.slack\.com/)[\w/-]{8,}     # Slack: an address at which anybody may speak
+    )
+    | (?<=[?&]ticket=)[\w.~%-]+               # a Slack socket's address
     | (?i:(?<=bearer\s))[\w.~+/=-]{8,}        # an Authorization header
-    | (?i:(?<=authorization:\sbasic\s))[\w+/=-]{6,}
     """,
     re.VERBOSE,
 )
 
-#: What follows a name that says that it is one: in an address, in a form, in what was JSON or Python.
-_NAMED = re.compile(
-    r"""
-    ( [?&](?:key|code|sig|signature|auth)=
-    | (?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key)=
-    | (?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|authorization|cookie)["']\s*[:=]\s*["']
-    | (?:x-(?:goog-)?api-key|x-slack-signature|set-cookie)["']?\s*[:=,]\s*["']?
-    )
-    (?!\[redacted\])[^\s&"'#]+
+#: Names of secrets, as they end before a colon or an equals sign.
+_NAME = r"(?:passw(?:or)?d|passphrase|secret(?:[_-]?key)?|token|(?:api|access|private)[_-]?key)"
+
+#: A secret in quotes behind its name, in JSON, in JSON within JSON, and in Python.
+_QUOTED = re.compile(
+    rf"""
+    (?=p[ar]|se|to|a[cpu]|co)  # to be quick elsewhere
+    (?P<shown> (?:{_NAME}|authorization|cookie) \\*["']?\s*[:=]\s* (?: (?P<quote>["']) | (?P<escaped>\\+["']) ) )
+    (?: (?(quote) (?: \\. | (?!(?P=quote))[^\\\r\n] ) | (?!(?<!\\)(?P=escaped))[^\r\n] ) )++
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+
+#: A secret behind its name without quotes: in an address, a form, a header, a line of settings.
+_NAMED = re.compile(
+    rf"""
+    (?=[?&]|p[ar]|se|to|a[cpu]|x-)  # to be quick elsewhere
+    (?P<shown>
+        [?&](?:key|code|sig|signature|auth)=
+      | {_NAME}=
+      | {_NAME}:[ \t]{{1,3}} (?=[^\s"']{{6}}) (?=[^\s"']{{0,64}}\d)  # else it is a sentence
+      | (?:x-(?:[a-z]{{1,20}}-)?(?:api-key|token|signature)|private-token|set-cookie)["']?\s*[:=,]\s*["']?
+      | authorization["']?\s*[:=]\s*["']? (?:(?:basic|bearer|bot|digest|negotiate|token)\s+)?+
+    )
+    (?!\[redacted\]) [^\s&"'#]+
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+#: A header with cookies: its whole line.
+_COOKIES = re.compile(r"(?P<shown>\bcookie:[ \t]{0,3})(?=[^\s=;,\"']{1,64}=)[^\r\n\"']+", re.IGNORECASE)
 
 #: What a value is called that is not to be told, whatever it looks like.
 _NAMES = re.compile(
@@ -71,7 +99,10 @@ def remember(secret: str) -> None:
 def redact(text: str) -> str:
     """`text` without what is, or looks like, a secret."""
     hidden = [found.span() for found in _SHAPES.finditer(text)] + _find_known(text)
-    return _NAMED.sub(rf"\1{_MASK}", _replace(text, hidden, lambda _: _MASK))
+    shown = _replace(text, hidden, lambda _: _MASK)
+    for pattern in (_COOKIES, _QUOTED, _NAMED):
+        shown = pattern.sub(rf"\g<shown>{_MASK}", shown)
+    return shown
 
 
 def replace_known(text: str, mask: Callable[[int], str]) -> str:

@@ -38,9 +38,72 @@ def test_an_authorization_header_is_redacted() -> None:
     assert redact("Authorization: Bearer abcdefgh12345") == "Authorization: Bearer [redacted]"
 
 
+SECRET = "hunter2hunter2"
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ('{"Authorization": "Basic %s"}', '{"Authorization": "[redacted]"}'),
+        ("Authorization: Basic %s, again", "Authorization: Basic [redacted] again"),
+        ("Authorization: token %s", "Authorization: token [redacted]"),
+        ("Authorization: %s was refused", "Authorization: [redacted] was refused"),
+        ("Proxy-Authorization: Digest %s", "Proxy-Authorization: Digest [redacted]"),
+        ("connect(password='two words %s')", "connect(password='[redacted]')"),
+        ('{"password": "a\\"b %s"}', '{"password": "[redacted]"}'),
+        ("password: %s", "password: [redacted]"),
+        ("SECRET_KEY=%s", "SECRET_KEY=[redacted]"),
+        (
+            '{"body": "{\\"token\\": \\"%s\\", \\"id\\": 1}"}',
+            '{"body": "{\\"token\\": \\"[redacted]\\", \\"id\\": 1}"}',
+        ),
+        ('"{\\"secret\\": \\"a \\\\\\"b %s\\"}"', '"{\\"secret\\": \\"[redacted]\\"}"'),
+        ("Cookie: a=1; session=%s", "Cookie: [redacted]"),
+        ("X-Auth-Token: %s", "X-Auth-Token: [redacted]"),
+        ("Private-Token: %s", "Private-Token: [redacted]"),
+        ("postgres://me:a/b%s@host/db", "postgres://[redacted]@host/db"),
+        ("postgres://me:a b%s@host/db", "postgres://[redacted]@host/db"),
+    ],
+)
+def test_a_secret_behind_its_name_is_redacted_to_its_end(text: str, redacted: str) -> None:
+    assert redact(text.replace("%s", SECRET)) == redacted
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "ghr_16C7e42F292c6912E7710c838347Ae178B4a",
+        "xwfp-1234567890-abcdef",
+        "GOCSPX-abcdefghijklmnopqrstuvwxyz12",
+        "1//0gabcdefghijklmnopqrstuvwxyz",
+        "mfa.VkO_2G4Qv3T--NO--lWetW_tjND--TOKEN",
+        "sk_live_4eC39HqLyjWDarjtT1zdp7dc",
+        "hvs.CAESIJ1234567890abcdefghij",
+        "npm_abcdefghijklmnopqrstuvwxyz0123456789",
+        "pypi-AgEIcHlwaS5vcmcCJGFiY2RlZg",
+        "shpat_0123456789abcdef0123456789abcdef",
+        "SG.abcdefghijklmnopqrstuv.abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQdGBF\n",
+    ],
+)
+def test_a_secret_with_the_prefix_of_its_vendor_is_redacted(secret: str) -> None:
+    assert redact(f"({secret}") == "([redacted]"
+
+
 @pytest.mark.parametrize(
     "text",
-    ["a risk-assessment-report-of-2026", "https://example.com:8080/path", "the bearer of news", "desk-lamp-for-two"],
+    [
+        "a risk-assessment-report-of-2026",
+        "https://example.com:8080/path",
+        "https://example.com:8080/users/@me",
+        "see https://example.com: ask bob@example.com",
+        "the bearer of news",
+        "desk-lamp-for-two",
+        "password: it must have 8 characters",
+        "Cookie: chocolate chip",
+        "token: 42",
+        '{"tokens": 5, "password": ""}',
+    ],
 )
 def test_plain_words_stay(text: str) -> None:
     assert redact(text) == text
@@ -77,7 +140,21 @@ def test_a_foreign_error_is_told_by_its_kind_and_place_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["x", "x-", "a.", "token", "eyJ", "://", '"token": "', "secret=", "-----BEGIN A PRIVATE KEY-----"]
+    "word",
+    [
+        "x",
+        "x-",
+        "a.",
+        "token",
+        "eyJ",
+        "://",
+        '"token": "',
+        "secret=",
+        "-----BEGIN A PRIVATE KEY-----",
+        "://:",
+        "token='",
+        "cookie: a=",
+    ],
 )
 def test_whatever_is_said_over_and_over_is_looked_through_in_a_time_like_its_length(word: str) -> None:
     def looked(size: int) -> float:
