@@ -108,20 +108,18 @@ class Count:
         """Replace the provider's count by a newer one."""
         self.usage = usage
 
-    def fill_in(self, *, is_cancelled: bool) -> None:
-        """Estimate what the provider has not counted of a call that it could not end.
+    def fill_in(self) -> None:
+        """Estimate what the provider has not counted of a call that was cancelled.
 
-        Vendors charge for an answer that is broken off, and most count it in its last piece alone. A call that failed
-        before its answer began costs what the provider says.
+        Vendors charge for such an answer, and most count it in its last piece alone.
         """
         guess = self.estimate()
-        if is_cancelled or guess.output or guess.thinking:
-            self.usage = replace(
-                self.usage,
-                input=self.usage.input or guess.input,
-                output=max(self.usage.output, guess.output),
-                thinking=max(self.usage.thinking, guess.thinking),
-            )
+        self.usage = replace(
+            self.usage,
+            input=self.usage.input or guess.input,
+            output=max(self.usage.output, guess.output),
+            thinking=max(self.usage.thinking, guess.thinking),
+        )
 
 
 async def _unasked(_model: str, _tokens: Callable[[], int]) -> None:
@@ -218,10 +216,12 @@ class Meter:
         count, began, error = Count(), time.monotonic(), ""
         try:
             yield count
-        except BaseException as raised:
-            is_cancelled = not isinstance(raised, Exception)
-            error = BROKEN_OFF if is_cancelled else type(raised).__name__
-            count.fill_in(is_cancelled=is_cancelled)
+        except Exception as raised:
+            error = type(raised).__name__
+            raise
+        except BaseException:
+            error = BROKEN_OFF
+            count.fill_in()
             raise
         finally:
             seconds = round(time.monotonic() - began, 3)

@@ -72,10 +72,10 @@ async def test_every_call_of_a_run_is_told_also_those_that_failed_and_those_of_a
     assert [counted(call) for call in done.calls] == [
         ("openai/boss", 10, 2, 1, 4, ""),
         ("scripted", 5, 3, 0, 0, ""),
-        ("openai/boss", 7, 1, 0, 0, "ProviderUnavailableError"),
+        ("openai/boss", 7, 0, 0, 0, "ProviderUnavailableError"),
         ("openai/boss", 10, 2, 1, 4, ""),
     ]
-    assert done.usage == Usage(32, 8, 2, 8, cache_write=6)
+    assert done.usage == Usage(32, 7, 2, 8, cache_write=6)
 
 
 @pytest.mark.parametrize("says", ["Hi", "fail"])
