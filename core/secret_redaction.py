@@ -33,8 +33,8 @@ _SHAPES = re.compile(
     | (?<![\w-])(?>[\w-]*?\beyJ)[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*  # a JSON Web Token, and the word that it ends
     | -----BEGIN\s[A-Z ]*PRIVATE\sKEY(?:\sBLOCK)?-----(?:(?!-----END)[\s\S])*
     | (?<=/)(?:
-        (?<=://)[^\s/:@]*:[^\s/]+(?=@)        # user and password in a URL
-      | (?<=://)[^\s/:@[]*:(?!\d{1,5}[/\s])(?=\S)(?:(?!://)[^@\r\n"'<>]){1,128}(?=@)  # with a slash or a space in it
+        (?<=://)[^\s/:@]*:(?!\*\*\*@)[^\s/]+(?=@)  # user and password in a URL, unless SQLAlchemy has masked it
+      | (?<=://)[^\s/:@[]*:(?!\d{1,5}[/\s]|\*\*\*@)(?=\S)(?:(?!://)[^@\r\n"'<>]){1,128}(?=@)  # with slash or space
       | [\w-]{80,}                            # Discord: the token of an interaction, in an address
       | (?<=/webhooks/)\d+/[\w-]{20,}         # Discord: a webhook's address
       | (?<=hooks\.slack\.com/)[\w/-]{8,}     # Slack: an address at which anybody may speak

@@ -22,6 +22,7 @@ from bot.setup import manifest_command as manifests
 from core.concurrency import gc_tuning as garbage
 from core.errors import OverdueError, ParleyError, SettingsError
 from core.models.lazy_import import Late
+from core.secret_redaction import redact
 from core.store.turn_states import State
 from core.usage import By
 
@@ -245,7 +246,7 @@ def _say(line: str) -> None:
 
 
 def _complain(line: str) -> None:
-    typer.echo(line, err=True)
+    typer.echo(redact(line), err=True)
 
 
 @cli.command()

@@ -14,6 +14,7 @@ from core.errors import ParleyError, SettingsError, StoreError
 from core.models.provider import Provider
 from core.models.provider_registry import probe
 from core.privacy.vault import Vault
+from core.secret_redaction import redact
 from core.store.database import Database
 from core.store.migrate import pending
 
@@ -28,10 +29,13 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What trying one setting has shown."""
+    """Result of trying a setting; the line has no secret, for one may be in the wrong setting."""
 
     verdict: Verdict
     line: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "line", redact(self.line))
 
     def __str__(self) -> str:
         return f"{self.verdict.value:4} {self.line}"

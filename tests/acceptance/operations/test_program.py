@@ -222,6 +222,27 @@ async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"MODEL": "sk-ant-api03-abcdefghijklmnop"},
+        {"ADMINS": "xoxb-123456789-abcdefghij"},
+        {"SLACK_ALLOW": "xoxb-123456789-abcdefghij"},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+async def test_a_secret_in_the_wrong_setting_is_not_printed(
+    program: With, command: str, settings: dict[str, str]
+) -> None:
+    tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_API_URL": "http://127.0.0.1:1"}
+    _, said = await program({**tokens, **settings}).finish(command)
+    ((name, secret),) = settings.items()
+    assert name in said
+    assert "[redacted]" in said
+    assert secret[-8:] not in said
+
+
 async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
     program: With, discord: DiscordSandbox
 ) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from bot.setup.check import check
-from bot.setup.probes import Verdict
+from bot.setup.probes import Finding, Verdict
 from core.privacy.vault import Vault
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -53,3 +53,8 @@ async def test_a_rate_for_each_person_is_recommended(
     monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'parley.db'}")
     notes = [finding.line async for finding in check() if finding.verdict is Verdict.NOTE]
     assert any(line.startswith("RATE_PER_PERSON") for line in notes) is not bool(rate)
+
+
+def test_a_secret_in_the_wrong_setting_is_not_shown() -> None:
+    line = Finding(Verdict.FAIL, "MODEL=sk-ant-api03-0123456789abcdef: no such model").line
+    assert line == "MODEL=[redacted]: no such model"
