@@ -98,7 +98,7 @@ class Metrics:
 
 
 def _is_local(request: web.Request) -> bool:
-    """Whether the client is on this machine, and no proxy is between."""
+    """Return whether the client is on this machine, without a proxy between."""
     try:
         peer = ip_address(request.remote or "")
     except ValueError:

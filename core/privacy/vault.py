@@ -19,7 +19,7 @@ SHORTEST_KEY, MIN_DISTINCT = 32, 8
 
 
 def is_weak(key: str) -> bool:
-    """Whether a key is so short or so uniform that it can be guessed."""
+    """Return whether a key is so short or so uniform that it can be guessed."""
     return len(key) < SHORTEST_KEY or len(set(key)) < MIN_DISTINCT
 
 

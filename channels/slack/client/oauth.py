@@ -78,7 +78,7 @@ class StateStore(AsyncOAuthStateStore):
         return self._vault.sign(_STATE + secrets.token_urlsafe(16)).rstrip("=")
 
     async def async_consume(self, state: str) -> bool:
-        """Whether a state was issued within `STATE_SECONDS` and was not used yet.
+        """Return whether a state was issued within `STATE_SECONDS` and was not used yet.
 
         Raises:
             StoreError: the database does not say.

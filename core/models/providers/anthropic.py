@@ -326,7 +326,7 @@ def _mark_cached(model: str, tools: Sequence[Block], system: Sequence[Block], me
 
 
 def _is_long(blocks: Iterable[Block], tokens: int) -> bool:
-    """Whether blocks may have so many tokens."""
+    """Return whether blocks may have so many tokens."""
     size = 0
     for block in blocks:
         size += _size(block)
