@@ -115,7 +115,7 @@ class Visits:
 
 
 def is_group(id_: str) -> bool:
-    """Whether it is the id of one."""
+    """Return whether an id is that of a user group."""
     return id_.startswith("S")
 
 

@@ -228,5 +228,5 @@ async def _hang_up(client: GatewayClient) -> None:
 
 
 def intents(*, hears_all: bool) -> discord.Intents:
-    """What is to be told. Discord: who asks for an intent that is switched off gets no connection at all."""
+    """Return the gateway intents. Discord: a client that asks for a disabled intent gets no connection."""
     return discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=hears_all)
