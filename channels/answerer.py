@@ -315,6 +315,7 @@ class Answerer:
             spoken=asked.spoken,
             media=asked.media,
             speaker=asked.speaker,
+            bot_name=asked.bot_name,
             model=turn.model,
             run_id=turn.run or turn.origin,
             generation=turn.generation,

@@ -140,17 +140,21 @@ class Heard:
     Attributes:
         speaker: the name of who wrote it.
         is_alone: whether nobody else can write there, so that it need not be told who did.
+        bot_name: the bot's own name on the platform; empty if it is not known.
     """
 
     text: str
     speaker: str
     is_alone: bool = True
+    bot_name: str = ""
 
     @classmethod
-    def of(cls, said: str, speaker: str, attachments: Sequence[Attachment], *, alone: bool) -> "Heard":
-        """What was said. Of files, others tell."""
+    def of(
+        cls, said: str, speaker: str, attachments: Sequence[Attachment], *, alone: bool, bot_name: str = ""
+    ) -> "Heard":
+        """Return the text of a message; attachments are described elsewhere."""
         said = said or ("" if attachments else f"[{speaker} called you without saying anything]")
-        return cls(said, speaker, alone)
+        return cls(said, speaker, alone, bot_name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,16 @@ SPEAKER = "temp:speaker"
 #: Whom a rule may name beside ids of people and roles: those who run the bot, and all.
 ADMINS, EVERYONE = "admins", "everyone"
 
-#: ADK re-sends what was stored under another name as somebody else's words, so a name is for life.
-DEFAULT_AGENT_NAME = "lango_agent"
+#: Name of the built-in agent. ADK shows a model the messages of an agent with another name as another agent's.
+DEFAULT_AGENT_NAME = "parley"
+
+#: Author of stored rows that name none; also a former name of the built-in agent.
+FALLBACK_AUTHOR = "lango_agent"
+
+
+def current_author(author: str) -> str:
+    """Return the present name of the author of a stored message."""
+    return DEFAULT_AGENT_NAME if author == FALLBACK_AUTHOR else author
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,7 +235,13 @@ class DiscordChannel:
 
     async def read(self, inbound: Inbound) -> Heard:
         is_alone = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{ASIDE}:"))
-        return Heard.of(inbound.text, str(inbound.address["speaker"]), inbound.attachments, alone=is_alone)
+        return Heard.of(
+            inbound.text,
+            str(inbound.address["speaker"]),
+            inbound.attachments,
+            alone=is_alone,
+            bot_name=self._api.me.display_name,
+        )
 
     async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
         return await self._downloads.fetch(file, check)

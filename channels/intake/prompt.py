@@ -29,11 +29,13 @@ class Asked:
 
     Attributes:
         speaker: those who ask, as one.
+        bot_name: the bot's name on the platform; empty if the platform does not tell.
     """
 
     spoken: Spoken
     media: Sequence[Part]
     speaker: Speaker
+    bot_name: str = ""
 
 
 class Asking:
@@ -87,7 +89,7 @@ class Asking:
             heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
             clerk.files(uses)
         spoken, clerk.others = await self._context.joined(turn, channel, heard)
-        return Asked(spoken, files, together(speakers))
+        return Asked(spoken, files, together(speakers), next((one.bot_name for one in heard if one.bot_name), ""))
 
     async def _others(self, turn: Turn, channel: Channel) -> list[Speaker]:
         """Who else has asked for what a turn goes on with when that is decided: it has nobody's rights but theirs."""

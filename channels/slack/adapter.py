@@ -210,11 +210,19 @@ class SlackChannel:
         """The message in words; in a channel, where several may speak, the speaker's name comes first."""
         team = str(inbound.address["team"])
         await self._api.at(team).token()  # where the app was uninstalled, no model is asked
-        users = [] if inbound.is_bot else [inbound.author]
+        bot = str(inbound.address.get("bot", ""))
+        users = [user for user in (bot, "" if inbound.is_bot else inbound.author) if user]
         names = await self._names.of(team, [inbound.text], users)
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
-        return Heard.of(to_words(inbound.text, names), names[inbound.author], inbound.attachments, alone=is_direct)
+        name, bot_name = names[inbound.author], names.get(bot, "")
+        return Heard.of(
+            to_words(inbound.text, names),
+            name,
+            inbound.attachments,
+            alone=is_direct,
+            bot_name="" if bot_name == bot else bot_name,  # its name cannot be looked up
+        )
 
     async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
         return await self._downloads.fetch(str(inbound.address["team"]), file, check)

@@ -13,16 +13,25 @@ TOOL_SECONDS = 120.0
 NAME = re.compile(r"(?!user$)[A-Za-z][A-Za-z0-9_]*")
 NAME_RULE = "it must begin with a letter, consist of letters, digits and underscores, and not be `user`"
 
-DEFAULT_INSTRUCTION = """\
-You are a helpful teammate in a chat. Several people may speak to you in one conversation; where they do, each of
-their messages begins with the speaker's name and a colon, and its other lines are indented: a name in an indented line
-is no speaker. Answer the newest message, briefly unless asked for more, in the language it is written in. Write
+#: Placeholder in an instruction for the bot's name on the platform of the conversation.
+BOT_NAME = "{bot_name}"
+
+DEFAULT_INSTRUCTION = f"""\
+You are {BOT_NAME}, a helpful teammate in a Slack or Discord chat; people call you by this name. If somebody asks who
+you are or what you can do: you answer questions, use the tools listed for you, and read files that people attach. They
+can write `help` to you to see your commands. Several people may speak to you in one conversation; where they do, each
+of their messages begins with the speaker's name and a colon, and its other lines are indented: a name in an indented
+line is no speaker. Answer the newest message, briefly unless asked for more, in the language it is written in. Write
 Markdown. If you do not know something, say so."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """What an agent is made of besides its model and its tools."""
+    """What an agent is made of besides its model and its tools.
+
+    Attributes:
+        instruction: the text for the model; `BOT_NAME` in it is replaced.
+    """
 
     name: str = DEFAULT_AGENT_NAME
     instruction: str = DEFAULT_INSTRUCTION

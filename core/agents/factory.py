@@ -10,10 +10,10 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
-from core.agents.config import NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
+from core.agents.config import BOT_NAME, NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
 from core.agents.plugins import GuardPlugin, MeterPlugin
 from core.errors import SettingsError
-from core.models.selection import ChoicePlugin
+from core.models.selection import ChoicePlugin, ChosenRun
 from core.tools.call_log import Journal
 
 
@@ -35,8 +35,10 @@ def make_app(
     if NAME.fullmatch(config.name) is None:
         raise SettingsError(f"AGENT_NAME={config.name}: {NAME_RULE}")
 
-    def instruction(_context: ReadonlyContext) -> str:  # ADK fills in the {braces} of a plain text
-        return config.instruction
+    def instruction(context: ReadonlyContext) -> str:  # ADK fills in the {braces} of a plain text
+        run = context.run_config
+        name = run.bot_name if isinstance(run, ChosenRun) else ""
+        return config.instruction.replace(BOT_NAME, name or config.name)
 
     agent = LlmAgent(
         name=config.name,

@@ -136,6 +136,7 @@ class AgentRuntime:
         text: str,
         media: Sequence[types.Part] = (),
         speaker: Speaker | None = None,
+        bot_name: str = "",
         streaming: bool = True,
         model: str | None = None,
         run_id: str | None = None,
@@ -152,6 +153,7 @@ class AgentRuntime:
 
         Args:
             speaker: for whom it is run, as tools and instructions are told (`temp:speaker` of the state).
+            bot_name: the bot's name on the platform, for the agent's instruction.
             media: files that came with the text, as `core.models.media.part` makes them.
             model: the full name of the one that was chosen; none for the default. It takes a `ChoicePlugin`.
             run_id: what the run stores is stored under it, and under `correction_of` it. A run that goes on with what
@@ -170,6 +172,7 @@ class AgentRuntime:
             "user_id": user_id,
             "session_id": session_id,
             "speaker": speaker,
+            "bot_name": bot_name,
             "streaming": streaming,
             "model": model,
             "generation": generation,
@@ -222,6 +225,7 @@ class AgentRuntime:
         text: str,
         speaker: Speaker | None,
         streaming: bool,
+        bot_name: str = "",
         media: Sequence[types.Part] = (),
         model: str | None = None,
         run_id: str | None = None,
@@ -244,6 +248,7 @@ class AgentRuntime:
         config = ChosenRun(
             model=model,
             speaker=speaker,
+            bot_name=bot_name,
             streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
             max_llm_calls=self.max_llm_calls,
             tool_thread_pool_config=_TOOL_THREADS,

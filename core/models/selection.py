@@ -115,10 +115,12 @@ class ChosenRun(RunConfig):
     Attributes:
         model: its full name; none for the default.
         speaker: for whom it is made.
+        bot_name: the bot's name on the platform; empty if it is not known.
     """
 
     model: str | None = None
     speaker: Speaker | None = None
+    bot_name: str = ""
     _stopwatch: Stopwatch = PrivateAttr(default_factory=Stopwatch)
     _call_ids: set[str] = PrivateAttr(default_factory=set)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from core.identity import current_author
 from core.privacy.export_attachments import File, files_in, made_by
 from core.sessions.codec import parsed
 from core.sessions.prompt_text import Spoken
@@ -186,7 +187,8 @@ def _message(row: sa.Row[Any]) -> Message:
     spoken = Spoken.of(row.content, row.spoken)
     parts = [(who, spoken.people.get(who, ""), words) for who, words in spoken.parts] if spoken else []
     text = row.content.strip() if row.role in ("user", "assistant") else ""
-    return Message(row.created_at, row.role, row.author, text, parts, row.tool_calls or (), files_in(row))
+    author, calls = current_author(row.author), row.tool_calls or ()
+    return Message(row.created_at, row.role, author, text, parts, calls, files_in(row))
 
 
 def _of_turn(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any]:

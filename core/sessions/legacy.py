@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from core.identity import DEFAULT_AGENT_NAME
+from core.identity import FALLBACK_AUTHOR
 from core.models.lazy_import import Late
 from core.sessions.codec import Row
 
@@ -27,7 +27,7 @@ class Rebuilder:
     """
 
     def __init__(self, agent: str = "") -> None:
-        self._agent = agent or DEFAULT_AGENT_NAME
+        self._agent = agent or FALLBACK_AUTHOR
         self._unanswered: list[dict[str, str]] = []
 
     def passed(self, row: Row) -> None:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import StoreError
+from core.identity import current_author
 from core.sessions.routing import Agents
 from core.store.database import Database
 from core.store.schema import (
@@ -126,7 +127,7 @@ async def adopt(database: Database, agents: Agents) -> None:
         counted = sa.select(c.agent, sa.func.count()).where(c.agent.is_not(None)).group_by(c.agent)
         chosen = (await connection.execute(counted)).all()
     for name in gone:
-        if name not in agents.known:
+        if name not in agents.known and current_author(name) != home:
             log.warning("%s goes on with the conversations of %s, which does not run any more", home, name)
     for name, count in chosen:
         if name not in agents.known:

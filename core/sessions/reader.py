@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
+from core.identity import FALLBACK_AUTHOR, current_author
 from core.sessions import state as scopes
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, Row, of_session, parsed, references, restored
 from core.sessions.history import (
@@ -284,6 +285,9 @@ class Loader:
             for i, (event, digests) in enumerate(zip(events, wanted, strict=True)):
                 events[i] = restored(event, data) if event and digests <= data.keys() else None
         whole = await self._rebuilt(rows, events) if any(event is None for event in events) else events
+        if self.agent not in ("", FALLBACK_AUTHOR):  # an agent may still be configured under the former name
+            for event in filter(None, whole):
+                event.author = current_author(event.author)
         return [Entry(event, row.tokens, row.id) for row, event in zip(rows, whole, strict=True) if event]
 
     async def _rebuilt(self, rows: Sequence[Message], whole: Sequence[Event | None]) -> list[Event | None]:

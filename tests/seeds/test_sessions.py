@@ -9,6 +9,7 @@ from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.genai import types
 
+from core.identity import DEFAULT_AGENT_NAME
 from core.models.provider import Done, ToolCall
 from core.tools.tool import Tool
 from tests.fixtures.conversation import Converse, ScriptedProvider
@@ -20,7 +21,7 @@ def said(text: str) -> Event:
 
 def replied(part: types.Part | str, **more: Any) -> Event:
     part = types.Part(text=part) if isinstance(part, str) else part
-    return Event(author="lango_agent", content=types.Content(role="model", parts=[part]), **more)
+    return Event(author=DEFAULT_AGENT_NAME, content=types.Content(role="model", parts=[part]), **more)
 
 
 def texts(events: list[Event]) -> list[str]:
@@ -36,7 +37,7 @@ async def test_load_session(converse: Converse) -> None:
     assert loaded.id == "s"
     assert [(event.author, event.content) for event in loaded.events] == [
         ("user", said("Hi").content),
-        ("lango_agent", replied("Hello!").content),
+        (DEFAULT_AGENT_NAME, replied("Hello!").content),
     ]
 
 
@@ -75,7 +76,7 @@ async def test_state_delta_only_events_skip_history(converse: Converse) -> None:
     """State-delta-only events skip history."""
     conversation = await converse()
     session = await conversation.session()
-    event = Event(author="lango_agent", actions=EventActions(state_delta={"mood": "good"}))
+    event = Event(author=DEFAULT_AGENT_NAME, actions=EventActions(state_delta={"mood": "good"}))
     await conversation.sessions.append_event(session, event)
     assert session.events == []
     assert await conversation.rows() == []

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,12 @@ async def test_a_group_of_people_is_read_by_its_name_and_where_the_app_may_not_k
             question = await bot.ask("ada", "general", f"who is in <!subteam^{group.id}>?")
             await bot.shows(question, lambda texts: f"ada: who is in @{group.id}?" in texts)
         assert sum(call.method == "usergroups.list" for call in slack.calls) == 2
+
+
+async def test_the_model_is_told_the_display_name_of_the_bot_in_slack(slack: SlackSandbox, tmp_path: Path) -> None:
+    bot_user = slack._workspace.bot
+    slack._workspace.users[bot_user.id] = replace(bot_user, name="robby")
+    async with running(slack, tmp_path, lambda _: "ok") as bot:
+        await bot.ask("ada", "general", "Who are you?")
+        await bot.settled(1)
+        assert bot.model.requests[-1]["messages"][0]["content"].startswith("You are robby,")

@@ -3,7 +3,7 @@
 import pytest
 from google.adk.agents import LlmAgent
 
-from core.agents.config import DEFAULT_INSTRUCTION, AgentConfig
+from core.agents.config import AgentConfig
 from core.agents.factory import make_app
 from core.errors import SettingsError
 from core.identity import DEFAULT_AGENT_NAME
@@ -42,13 +42,22 @@ def test_any_other_name_will_do(name: str) -> None:
     assert make_app(AgentConfig(name=name), model=adapter(ScriptedProvider())).name == name
 
 
-def test_the_name_by_default_is_the_one_that_old_messages_are_given() -> None:
-    assert AgentConfig().name == DEFAULT_AGENT_NAME == "lango_agent"
+def test_the_default_agent_is_called_parley() -> None:
+    assert AgentConfig().name == DEFAULT_AGENT_NAME == "parley"
+
+
+@pytest.mark.parametrize(("bot_name", "shown"), [("Robby", "Robby"), ("", "parley")])
+async def test_the_instruction_has_the_name_of_the_bot(converse: Converse, bot_name: str, shown: str) -> None:
+    provider = ScriptedProvider("ok")
+    app = make_app(AgentConfig(), model=adapter(provider))
+    conversation = await converse(app=app)
+    await conversation.events("Who are you?", bot_name=bot_name)
+    assert f"You are {shown}, " in provider.requests[0].messages[0].text
 
 
 @pytest.mark.parametrize(
     "instruction",
-    ["Sign as {name}.", 'Answer as {"json": 1}.', "{artifact.file}", "{user:mood?}", "{{x}} {", DEFAULT_INSTRUCTION],
+    ["Sign as {name}.", 'Answer as {"json": 1}.', "{artifact.file}", "{user:mood?}", "{{x}} {"],
 )
 async def test_braces_in_the_instruction_are_left_alone(converse: Converse, instruction: str) -> None:
     assert instruction in await instructed(converse, instruction)

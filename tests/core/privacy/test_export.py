@@ -133,6 +133,20 @@ async def test_programs_read_the_same_and_get_the_files(conversation: str, datab
     assert not (tmp_path / "elsewhere").exists()
 
 
+async def test_an_answer_of_lango_agent_is_exported_as_that_of_parley(
+    database: Faulty, inbox: Inbox, turns: Turns, service: SessionService
+) -> None:
+    turn = await claimed(inbox, turns, place="place")
+    session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
+    assert session is not None
+    for event in (
+        Event(author="user", invocation_id=turn.id, content=types.UserContent("look")),
+        Event(author="lango_agent", invocation_id=turn.id, content=types.ModelContent("A cat.")),
+    ):
+        await service.append_event(session, event)
+    assert "## parley, " in await whole(database, "md")
+
+
 async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_is_counted(
     database: Faulty, inbox: Inbox, turns: Turns, service: SessionService
 ) -> None:

@@ -1,6 +1,7 @@
 """What becomes of conversations whose agent does not run any more."""
 
 import logging
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -10,8 +11,10 @@ from google.adk.apps import App
 from core.agents.factory import ours
 from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
+from core.models.tokens import TokenCounter
 from core.sessions.lifecycle import adopt
 from core.sessions.routing import Agent, Agents
+from core.sessions.service import SessionService
 from core.store.schema import sessions
 from core.tools.call_log import Journal
 from tests.fixtures.conversation import Conversation, Converse, ScriptedProvider, adapter
@@ -24,6 +27,22 @@ def clock() -> str:
 
 def app(name: str, provider: ScriptedProvider) -> App:
     return App(name=name, root_agent=LlmAgent(name=name, model=adapter(provider), tools=[clock]), plugins=ours())
+
+
+async def test_messages_of_lango_agent_are_read_as_those_of_parley(
+    converse: Converse, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    talk = await converse(app=app("lango_agent", ScriptedProvider("It is noon.")), agent="lango_agent")
+    await talk.reply("What time is it?")
+    await adopt(talk.database, Agents("parley", {"parley": Agent("parley", ("one",))}))
+    assert not [message for message in caplog.messages if "goes on with" in message]
+    provider = ScriptedProvider("It was noon.")
+    service = SessionService(talk.database, TokenCounter(tmp_path), agent="parley")
+    after = Conversation(AgentRuntime(app("parley", provider), service), service, talk.database)
+    await after.reply("And before that?")
+    read = [(message.role, message.text) for message in provider.requests[0].messages[1:]]
+    assert read == [("user", "What time is it?"), ("assistant", "It is noon."), ("user", "And before that?")]
+    await after.runtime.aclose()
 
 
 async def succeeded(talk: Conversation, provider: ScriptedProvider) -> Conversation:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -207,3 +208,11 @@ async def test_files_and_bare_mentions_are_told_as_what_they_are(server: Discord
         )
         bare = await server.say("ada", "general", bot.mention)
         await bot.says(bare, "heard: Ada Lovelace: [Ada Lovelace called you without saying anything]")
+
+
+async def test_the_model_is_told_the_name_of_the_bot_in_discord(server: DiscordSandbox, tmp_path: Path) -> None:
+    server._guild.bot = replace(server._guild.bot, name="robby")
+    async with running(server, tmp_path, echo) as bot:
+        await bot.ask("ada", "general", "Who are you?")
+        await bot.settled(1)
+        assert bot.model.requests[-1]["messages"][0]["content"].startswith("You are robby,")
