@@ -20,6 +20,7 @@ from core.agents.loader import agents as agents_in
 from core.agents.loader import load_app
 from core.errors import SettingsError, ToolError
 from core.models.adapter import ModelAdapter, register
+from core.models.provider_registry import can_call_tools
 from core.models.selection import Choice
 from core.sessions.routing import Agent, Agents
 from core.sessions.summarizer import Model
@@ -43,19 +44,23 @@ class Crew:
 
 
 def make_choice(settings: Settings) -> Choice:
-    """The models. Agents that are brought may do without `MODEL`.
+    """Make the models. Agents of the user's own may do without `MODEL`.
 
     Raises:
-        SettingsError: one of them cannot be had.
+        SettingsError: a line for each that cannot be had, and for each tool that cannot.
     """
-    return Choice(
-        settings.model,
-        settings.models,
-        settings.endpoints,
-        is_needed=not settings.agent and settings.several is None,
-        fallbacks=settings.model_fallbacks,
-        idle_seconds=settings.model_idle_seconds,
-    )
+    is_needed = not settings.agent and settings.several is None
+    try:
+        return Choice(
+            settings.model,
+            settings.models,
+            settings.endpoints,
+            is_needed=is_needed,
+            fallbacks=settings.model_fallbacks,
+            idle_seconds=settings.model_idle_seconds,
+        )
+    except SettingsError as error:  # the agent, which needs a model, is not made: its tools are tried here
+        raise SettingsError(*error.faults, *(_tool_faults(settings) if is_needed else ())) from error
 
 
 def make_crew(
@@ -104,6 +109,14 @@ def _several(settings: Settings, file: Path, choice: Choice, plugins: Sequence[B
     return Crew(Agents(said.default, known, said.places), apps, lines)
 
 
+def _tool_faults(settings: Settings) -> list[str]:
+    try:
+        load_tools(settings.tools)
+    except ToolError as error:
+        return [f"TOOLS: {fault}" for fault in str(error).splitlines()]
+    return []
+
+
 def _config(settings: Settings, name: str, table: Table) -> AgentConfig:
     instruction = read(table.instruction_file) if table.instruction_file else table.instruction
     config = settings.agent_config
@@ -116,7 +129,8 @@ def _built_in(
     try:
         tools: list[BaseTool | BaseToolset] = [*load_tools(settings.tools if table.tools is None else table.tools)]
     except ToolError as error:
-        raise SettingsError(f"{'TOOLS' if table.tools is None else 'tools'}: {error}") from error
+        setting = "TOOLS" if table.tools is None else "tools"
+        raise SettingsError(*(f"{setting}: {fault}" for fault in str(error).splitlines())) from error
     file = settings.mcp_file if table.mcp is None else table.mcp
     is_asked_for = table.mcp is not None or "mcp_file" in settings.model_fields_set
     if file.name and (file.exists() or is_asked_for):
@@ -145,6 +159,18 @@ def summing(settings: Settings, crew: Crew, choice: Choice) -> Model:
         return asked, chosen if chosen is not None and is_offered else asked.model
 
     return model
+
+
+def find_unusable_tools(app: App) -> list[str]:
+    """Return a line for each agent of an app that has tools and a model that cannot call them."""
+    lines = list[str]()
+    for agent in agents_in(app):
+        names = [getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in agent.tools]
+        model = agent.canonical_model.model
+        if names and not can_call_tools(model):
+            told = ", ".join(filter(None, names))
+            lines.append(f"{model} cannot call tools: {agent.name} never uses {told}; set MODEL to one that can")
+    return lines
 
 
 def models(app: App, choice: Choice) -> tuple[str, ...]:

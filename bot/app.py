@@ -14,7 +14,7 @@ from bot.connections import raise_open_files_limit
 from bot.monitoring import trace_export as traces
 from bot.monitoring.health import Health
 from bot.server import Server, probes, serving
-from bot.settings import NO_TOKENS, Settings
+from bot.settings import NO_TOKENS, Settings, unknown_names
 from channels.base import Channel
 from channels.i18n import messages as words
 from channels.services import Desk
@@ -98,6 +98,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 async def _run(settings: Settings, ending: asyncio.Event) -> None:
     """Run until cancelled, or until a channel stays deaf; then end what is under way."""
     raise_open_files_limit()
+    for line in unknown_names():
+        log.warning("%s", line)
     health = Health()
     measuring = metrics.Metrics(health, settings.shown_token) if settings.metrics else None
     routes = [*probes(health), *(measuring.routes if measuring else ())]

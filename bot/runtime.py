@@ -10,11 +10,12 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain
 
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 
-from bot.agents import Crew, make_choice, make_crew, summing
+from bot.agents import Crew, find_unusable_tools, make_choice, make_crew, summing
 from bot.components import Answers, Hearing
 from bot.sandbox.process import FEED
 from bot.settings import LOCAL_MODEL, Settings
@@ -66,6 +67,8 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
         await adopting()
         if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
+        for line in chain.from_iterable(map(find_unusable_tools, crew.apps.values())):
+            log.warning("%s", line)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
         runtimes = {name: _runtime(app, crew, database, counter, settings) for name, app in crew.apps.items()}
         for runtime in runtimes.values():

@@ -1,10 +1,10 @@
 """The settings of the door: who may speak with the bot, where, and how often."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from bot.settings.discord import DiscordPart
@@ -62,15 +62,15 @@ class AccessPart(SlackPart, DiscordPart):
     def _is_rate(cls, value: object) -> object:
         return Rate.parse(value) if isinstance(value, str) else value
 
-    @model_validator(mode="after")
-    def _check_access(self) -> Self:
+    def faults(self) -> Iterator[str]:
+        """Yield the lists that allow and block the same."""
+        yield from super().faults()
         for allowed, blocked, name in (
             (self.slack_allow, self.slack_block, "SLACK"),
             (self.discord_allow, self.discord_block, "DISCORD"),
         ):
             if both := sorted({*allowed} & {*blocked}):
-                raise ValueError(f"{name}_ALLOW: {both[0]} is in {name}_BLOCK as well, which holds: remove one of them")
-        return self
+                yield f"{name}_ALLOW: {both[0]} is in {name}_BLOCK as well, which holds: remove one of them"
 
     @property
     def door(self) -> Door:

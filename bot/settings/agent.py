@@ -1,16 +1,17 @@
 """The settings of the agent, its models and its tools."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
 
 from bot.settings.base import Part
 from bot.settings.parsing import address, read, revealed, several
 from core.agents.config import DEFAULT_INSTRUCTION, NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
 from core.identity import DEFAULT_AGENT_NAME
-from core.models.provider_registry import Endpoints
+from core.models.provider_registry import Endpoints, find_fault
 
 DEFAULT_MODEL = "gemini-3.5-flash"
 
@@ -66,19 +67,33 @@ class AgentPart(Part):
     def _is_model_address(cls, value: str | None) -> str | None:
         return address(value)
 
-    @model_validator(mode="after")
-    def _check_agent(self) -> Self:
+    def faults(self) -> Iterator[str]:
+        """Yield what does not go together with `AGENT`, and two instructions."""
+        yield from super().faults()
         of_ours = [name.upper() for name in _OF_OUR_AGENT if name in self.model_fields_set]
         if self.agent and of_ours:
-            raise ValueError(
+            yield (
                 f"AGENT: an agent that is brought has a name, an instruction and tools of its own: remove "
                 f"{', '.join(of_ours)}, or AGENT to run the one that is built in"
             )
         if self.agent and "agents_file" in self.model_fields_set:
-            raise ValueError("AGENT: there is AGENTS_FILE beside it: remove one of the two")
+            yield "AGENT: there is AGENTS_FILE beside it: remove one of the two"
         if {"agent_instruction", "agent_instruction_file"} <= self.model_fields_set:
-            raise ValueError("AGENT_INSTRUCTION_FILE: there is AGENT_INSTRUCTION beside it: remove one of the two")
-        return self
+            yield "AGENT_INSTRUCTION_FILE: there is AGENT_INSTRUCTION beside it: remove one of the two"
+
+    def model_faults(self) -> Iterator[str]:
+        """Yield what is missing for the models that are offered. No SDK is imported."""
+        is_needed = not self.agent and self.several is None
+        named = {
+            "MODEL": (self.model,) if is_needed else (),
+            "MODELS": self.models,
+        }
+        seen = set[str]()
+        for setting, models in named.items():
+            for model in models:
+                if model not in seen and (fault := find_fault(model, self.endpoints)) is not None:
+                    yield fault if setting == "MODEL" else f"{setting}={model}: {fault}"
+                seen.add(model)
 
     @property
     def sandbox_model(self) -> str:

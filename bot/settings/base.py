@@ -1,5 +1,7 @@
 """What every group of settings has in common."""
 
+from collections.abc import Iterator
+
 from pydantic import field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -14,3 +16,7 @@ class Part(BaseSettings):
     def _trimmed(cls, value: object) -> object:
         """What is pasted comes with spaces and line ends."""
         return value.strip() if isinstance(value, str) else value
+
+    def faults(self) -> Iterator[str]:
+        """Yield a line for each contradiction between settings that are sound one by one."""
+        yield from ()

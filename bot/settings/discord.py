@@ -23,7 +23,9 @@ class DiscordPart(Part):
     discord_free_channels: Annotated[tuple[int, ...], NoDecode] = ()
     discord_silent: bool = False
     discord_ping_after: float = Field(default=0, ge=0)
-    discord_shards: str = Field(default="auto", pattern="^(auto|[1-9][0-9]*)$")
+    discord_shards: str = Field(
+        default="auto", pattern="^(auto|[1-9][0-9]*)$", description="auto or a whole number above 0"
+    )
 
     @field_validator("discord_bot_token")
     @classmethod

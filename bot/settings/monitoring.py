@@ -18,7 +18,9 @@ class WatchPart(Part):
     listen_host: str = ""
     metrics: bool = True
     metrics_token: SecretStr | None = None
-    log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")
+    log_level: str = Field(
+        default="INFO", pattern="^(?i:debug|info|warning|error)$", description="DEBUG, INFO, WARNING or ERROR"
+    )
     log_format: Literal["console", "json"] = "console"
 
     @property

@@ -1,14 +1,15 @@
 """What the values of settings are read as, and what is said of those that are wrong."""
 
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
-
-from core.errors import SettingsError
 
 SLACK_APPS = "https://api.slack.com/apps"
 
@@ -77,12 +78,44 @@ def with_driver(value: str) -> str:
     return value
 
 
-def told(error: ValidationError) -> SettingsError:
-    """What pydantic has found, a line a fault, each with the variable's name."""
-    return SettingsError(*map(_line, error.errors(include_input=False)))
+def explain(error: ValidationError, fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str]]:
+    """Yield the field's name and a line for each fault, once each."""
+    found = dict.fromkeys(
+        (str(fault["loc"][0]), _line(fault, fields)) for fault in error.errors(include_input=False, include_url=False)
+    )
+    yield from found
 
 
-def _line(fault: ErrorDetails) -> str:
-    variable = str(fault["loc"][0]).upper() if fault["loc"] else ""
-    said = fault["msg"].removeprefix("Value error, ")
-    return f"{variable}: {said}" if variable else said
+def _line(fault: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
+    name = str(fault["loc"][0])
+    kind, context = fault["type"], fault.get("ctx", {})
+    limits = (f"{word} {context[limit]}" for limit, word in _LIMITS.items() if limit in context)
+    if kind in _EXPECTED:
+        default = fields[name].get_default()
+        example = f", such as {default}" if isinstance(default, int | float | Decimal) and default else ""
+        expected = f"it must be {_EXPECTED[kind]}{'' if isinstance(default, bool) else example}"
+    elif kind == "string_pattern_mismatch":
+        expected = f"it must be {fields[name].description}"
+    elif kind == "literal_error":
+        expected = f"it must be {context['expected']}"
+    elif kind in _RANGES and (limit := next(limits, None)):
+        expected = f"it must be {limit}"
+    else:
+        expected = fault["msg"].removeprefix("Value error, ")
+    return f"{name.upper()}: {expected}"
+
+
+#: Pydantic's kinds of values that do not parse.
+_EXPECTED = {
+    "float_parsing": "a number",
+    "finite_number": "a number",
+    "decimal_parsing": "a number of dollars",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_parsing": "true or false",
+}
+
+_RANGES = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
+
+#: Pydantic's limits, in words.
+_LIMITS = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}

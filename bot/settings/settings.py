@@ -1,17 +1,20 @@
 """Settings: from the environment, and from `.env` where the environment is silent."""
 
 import os
+from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from dotenv import dotenv_values
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
 from bot.settings.access import AccessPart
 from bot.settings.agent import AgentPart
 from bot.settings.monitoring import LOOPBACK, WatchPart
-from bot.settings.parsing import several, told, with_driver
+from bot.settings.parsing import explain, several, with_driver
 from bot.settings.spending import MoneyPart
 from channels.i18n.messages import spoken
 from channels.intake.attachments import Allowance
@@ -75,21 +78,21 @@ class Settings(AccessPart, AgentPart, MoneyPart, WatchPart):
     def _with_driver(cls, value: str) -> str:
         return with_driver(value)
 
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
+    def faults(self) -> Iterator[str]:
+        """Yield a line for each contradiction between settings."""
+        yield from super().faults()
         if self.catch_up_hours >= self.turns_kept_days * 24:
-            raise ValueError(
+            yield (
                 "CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS; what was answered before would not be known any "
                 "more, and be answered again"
             )
         if self.approval_hours > self.turns_kept_days * 24:
-            raise ValueError("APPROVAL_HOURS: it must not be more than TURNS_KEPT_DAYS, after which it is forgotten")
+            yield "APPROVAL_HOURS: it must not be more than TURNS_KEPT_DAYS, after which it is forgotten"
         if "DYNO" in os.environ and self.database.startswith("sqlite") and not self.allow_ephemeral_database:
-            raise ValueError(
+            yield (
                 "DATABASE_URL: a dyno's disk does not outlive a restart; add Postgres with "
                 "`heroku addons:create heroku-postgresql`, or set ALLOW_EPHEMERAL_DATABASE=1 to lose all memory daily"
             )
-        return self
 
     @property
     def database(self) -> str:
@@ -124,10 +127,11 @@ def load() -> Settings:
     """The settings, with their secrets remembered for redaction.
 
     Raises:
-        SettingsError: a line for each that is missing, malformed or in contradiction.
+        SettingsError: a line for each that is missing, malformed or in contradiction, and for what is missing for the
+            models.
     """
     try:
-        settings = Settings()
+        settings, malformed = _read(Settings)
         beside = dotenv(settings.agent) if settings.agent else None
         if beside is not None and beside != Path(".env").resolve():
             files: tuple[Path | str, ...] = (beside, ".env")  # pydantic-settings: the last one holds
@@ -135,13 +139,40 @@ def load() -> Settings:
             class Beside(Settings):
                 model_config = SettingsConfigDict(env_file=files)
 
-            settings = Beside()
-    except ValidationError as error:
-        raise told(error) from None
+            settings, malformed = _read(Beside)
     except UnicodeDecodeError:
         raise SettingsError(".env: it is not UTF-8 text: save it as UTF-8") from None
     except OSError as error:
         raise SettingsError(f".env: it cannot be read ({error.strerror})") from None
+    others = [fault for fault in settings.faults() if not any(name in fault for name in malformed)]
+    if malformed or others:
+        is_for_platform = settings.slack or settings.discord or any(name.endswith("_TOKEN") for name in malformed)
+        of_models = settings.model_faults() if is_for_platform else ()  # the sandbox does without a key
+        lines = [line for lines in malformed.values() for line in lines]
+        raise SettingsError(*lines, *others, *(fault for fault in of_models if fault not in lines))
     for secret in settings.secrets():
         remember(secret)
     return settings
+
+
+def _read(kind: type[Settings]) -> tuple[Settings, dict[str, list[str]]]:
+    """Return the settings, each malformed one at its default, and the faults by the variable's name."""
+    malformed = dict[str, list[str]]()
+    defaults = dict[str, Any]()
+    while True:
+        try:
+            return kind(**defaults), malformed
+        except ValidationError as error:
+            for name, line in explain(error, Settings.model_fields):
+                malformed.setdefault(name.upper(), []).append(line)
+                defaults[name] = Settings.model_fields[name].get_default()
+
+
+def unknown_names() -> list[str]:
+    """Return a line for each name in `.env` that is no setting and resembles one."""
+    known = [name.upper() for name in Settings.model_fields]
+    lines = list[str]()
+    for name in dotenv_values(".env"):
+        if name.upper() not in known and (nearest := get_close_matches(name.upper(), known, n=1, cutoff=0.75)):
+            lines.append(f".env: {name} is no setting: did you mean {nearest[0]}?")
+    return lines

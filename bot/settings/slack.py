@@ -1,8 +1,8 @@
 """Slack's settings."""
 
-from typing import Self
+from collections.abc import Iterator
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 
 from bot.settings.base import Part
 from bot.settings.parsing import SLACK_APPS, address, begins, revealed
@@ -49,43 +49,42 @@ class SlackPart(Part):
     def _ends_in_slash(cls, value: str) -> str:
         return value if value.endswith("/") else f"{value}/"
 
-    @model_validator(mode="after")
-    def _check_slack(self) -> Self:
-        """What Slack is reached by must be whole: one workspace's token or the app's own keys, and a way to hear it."""
+    def faults(self) -> Iterator[str]:
+        """Yield what is missing or doubled among Slack's tokens and keys."""
+        yield from super().faults()
         if len(self.prompts) > MOST_PROMPTS:
-            raise ValueError(f"SUGGESTED_PROMPTS: Slack shows {MOST_PROMPTS} at the most, with | in between")
+            yield f"SUGGESTED_PROMPTS: Slack shows {MOST_PROMPTS} at the most, with | in between"
         several = bool(self.slack_client_id)
         if several != bool(self.slack_client_secret):
-            raise ValueError(
+            yield (
                 "SLACK_CLIENT_ID and SLACK_CLIENT_SECRET belong together: copy both at "
                 f"{SLACK_APPS}, your app, under Basic Information"
             )
         if several and self.slack_bot_token:
-            raise ValueError("SLACK_BOT_TOKEN is for one workspace, and SLACK_CLIENT_ID for several: unset one of them")
+            yield "SLACK_BOT_TOKEN is for one workspace, and SLACK_CLIENT_ID for several: unset one of them"
         if several and is_weak(revealed(self.secret_key) or ""):
-            raise ValueError(
+            yield (
                 "SECRET_KEY: the tokens of workspaces are encrypted with it, so it must not be easy to guess: set "
                 f"{SHORTEST_KEY} random characters or more (`openssl rand -hex 32`), and keep them"
             )
         token = "SLACK_BOT_TOKEN" if self.slack_bot_token else "SLACK_CLIENT_ID"
         if not several and not self.slack_bot_token:
             if self.slack_app_token:
-                raise ValueError(
+                yield (
                     f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {SLACK_APPS}, your app, under "
                     "OAuth & Permissions"
                 )
-            return self
+            return
         if self.slack_mode == "socket" and not self.slack_app_token:
-            raise ValueError(
+            yield (
                 f"SLACK_APP_TOKEN is missing beside {token}: make one at {SLACK_APPS}, your app, under "
                 "Basic Information, App-Level Tokens (scope connections:write)"
             )
         if self.slack_mode == "http" and not self.slack_signing_secret:
-            raise ValueError(
+            yield (
                 f"SLACK_SIGNING_SECRET is missing beside SLACK_MODE=http: copy it at {SLACK_APPS}, your app, under "
                 "Basic Information, App Credentials"
             )
-        return self
 
     @property
     def slack(self) -> SlackSettings | None:

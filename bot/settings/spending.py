@@ -1,10 +1,11 @@
 """The settings of what is spent."""
 
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
 from bot.settings.base import Part
@@ -31,11 +32,11 @@ class MoneyPart(Part):
     def _are_fallbacks(cls, value: object) -> object:
         return several(value)
 
-    @model_validator(mode="after")
-    def _check_money(self) -> Self:
+    def faults(self) -> Iterator[str]:
+        """Yield models that are named twice."""
+        yield from super().faults()
         if len(set(self.model_fallbacks)) < len(self.model_fallbacks):
-            raise ValueError("MODEL_FALLBACKS: it names a model twice")
-        return self
+            yield "MODEL_FALLBACKS: it names a model twice"
 
     @property
     def limits(self) -> Limits:

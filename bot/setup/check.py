@@ -9,22 +9,23 @@ from google.adk.sessions import InMemorySessionService
 
 from bot import output as tables
 from bot import settings as configuration
-from bot.agents import make_choice, make_crew
+from bot.agents import find_unusable_tools, make_choice, make_crew
 from bot.settings import Settings
 from bot.setup import probes as trials
 from bot.setup.probes import Finding, Verdict, faults, good
 from channels.discord import access as discord_known
 from channels.slack import access as slack_known
 from core.agents.runtime import AgentRuntime
-from core.errors import ParleyError, SettingsError, ToolError
+from core.errors import ParleyError, SettingsError
 from core.models.selection import Choice
 from core.models.tokens import is_warm
 from core.tools.mcp import McpServer
-from core.tools.tool import load_tools
 
 
 async def check() -> AsyncGenerator[Finding, None]:
     """Try each setting, and tell what it shows as soon as it does; for what is wrong, a finding a fault."""
+    for line in configuration.unknown_names():
+        yield Finding(Verdict.NOTE, line)
     try:
         settings = configuration.load()
     except SettingsError as error:
@@ -82,8 +83,8 @@ async def _database(settings: Settings) -> list[Finding]:
 async def _agent_and_models(settings: Settings) -> list[Finding]:
     try:
         choice = make_choice(settings)
-    except SettingsError as error:  # what is wrong with the tools is to be told as well
-        return [*faults(error), *([] if settings.agent or settings.several else _tools(settings))]
+    except SettingsError as error:
+        return faults(error)
     findings, wrong = list[Finding](), list[str]()
     try:
         apps: Mapping[str, App] = {}
@@ -98,6 +99,7 @@ async def _agent_and_models(settings: Settings) -> list[Finding]:
                 wrong.append(f"{_who_asks(name, choice)}={name}: {error}")
         for app in apps.values():
             findings += good(_agent(app))
+            findings += [Finding(Verdict.NOTE, line) for line in find_unusable_tools(app)]
             for server in getattr(app.root_agent, "tools", ()):
                 if isinstance(server, McpServer):
                     findings.append(await _server(server))
@@ -105,14 +107,6 @@ async def _agent_and_models(settings: Settings) -> list[Finding]:
     finally:
         await choice.aclose()
     return [*findings, *(Finding(Verdict.FAIL, fault) for fault in wrong)]
-
-
-def _tools(settings: Settings) -> list[Finding]:
-    try:
-        load_tools(settings.tools)
-    except ToolError as error:
-        return [Finding(Verdict.FAIL, f"TOOLS: {error}")]
-    return []
 
 
 def _who_asks(name: str, choice: Choice) -> str:

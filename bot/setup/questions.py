@@ -1,16 +1,16 @@
 """What a set-up is asked for: each setting with where its value is found, and how an answer is tried."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import SecretStr, ValidationError
 
 from bot.settings.access import AccessPart
 from bot.settings.agent import DEFAULT_MODEL, AgentPart
+from bot.settings.base import Part
 from bot.settings.discord import DiscordPart
-from bot.settings.parsing import told, with_driver
+from bot.settings.parsing import explain, with_driver
 from bot.settings.slack import SlackPart
 from bot.setup import manifest_command as manifests
 from bot.setup import probes as trials
@@ -20,6 +20,8 @@ from channels.discord import invite
 from channels.slack.settings import SlackSettings
 from core.errors import ProviderError, SettingsError, UnknownModelError
 from core.models.provider_registry import make_provider
+
+_Part = TypeVar("_Part", bound=Part)
 
 #: What stands for an answer that is still to come, so that the others can be looked at.
 _TO_COME: Mapping[str, Any] = {"slack_app_token": "xapp-", "slack_signing_secret": "-"}
@@ -96,8 +98,7 @@ def manifest() -> str:
     Raises:
         SettingsError: another setting is wrong.
     """
-    with _sound():
-        return manifests.manifest(Platform.SLACK, AccessPart(slack_bot_token=SecretStr("xoxb-"), **_TO_COME))
+    return manifests.manifest(Platform.SLACK, _sound(AccessPart, slack_bot_token=SecretStr("xoxb-"), **_TO_COME))
 
 
 def invitation(token: str) -> str:
@@ -106,8 +107,7 @@ def invitation(token: str) -> str:
     Raises:
         SettingsError: it is no token, or another setting of Discord's is wrong.
     """
-    with _sound():
-        part = DiscordPart(discord_bot_token=SecretStr(token))
+    part = _sound(DiscordPart, discord_bot_token=SecretStr(token))
     return invite.link(invite.application_of(token), auto_thread=part.discord_auto_thread)
 
 
@@ -184,15 +184,13 @@ async def _slack_secret(secret: str) -> list[Finding]:
 
 
 def _slack(**given: Any) -> SlackSettings:
-    with _sound():
-        login = SlackPart(**{**_TO_COME, **given}).slack
+    login = _sound(SlackPart, **{**_TO_COME, **given}).slack
     assert login is not None, "its first token was asked for first"
     return login
 
 
 async def _discord(token: str) -> list[Finding]:
-    with _sound():
-        login = DiscordPart(discord_bot_token=SecretStr(token)).discord
+    login = _sound(DiscordPart, discord_bot_token=SecretStr(token)).discord
     assert login is not None, "it has its token"
     return await trials.discord(login)
 
@@ -215,8 +213,7 @@ async def _base_url(url: str) -> list[Finding]:
 
 
 def _agent(**given: Any) -> AgentPart:
-    with _sound():
-        return AgentPart(**given)
+    return _sound(AgentPart, **given)
 
 
 async def _database(url: str) -> list[Finding]:
@@ -228,10 +225,16 @@ async def _database(url: str) -> list[Finding]:
         raise SettingsError(f"DATABASE_URL: {error}") from None
 
 
-@contextmanager
-def _sound() -> Iterator[None]:
-    """Have what is wrong with settings told as it is at a start."""
+def _sound(kind: type[_Part], **given: Any) -> _Part:
+    """Return the settings.
+
+    Raises:
+        SettingsError: a line for each fault, as at a start.
+    """
     try:
-        yield
+        part = kind(**given)
     except ValidationError as error:
-        raise told(error) from None
+        raise SettingsError(*(line for _name, line in explain(error, kind.model_fields))) from None
+    if faults := list(part.faults()):
+        raise SettingsError(*faults)
+    return part

@@ -1,10 +1,9 @@
 """From what `MODEL` says to the provider that serves it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import cast
 
 from core.errors import ProviderSilentError, ProviderStalledError, SettingsError
@@ -33,17 +32,40 @@ def make_provider(model: str, endpoints: Endpoints) -> tuple[Provider, str]:
     Raises:
         SettingsError: `MODEL` names no provider that there is, or something is missing for it.
     """
+    if (fault := find_fault(model, endpoints)) is not None:
+        raise SettingsError(fault)
+    vendor, name = _split(model)
+    return _MAKERS[vendor](name, endpoints), name
+
+
+def find_fault(model: str, endpoints: Endpoints) -> str | None:
+    """Return what is missing for `model`, a value of `MODEL`, as far as the settings show. No SDK is imported."""
+    vendor, name = _split(model)
+    if vendor not in _MAKERS or not name.strip():
+        return f"MODEL={model}: there is no such provider; it is {_KNOWN}"
+    if vendor == "gemini" and not endpoints.google_api_key:
+        return "GOOGLE_API_KEY is not set: get a key at https://aistudio.google.com/apikey"
+    if vendor == "openai" and not endpoints.openai_api_key and not endpoints.openai_base_url:
+        return (
+            "OPENAI_API_KEY is not set: get a key at https://platform.openai.com/api-keys, "
+            "or set OPENAI_BASE_URL to a server that needs none"
+        )
+    if vendor == "anthropic" and not endpoints.anthropic_api_key:
+        return "ANTHROPIC_API_KEY is not set: get a key at https://platform.claude.com/settings/keys"
+    return None
+
+
+def can_call_tools(model: str) -> bool:
+    """Return whether the model of this full name can call tools."""
+    return _split(model)[0] != "local"
+
+
+def _split(model: str) -> tuple[str, str]:
+    """Return the vendor and the name that the model has there."""
     if model.startswith("gemini-"):
-        return _gemini(model, endpoints), model
+        return "gemini", model
     vendor, _, name = model.partition("/")
-    makers: dict[str, Callable[[str, Endpoints], Provider]] = {
-        "openai": _openai,
-        "anthropic": _anthropic,
-        "local": _local,
-    }
-    if vendor not in makers or not name.strip():
-        raise SettingsError(f"MODEL={model}: there is no such provider; it is {_KNOWN}")
-    return makers[vendor](name, endpoints), name
+    return ("", name) if vendor == "gemini" else (vendor, name)
 
 
 async def probe(provider: Provider, model: str, seconds: float = 30.0) -> None:
@@ -68,45 +90,30 @@ async def probe(provider: Provider, model: str, seconds: float = 30.0) -> None:
 def _gemini(_name: str, endpoints: Endpoints) -> Provider:
     from core.models.providers.gemini import GeminiProvider  # noqa: PLC0415 - only when it is chosen
 
-    if not endpoints.google_api_key:
-        raise SettingsError("GOOGLE_API_KEY is not set: get a key at https://aistudio.google.com/apikey")
-    return GeminiProvider(endpoints.google_api_key, endpoints.google_base_url)
+    return GeminiProvider(endpoints.google_api_key or "", endpoints.google_base_url)
 
 
 def _openai(_name: str, endpoints: Endpoints) -> Provider:
-    if not endpoints.openai_api_key and not endpoints.openai_base_url:
-        raise SettingsError(
-            "OPENAI_API_KEY is not set: get a key at https://platform.openai.com/api-keys, "
-            "or set OPENAI_BASE_URL to a server that needs none"
-        )
-    _need("openai")
-    from core.models.providers.openai import OpenAIProvider  # noqa: PLC0415 - an extra
+    from core.models.providers.openai import OpenAIProvider  # noqa: PLC0415 - only when it is chosen
 
     return OpenAIProvider(endpoints.openai_api_key or "no-key", endpoints.openai_base_url)
 
 
 def _anthropic(_name: str, endpoints: Endpoints) -> Provider:
-    if not endpoints.anthropic_api_key:
-        raise SettingsError("ANTHROPIC_API_KEY is not set: get a key at https://platform.claude.com/settings/keys")
-    _need("anthropic")
-    from core.models.providers.anthropic import AnthropicProvider  # noqa: PLC0415 - an extra
+    from core.models.providers.anthropic import AnthropicProvider  # noqa: PLC0415 - only when it is chosen
 
-    return AnthropicProvider(endpoints.anthropic_api_key, endpoints.anthropic_base_url)
+    return AnthropicProvider(endpoints.anthropic_api_key or "", endpoints.anthropic_base_url)
 
 
 def _local(name: str, _endpoints: Endpoints) -> Provider:
-    _need("openai")
-    from core.models.providers.local import LocalProvider  # noqa: PLC0415 - it needs an extra
+    from core.models.providers.local import LocalProvider  # noqa: PLC0415 - only when it is chosen
 
     return LocalProvider(name)
 
 
-def _need(package: str) -> None:
-    """An SDK that is an extra, under the same name."""
-    try:
-        import_module(package)
-    except ImportError:
-        raise SettingsError(
-            f"MODEL: the package `{package}` is not installed; "
-            f"`pip install 'parley[{package}]'` or `uv sync --extra {package}`"
-        ) from None
+_MAKERS: Mapping[str, Callable[[str, Endpoints], Provider]] = {
+    "gemini": _gemini,
+    "openai": _openai,
+    "anthropic": _anthropic,
+    "local": _local,
+}

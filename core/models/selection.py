@@ -61,14 +61,17 @@ class Choice:
         self._endpoints = endpoints
         self._idle_seconds = idle_seconds
         self._slots = Slots()
+        faults = list[str]()
         try:
             self._ask(default)
-        except SettingsError:
+        except SettingsError as error:
             if is_needed:
-                raise
-        self._ask_all(others, "MODELS")
+                faults += error.faults
+        faults += self._ask_all(others, "MODELS")
         self.offered: Mapping[str, Offered] = dict(self.asked)
-        self._ask_all(fallbacks, "MODEL_FALLBACKS")
+        faults += self._ask_all(fallbacks, "MODEL_FALLBACKS")
+        if faults:
+            raise SettingsError(*faults)
         self.fallbacks = Fallbacks({name: self.asked[name] for name in fallbacks})
 
     def adapter(self, name: str) -> ModelAdapter:
@@ -88,14 +91,16 @@ class Choice:
             waits=WAITS,
         )
 
-    def _ask_all(self, names: Sequence[str], setting: str) -> None:
+    def _ask_all(self, names: Sequence[str], setting: str) -> list[str]:
+        """Make these models, and return a line for each that cannot be had."""
+        faults = list[str]()
         for name in names:
             try:
                 self._ask(name)
             except SettingsError as error:
                 if name != self.default:
-                    faults = (f"{setting}={name}: {_MODEL.sub('', fault)}" for fault in error.faults)
-                    raise SettingsError(*faults) from None
+                    faults += (f"{setting}={name}: {_MODEL.sub('', fault)}" for fault in error.faults)
+        return faults
 
     def _ask(self, name: str) -> Offered:
         if name not in self.asked:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -188,18 +189,37 @@ def load_tools(names: Sequence[str]) -> list[BaseTool]:
     """The tools that `TOOLS` names, each as `package.module:name`.
 
     Raises:
-        ToolError: no such module or name, or what stands there is no tool; says which.
+        ToolError: no such module or name, or it is no tool; a line for each.
     """
-    return [_load(name) for name in names]
+    tools, faults = list[BaseTool](), list[str]()
+    for name in names:
+        try:
+            tools.append(_load(name))
+        except ToolError as error:
+            faults.append(str(error))
+    if faults:
+        raise ToolError("\n".join(faults))
+    return tools
 
 
 def _load(name: str) -> BaseTool:
-    module, _, attribute = name.partition(":")
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise ToolError(f"{name or 'an empty name'} is no tool: write it as package.module:name")
     try:
-        found = getattr(import_module(module), attribute)
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        is_named = module == missing or module.startswith(f"{missing}.")
+        what = f"there is no module {missing}" if is_named else f"it needs the module {missing}, which is not installed"
+        raise ToolError(f"{name}: {what}") from error
     except Exception as error:  # whatever a module raises while it is imported
-        raise ToolError(f"no tool {name!r} ({type(error).__name__}): write it as package.module:name") from error
-    return adapt(found)
+        raise ToolError(f"{name}: {module} raises {type(error).__name__} when it is imported") from error
+    if not hasattr(found, attribute):
+        nearest = get_close_matches(attribute, {*vars(found), *getattr(found, "__all__", ())}, n=1)
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        raise ToolError(f"{name}: {module} has no {attribute}{hint}")
+    return adapt(getattr(found, attribute))
 
 
 def _current_time(arguments: dict[str, Any]) -> dict[str, str]:

@@ -105,7 +105,7 @@ async def test_each_agent_that_cannot_be_had_is_told_by_the_check_and_the_others
     )
     lines = [finding.line async for finding in check() if finding.verdict is Verdict.FAIL]
     for begin in (
-        "agents.toml: [agents.desk] tools: no tool 'no.such:tool'",
+        "agents.toml: [agents.desk] tools: no.such:tool: there is no module no",
         "agents.toml: [agents.far] agent=../elsewhere/x: there is no such folder",
         "agents.toml: [agents.cold] GOOGLE_API_KEY",
         "agents.toml: [agents.mcp] MCP_FILE=gone.toml: it cannot be read",

@@ -44,22 +44,29 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
             {"DISCORD_BOT_TOKEN": "no-token"},
             ["DISCORD_BOT_TOKEN: it must have two dots in it", "https://discord.com/developers/applications"],
         ),
-        ({"SLACK_STREAMING": "fast"}, ["SLACK_STREAMING: Input should be 'auto', 'native' or 'edit'"]),
+        ({"SLACK_STREAMING": "fast"}, ["SLACK_STREAMING: it must be 'auto', 'native' or 'edit'"]),
         ({"DISCORD_GUILDS": "My Server"}, ["DISCORD_GUILDS: it must be ids of servers", "Copy Server ID"]),
         (
             {"DISCORD_FREE_CHANNELS": "#general", "DISCORD_CHANNEL_SESSIONS": "mine", "DISCORD_PING_AFTER": "-1"},
             [
                 "DISCORD_FREE_CHANNELS: it must be ids of channels",
-                "DISCORD_CHANNEL_SESSIONS: Input should be 'shared' or 'user'",
-                "DISCORD_PING_AFTER: Input should be greater than or equal to 0",
+                "DISCORD_CHANNEL_SESSIONS: it must be 'shared' or 'user'",
+                "DISCORD_PING_AFTER: it must be at least 0",
             ],
         ),
-        ({"DISCORD_SHARDS": "many"}, ["DISCORD_SHARDS: String should match pattern '^(auto|[1-9][0-9]*)$'"]),
-        ({"DISCORD_SHARDS": "0"}, ["DISCORD_SHARDS: String should match pattern '^(auto|[1-9][0-9]*)$'"]),
+        ({"DISCORD_SHARDS": "many"}, ["DISCORD_SHARDS: it must be auto or a whole number above 0"]),
+        ({"DISCORD_SHARDS": "0"}, ["DISCORD_SHARDS: it must be auto or a whole number above 0"]),
         ({"DATABASE_URL": "postgresql://u:hidden@h:port/db"}, ["DATABASE_URL: it is not a URL"]),
-        ({"DATABASE_CONNECTIONS": "2"}, ["DATABASE_CONNECTIONS: Input should be greater than or equal to 3"]),
+        ({"DATABASE_CONNECTIONS": "2"}, ["DATABASE_CONNECTIONS: it must be at least 3"]),
         ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
-        ({"AGENT_NAME": "two words", "TURN_SECONDS": "soon"}, ["AGENT_NAME:", "TURN_SECONDS:"]),
+        (
+            {"AGENT_NAME": "two words", "TURN_SECONDS": "soon"},
+            ["AGENT_NAME:", "TURN_SECONDS: it must be a number, such as 600"],
+        ),
+        ({"FILES_MAX": "2.5"}, ["FILES_MAX: it must be a whole number, such as 5"]),
+        ({"SUMMARIES": "maybe"}, ["SUMMARIES: it must be true or false"]),
+        ({"CAP_DAY": "ten"}, ["CAP_DAY: it must be a number of dollars"]),
+        ({"LOG_LEVEL": "loud"}, ["LOG_LEVEL: it must be DEBUG, INFO, WARNING or ERROR"]),
         (
             {"AGENT": "weather", "AGENT_NAME": "x", "TOOLS": ","},
             ["AGENT: an agent that is brought has a name", "remove AGENT_NAME, TOOLS, or AGENT"],
@@ -67,7 +74,7 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
         ({"AGENT_INSTRUCTION_FILE": "nowhere.md"}, ["AGENT_INSTRUCTION_FILE: nowhere.md cannot be read (No such file"]),
         ({"AGENT_INSTRUCTION_FILE": "/dev/null"}, ["AGENT_INSTRUCTION_FILE: /dev/null is empty"]),
         ({"CATCH_UP_HOURS": "48", "TURNS_KEPT_DAYS": "2"}, ["CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS"]),
-        ({"REPLY_BUTTONS": "retry"}, ["REPLY_BUTTONS: Input should be 'regenerate', 'feedback' or 'why'"]),
+        ({"REPLY_BUTTONS": "retry"}, ["REPLY_BUTTONS: it must be 'regenerate', 'feedback' or 'why'"]),
         ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno's disk does not outlive a restart", "heroku addons:create"]),
     ],
 )
@@ -168,3 +175,40 @@ def test_the_server_listens_on_loopback_unless_somebody_has_to_call_it(
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     assert configuration.load().listen_address == address
+
+
+def test_faults_of_all_kinds_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {
+        "SLACK_BOT_TOKEN": "xoxb-1",
+        "TURN_SECONDS": "abc",
+        "AGENT_INSTRUCTION": "Be brief.",
+        "AGENT_INSTRUCTION_FILE": "/dev/null",
+        "CATCH_UP_HOURS": "48",
+        "TURNS_KEPT_DAYS": "2",
+        "MODEL": "openai/x",
+        "MODELS": "anthropic/y",
+    }
+    lines = faults(monkeypatch, settings)
+    assert [line.partition(":")[0] for line in lines] == [
+        "AGENT_INSTRUCTION_FILE",
+        "TURN_SECONDS",
+        "SLACK_APP_TOKEN is missing beside SLACK_BOT_TOKEN",
+        "CATCH_UP_HOURS",
+        "OPENAI_API_KEY is not set",
+        "MODELS=anthropic/y",
+    ]
+
+
+def test_a_malformed_setting_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"SLACK_BOT_TOKEN": "xapp-1", "SLACK_APP_TOKEN": "xapp-1", "GOOGLE_API_KEY": "k"}
+    [line] = faults(monkeypatch, settings)
+    assert line.startswith("SLACK_BOT_TOKEN: it must begin with xoxb-")
+
+
+def test_a_misspelt_name_in_the_env_file_is_noted_with_the_nearest() -> None:
+    Path(".env").write_text("SLAK_BOT_TOKEN=x\nMODELL=openai/x\nturn_second=1\nWEATHER_API=y\nmodel=openai/x\n")
+    assert configuration.unknown_names() == [
+        ".env: SLAK_BOT_TOKEN is no setting: did you mean SLACK_BOT_TOKEN?",
+        ".env: MODELL is no setting: did you mean MODEL?",
+        ".env: turn_second is no setting: did you mean TURN_SECONDS?",
+    ]

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.settings import LOCAL_MODEL
 from bot.setup.check import check
 from bot.setup.probes import Finding, Verdict
 from core.privacy.vault import Vault
@@ -58,3 +59,30 @@ async def test_a_rate_for_each_person_is_recommended(
 def test_a_secret_in_the_wrong_setting_is_not_shown() -> None:
     line = Finding(Verdict.FAIL, "MODEL=sk-ant-api03-0123456789abcdef: no such model").line
     assert line == "MODEL=[redacted]: no such model"
+
+
+@pytest.fixture
+def misspelt() -> None:
+    Path(".env").write_text("MODELL=openai/x\n")
+
+
+@pytest.mark.usefixtures("misspelt")
+async def test_the_check_notes_misspelt_settings_and_tools_that_the_model_cannot_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MODEL", LOCAL_MODEL)
+    notes = [finding.line async for finding in check() if finding.verdict is Verdict.NOTE]
+    assert ".env: MODELL is no setting: did you mean MODEL?" in notes
+    assert f"{LOCAL_MODEL} cannot call tools: parley never uses current_time; set MODEL to one that can" in notes
+
+
+async def test_faults_of_the_model_and_of_each_tool_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL", "openai/x")
+    monkeypatch.setenv("TOOLS", "core.tools:curent_time,core.tools:nothing_like_it,nowhere:x")
+    lines = [finding.line async for finding in check() if finding.verdict is Verdict.FAIL]
+    assert lines[0].startswith("OPENAI_API_KEY is not set")
+    assert lines[1:] == [
+        "TOOLS: core.tools:curent_time: core.tools has no curent_time; did you mean current_time?",
+        "TOOLS: core.tools:nothing_like_it: core.tools has no nothing_like_it",
+        "TOOLS: nowhere:x: there is no module nowhere",
+    ]

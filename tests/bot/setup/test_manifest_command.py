@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings import Settings
+from bot.settings import Settings, load
 from bot.setup.manifest_command import YOUR_ADDRESS, Platform, manifest
 from channels.discord.invite import link as invitation
 from core.errors import SettingsError
@@ -17,7 +17,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **variables: str) 
     monkeypatch.chdir(tmp_path)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    return Settings()
+    return load()
 
 
 def test_slacks_is_one_that_slack_takes_and_has_the_prompts_of_the_settings(
@@ -67,5 +67,5 @@ def test_discords_is_a_link_for_the_app_of_the_token(monkeypatch: pytest.MonkeyP
 
 
 def test_more_prompts_than_slack_shows_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="SUGGESTED_PROMPTS: Slack shows 4 at the most"):
+    with pytest.raises(SettingsError, match="SUGGESTED_PROMPTS: Slack shows 4 at the most"):
         settings(monkeypatch, tmp_path, SUGGESTED_PROMPTS="1|2|3|4|5")

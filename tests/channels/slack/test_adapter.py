@@ -187,7 +187,8 @@ async def test_a_name_is_looked_up_once(slack: SlackSandbox, tmp_path: Path) -> 
         await bot.settled(1)
         await bot.ask("ada", "general", "two", thread_ts=question.ts)
         await bot.settled(2)
-        assert sum(call.method == "users.info" for call in slack.calls) == 1
+        ada = slack.people["ada"].id
+        assert sum(call.method == "users.info" and call.arguments["user"] == ada for call in slack.calls) == 1
 
 
 async def test_a_cut_socket_comes_back_and_nothing_is_lost(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -210,7 +211,7 @@ async def test_a_socket_that_cannot_be_opened_ends_the_start_with_a_line(
 async def test_a_reply_begins_at_once_and_goes_on_in_the_language_of_who_asks_when_that_is_known(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    slack.add_user("minsu", locale="ko-KR")
+    minsu = slack.add_user("minsu", locale="ko-KR")
     go_on = asyncio.Event()
     async with running(slack, tmp_path, [Pause(go_on), Say("  ")]) as bot:
         slack.faults.delay("users.info", 2.0)
@@ -218,12 +219,14 @@ async def test_a_reply_begins_at_once_and_goes_on_in_the_language_of_who_asks_wh
         await bot.shows(question, lambda texts: words.PLACEHOLDER in texts)
         placeholder = bot.thread(question)[1]
         assert list(placeholder.buttons) == [words.STOP]
-        assert [call.reply for call in slack.calls if call.method == "users.info"] == [None], "it has no answer yet"
+        calls = [call for call in slack.calls if call.method == "users.info" and call.arguments["user"] == minsu.id]
+        assert [call.reply for call in calls] == [None], "it has no answer yet"
         korean = words.of("ko")
         await slack.wait_for(lambda: list(bot.thread(question)[1].buttons) == [korean(words.STOP)])
         go_on.set()
         await bot.shows(question, lambda texts: korean(words.NO_ANSWER) in texts)
-    assert len([call for call in slack.calls if call.method == "users.info"]) == 1
+    of_minsu = [call for call in slack.calls if call.arguments.get("user") == minsu.id and call.method == "users.info"]
+    assert len(of_minsu) == 1
 
 
 async def test_files_of_which_only_the_mention_was_told_are_asked_for(

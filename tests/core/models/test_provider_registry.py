@@ -1,5 +1,4 @@
 import asyncio
-import sys
 
 import pytest
 
@@ -84,17 +83,6 @@ async def test_anthropics_address_is_a_setting() -> None:
         await probe(provider, name)
         await provider.aclose()
     assert server.asked[0].model == "claude-x"
-
-
-@pytest.mark.parametrize(
-    ("model", "package"), [("openai/gpt-5", "openai"), ("local/smollm2-135m", "openai"), ("anthropic/m", "anthropic")]
-)
-def test_a_missing_package_is_named_with_how_to_get_it(
-    model: str, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(SettingsError, match=rf"parley\[{package}\]"):
-        make_provider(model, KEYS)
 
 
 def test_keys_are_not_shown() -> None:

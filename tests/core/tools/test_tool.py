@@ -175,13 +175,13 @@ def test_tools_are_found_by_module_and_name() -> None:
 def test_a_tool_that_cannot_be_found_is_named(name: str) -> None:
     with pytest.raises(ToolError) as raised:
         load_tools([name])
-    assert repr(name) in str(raised.value)
+    assert str(raised.value).startswith(name or "an empty name")
 
 
 def test_a_module_that_breaks_while_it_is_imported_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_tools.py").write_text("tool = 1 / 0")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ToolError, match=r"broken_tools:tool' \(ZeroDivisionError\)"):
+    with pytest.raises(ToolError, match="broken_tools:tool: broken_tools raises ZeroDivisionError"):
         load_tools(["broken_tools:tool"])
 
 
