@@ -1,4 +1,4 @@
-# Parley in a container: `docker build -t parley .`. The model's extras are named at the build: --build-arg EXTRAS="--extra anthropic"
+# Parley in a container: `docker build -t parley .`. Extras are named at the build: --build-arg EXTRAS="--extra otel"
 FROM python:3.11-slim AS build
 COPY --from=ghcr.io/astral-sh/uv:0.9 /uv /usr/local/bin/uv
 ENV UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1

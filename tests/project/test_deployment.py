@@ -98,6 +98,8 @@ def test_the_procfile_and_the_button_of_heroku_name_what_there_is() -> None:
     assert [addon.partition(":")[0] for addon in app["addons"]] == ["heroku-postgresql"]
     assert app["buildpacks"] == [{"url": "heroku/python"}]
     assert app["stack"].startswith("heroku-")
+    keys = {"GOOGLE_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"}
+    assert all(app["env"][name]["required"] is False for name in keys), "any provider will do"
     for name, variable in app["env"].items():
         assert variable["description"], name
         assert variable.keys() <= {"description", "value", "required", "generator"}, name
@@ -105,6 +107,12 @@ def test_the_procfile_and_the_button_of_heroku_name_what_there_is() -> None:
     ran = (ROOT / "bin" / "post_compile").read_text()
     assert set(re.findall(r"python -m bot (\w+)", ran)) <= commands()
     assert (ROOT / "bin" / "post_compile").stat().st_mode & 0o111
+
+
+def test_every_model_provider_is_installed_without_an_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    installed = {re.split(r"[\[<>=]", requirement)[0] for requirement in project["dependencies"]}
+    assert {"google-genai", "openai", "anthropic"} <= installed
 
 
 def test_the_dockerfile_builds_what_there_is_for_a_user_who_may_do_nothing_else() -> None:
