@@ -19,6 +19,7 @@ import typer
 
 from bot.sandbox import command as sandbox
 from bot.setup import manifest_command as manifests
+from core.agents.config import folder_of
 from core.concurrency import gc_tuning as garbage
 from core.errors import OverdueError, ParleyError, SettingsError
 from core.models.lazy_import import Late
@@ -89,7 +90,7 @@ def run_sandbox(
     """Run a Slack and a Discord on this machine and the bot in both; you speak as their users."""
     if agent:
         os.environ["AGENT"] = agent
-    _run_sandbox(configuration.load(), terminal=terminal, agent=agent, port=port)
+    _run_sandbox(configuration.load(), terminal=terminal, port=port)
 
 
 @cli.command(name="check")
@@ -179,14 +180,18 @@ def main() -> None:
         sys.exit(1)
 
 
-def _run_sandbox(
-    settings: configuration.Settings, *, terminal: bool = False, agent: str = "", port: int = sandbox.PORT
-) -> None:
-    """In the terminal if that is asked for, and where lines come in; else on a page."""
+def _run_sandbox(settings: configuration.Settings, *, terminal: bool = False, port: int = sandbox.PORT) -> None:
+    """Run the sandbox in the terminal if that is asked for, and where lines come in; else on a page.
+
+    An agent that is a folder is watched for changes.
+    """
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
+    for line in configuration.unknown_names():
+        _say(f"note: {line}")
+    agent = settings.agent if settings.agent and folder_of(settings.agent) is not None else ""
     in_terminal = terminal or sandbox.speaks_in_lines()
     work = partial(sandbox.run, terminal=in_terminal, agent=agent, port=port, say=_say)
     _run(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from bot import settings as configuration
     from bot.settings import Settings
     from channels.slack import manifest
+    from core.store import lock
 else:
-    configuration, manifest = Late("bot.settings"), Late("channels.slack.manifest")
+    configuration, manifest, lock = Late("bot.settings"), Late("channels.slack.manifest"), Late("core.store.lock")
 
 #: Where the page is, if nobody else listens there.
 PORT = 4000
@@ -54,7 +55,7 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
     except ImportError as error:
         raise SettingsError("the sandbox is not installed: `uv sync --all-extras`") from error
 
-    log = settings.data_dir / "bot.log"
+    log, database = settings.data_dir / "bot.log", settings.data_dir / "sandbox.db"
     model = settings.sandbox_model
     warning = " (tiny and often wrong; set GOOGLE_API_KEY for a real one)" if model == configuration.LOCAL_MODEL else ""
     notices = [
@@ -63,6 +64,9 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
         f"The bot's log: {log}",
     ]
     async with AsyncExitStack() as stack:
+        hint = "give this one a DATA_DIR of its own"
+        stack.enter_context(lock.locked(settings.data_dir / "sandbox", hint))
+        _remove(database)
         slack, discord = (
             await stack.enter_async_context(SlackSandbox()),
             await stack.enter_async_context(DiscordSandbox()),
@@ -81,7 +85,7 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
             "DISCORD_API_URL": discord.api_url,
             "DISCORD_BOT_TOKEN": discord.bot_token,
             "DISCORD_GUILDS": "",  # the sandbox's own is none of those that the operator serves
-            "DATABASE_URL": f"sqlite:///{settings.data_dir / 'sandbox.db'}",
+            "DATABASE_URL": f"sqlite:///{database}",
             "PORT": "0",
             "STOP_SECONDS": "2",  # who leaves does not wait for an answer
         }
@@ -106,12 +110,18 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
                 say(notice)
             say(f"Open {page.address} (Ctrl-C ends it)")
             _open(page.address)
-            ends.append(asyncio.create_task(_tell(bot, say), name="what the bot tells"))
+            ends.append(asyncio.create_task(_tell(bot, log, say), name="what the bot tells"))
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
         if terminal and bot.ended.is_set():
-            raise ParleyError(f"the bot ended by itself; {log} ends with:\n{bot.told}")
+            raise ParleyError(f"the bot ended by itself: {bot.told}\nIts log: {log}")
+
+
+def _remove(database: Path) -> None:
+    """Remove the database of the last start: its conversations were in a Slack and a Discord that are gone."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        database.with_name(f"{database.name}{suffix}").unlink(missing_ok=True)
 
 
 def speaks_in_lines() -> bool:
@@ -151,12 +161,12 @@ async def _end(tasks: list[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _tell(bot: BotProcess, say: Say) -> None:
-    """Tell of each time that the bot ends by itself: it is no end of the sandbox."""
+async def _tell(bot: BotProcess, log: Path, say: Say) -> None:
+    """Say why whenever the bot ends by itself: the sandbox goes on."""
     while True:
         await bot.ended.wait()
         bot.ended.clear()
-        say(f"The bot ended by itself:\n{bot.told}")
+        say(f"The bot ended by itself: {bot.told}\nIts log: {log}")
 
 
 async def _reload(bot: BotProcess, agent: Path, say: Say) -> None:

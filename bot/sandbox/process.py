@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from core.concurrency.tasks import beside
+from core.models.provider_registry import can_call_tools
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +24,11 @@ State = Literal["starting", "running", "ended"]
 #: Seconds that the bot has to end its replies, and after which it is started again when it was killed.
 STOP_TIMEOUT, AGAIN = 30.0, 1.0
 
-#: Of the log, when the bot has ended by itself.
+#: Lines of the log that are shown when the bot has ended by itself.
 LAST_LINES = 12
+
+#: Begin of an entry of the log, as text or as JSON. Lines after the last entry say why the bot has ended.
+_ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\{")
 
 
 class BotProcess:
@@ -33,10 +38,10 @@ class BotProcess:
 
     Attributes:
         state: `running` once it has said that it is ready.
-        told: the last words of one that has ended by itself.
+        told: why it has ended by itself.
+        log_tail: the end of its log, then.
         model: the one that it asks; `models` may be chosen in its place.
-        agent: which agent it is, if one was brought along.
-        notices: what who sees it is to know.
+        agent: the folder of the agent that is watched, if there is one.
     """
 
     def __init__(
@@ -48,17 +53,15 @@ class BotProcess:
         model: str,
         models: Sequence[str],
         agent: str = "",
-        notices: Sequence[str] = (),
     ) -> None:
         """Args:
         ready: waits until it hears what is said.
         """
         self.state: State = "starting"
-        self.told = ""
+        self.told = self.log_tail = ""
         self.model = model
         self.models = list(models)
         self.agent = agent
-        self.notices = list(notices)
         self.ended = asyncio.Event()
         self._environment = environment
         self._log = log_file
@@ -67,6 +70,13 @@ class BotProcess:
         self._again = asyncio.Event()
         self._tick = asyncio.Event()
         self._is_meant = False
+
+    @property
+    def notices(self) -> list[str]:
+        """What the page shows about the model."""
+        if can_call_tools(self.model):
+            return []
+        return [f"{self.model} is tiny and often wrong. It cannot call tools: choose another model to see the agent's."]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -119,7 +129,8 @@ class BotProcess:
                     self._become("starting", "It was killed, and is being started again.")
                     await asyncio.sleep(AGAIN)
                 continue
-            self._become("ended", self._last_words(begins) or f"It ended with code {process.returncode}.")
+            lines = self._lines(begins)
+            self._become("ended", _reason(lines) or f"It ended with code {process.returncode}.", lines)
             self.ended.set()
             log.error("the bot ended by itself, with code %s: %s", process.returncode, self.told)
             await self._again.wait()
@@ -140,12 +151,20 @@ class BotProcess:
             process.kill()
             await process.wait()
 
-    def _become(self, state: State, told: str = "") -> None:
-        self.state, self.told = state, told
+    def _become(self, state: State, told: str = "", lines: Sequence[str] = ()) -> None:
+        self.state, self.told, self.log_tail = state, told, "\n".join(lines[-LAST_LINES:])
         self._tick.set()
         self._tick = asyncio.Event()
 
-    def _last_words(self, begins: int) -> str:
+    def _lines(self, begins: int) -> list[str]:
         with self._log.open("rb") as file:
             file.seek(begins)
-            return "\n".join(file.read().decode(errors="replace").splitlines()[-LAST_LINES:])
+            return file.read().decode(errors="replace").splitlines()
+
+
+def _reason(lines: Sequence[str]) -> str:
+    """Return what a process that ended said after the last entry of its log; of a stack trace, the last line."""
+    entries = [number for number, line in enumerate(lines) if _ENTRY.match(line)]
+    said = [line for line in lines[entries[-1] + 1 if entries else 0 :] if line.strip()]
+    is_trace = any(line.startswith("Traceback ") for line in said)
+    return "\n".join(said[-1:] if is_trace else said)

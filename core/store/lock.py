@@ -24,6 +24,21 @@ def held(database: Database) -> Iterator[None]:
     if path is None:
         yield
         return
+    hint = "give this one a DATABASE_URL of its own (with PostgreSQL, several work on one database)"
+    with locked(path, hint):
+        yield
+
+
+@contextmanager
+def locked(path: Path, hint: str) -> Iterator[None]:
+    """Hold the lock file of `path` for this process.
+
+    Args:
+        hint: what to do where another process holds it, besides stopping that one.
+
+    Raises:
+        StoreError: another process holds it; it is named.
+    """
     lock = path.with_name(f"{path.name}.lock")
     with _naming(lock):
         file = lock.open("a+")
@@ -32,10 +47,8 @@ def held(database: Database) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             file.seek(0)
-            raise StoreError(
-                f"{path} is in use by process {file.read().strip() or '?'}: stop that one first, or give this one a "
-                "DATABASE_URL of its own (with PostgreSQL, several work on one database)"
-            ) from error
+            process = file.read().strip() or "?"
+            raise StoreError(f"{path} is in use by process {process}: stop that one first, or {hint}") from error
         with _naming(lock):
             os.ftruncate(file.fileno(), 0)
             os.write(file.fileno(), str(os.getpid()).encode())

@@ -11,18 +11,22 @@ class Bot(Protocol):
     Attributes:
         state: what its process does.
         told: why it has ended by itself, in its own words.
+        log_tail: the end of its log, then.
         model: the one that it asks, by its full name.
         models: what may be chosen in its place.
-        agent: which agent it is, if one was brought along.
-        notices: what a newcomer is to know.
+        agent: the folder of the agent that is watched, if there is one.
+        notices: lines about the model.
     """
 
     state: State
     told: str
+    log_tail: str
     model: str
     models: list[str]
     agent: str
-    notices: list[str]
+
+    @property
+    def notices(self) -> list[str]: ...
 
     async def kill(self) -> None:
         """Kill it, as an accident would; it is started again."""

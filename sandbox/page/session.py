@@ -105,6 +105,7 @@ class Visit:
         about = {
             "state": bot.state,
             "told": bot.told,
+            "log": bot.log_tail,
             "model": bot.model,
             "models": bot.models,
             "agent": bot.agent,

@@ -58,7 +58,10 @@ function paintTop() {
   );
   const trouble = find("trouble");
   trouble.hidden = !bot.told;
-  show(trouble, [bot.told, bot.state], ([told, state]) => h("div", {}, h("b", {}, "The bot is not running"), h("pre", {}, told), state === "ended" && h("button", { type: "button", class: "button plain", "data-focus": "again", onclick: () => tell("restart") }, "Start it again")));
+  show(trouble, [bot.told, bot.log, bot.state], ([told, log, state]) => h("div", {}, h("div", { class: "why" }, h("b", {}, "The bot is not running"), h("p", { class: "reason" }, told), log ? h("details", {}, h("summary", {}, "Log"), h("pre", { tabindex: "0" }, log)) : null), state === "ended" && h("button", { type: "button", class: "button plain", "data-focus": "again", onclick: () => tell("restart") }, "Start it again")));
+  const notices = find("notices");
+  notices.hidden = !bot.notices.length;
+  show(notices, bot.notices, (lines) => h("div", {}, lines.map((line) => h("p", {}, line))));
 }
 
 function model(bot) {

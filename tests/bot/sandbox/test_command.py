@@ -1,7 +1,11 @@
+from pathlib import Path
+
 import pytest
 
 from bot import settings as configuration
+from bot.cli import main
 from bot.sandbox import command as sandbox
+from bot.sandbox import process
 
 LOCAL = configuration.LOCAL_MODEL
 
@@ -25,3 +29,26 @@ def test_the_models_of_a_vendor_whose_key_is_set_can_be_chosen_on_the_page(
     assert all(name.startswith(vendor) and not name.endswith("*") for name in offered if name != LOCAL)
     monkeypatch.setenv(address, "http://127.0.0.1:1/v1")  # whoever is there, he has models of his own
     assert set(sandbox._models(configuration.load())) <= {configuration.DEFAULT_MODEL, LOCAL}
+
+
+@pytest.mark.parametrize(("agent", "watched"), [("mine", "mine"), ("examples.clock", ""), ("", "")])
+def test_run_watches_the_folder_of_an_agent(monkeypatch: pytest.MonkeyPatch, agent: str, watched: str) -> None:
+    Path("mine").mkdir()
+    monkeypatch.setenv("AGENT", agent)
+    started: list[str] = []
+    monkeypatch.setattr(main, "_run", lambda work, _settings, **_more: started.append(work.keywords["agent"]))
+    main.run()
+    assert started == [watched]
+
+
+def test_the_reason_is_what_follows_the_last_entry_of_the_log() -> None:
+    entries = [
+        "2026-11-24 10:00:00,001 INFO channels.slack: looked up",
+        "  more of it",
+        "2026-11-24 10:00:01,002 INFO bot: x",
+    ]
+    assert process._reason([*entries, "AGENT=mine: agent.py, line 2: it is not Python"]) == (
+        "AGENT=mine: agent.py, line 2: it is not Python"
+    )
+    assert process._reason(["Traceback (most recent call last):", "  File x", "KeyError: 'y'"]) == "KeyError: 'y'"
+    assert process._reason(entries) == ""

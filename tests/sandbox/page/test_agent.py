@@ -8,6 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from core.errors import StoreError
 from sandbox.environment import inherited
 from tests.sandbox.page.conftest import ROOT, sandboxed
 
@@ -46,7 +47,22 @@ async def test_a_fault_of_the_agent_is_shown_and_mended_while_the_page_stays(fol
 
         await until(lambda: "agent.py, line" in bot.get("told", ""))
         assert bot["state"] == "ended"
+        assert bot["told"] == f"AGENT={folder}: agent.py, line 6, raises KeyError"
+        assert "listening" in bot["log"]
         (folder / "agent.py").write_text(AGENT)
         await until(lambda: bot["state"] == "running")
-        assert any("raises KeyError" in line for line in told)
+        assert f"The bot ended by itself: AGENT={folder}: agent.py, line 6, raises KeyError" in "\n".join(told)
+        assert "cannot call tools" in "".join(bot["notices"])
         assert any("agent.py changed" in line for line in told)
+
+
+@pytest.mark.usefixtures("python")
+async def test_each_sandbox_has_a_new_database_and_a_folder_has_one_sandbox(folder: Path) -> None:
+    (folder / "agent.py").write_text(AGENT)
+    database = folder.parent / "sandbox.db"
+    database.write_bytes(b"of the last start")
+    async with sandboxed(str(folder)):
+        assert not database.exists() or database.read_bytes() != b"of the last start"
+        with pytest.raises(StoreError, match=r"is in use by process .*DATA_DIR"):
+            async with sandboxed(str(folder)):
+                pass
