@@ -86,6 +86,8 @@ function paintTabs() {
 function look(key) {
   view = key;
   paint();
+  const pane = panes.find((one) => one.key === key);
+  if (pane) pane.list.scrollTop = pane.list.scrollHeight; // a hidden list has no height, so it could not be scrolled
 }
 
 function swap() {

@@ -238,7 +238,9 @@ export class Pane {
     const text = this.line.value;
     if (!about || this.editing) return [];
     if (/^\/[\w-]*$/.test(text)) {
-      return about.commands.filter((command) => `/${command.name}`.startsWith(text)).map((command) => ({ text: `/${command.name} `, label: `/${command.name}`, hint: command.hint, about: command.about }));
+      const found = about.commands.filter((command) => `/${command.name}`.startsWith(text));
+      found.sort((one, other) => (`/${other.name}` === text) - (`/${one.name}` === text)); // an exact match is sent, not completed
+      return found.map((command) => ({ text: `/${command.name} `, label: `/${command.name}`, hint: command.hint, about: command.about }));
     }
     const at = /(?:^|\s)@([\w-]*)$/.exec(text.slice(0, this.line.selectionStart));
     if (!at) return [];

@@ -266,6 +266,17 @@ async def test_another_model_is_chosen_and_what_it_does_not_get_to_read_is_shown
     await expect(cut.locator(".entry pre").first).to_contain_text("Well said.")
 
 
+async def test_an_exact_slash_command_is_sent_and_not_completed_to_a_longer_one(page: Page, stage: Stage) -> None:
+    stage.answer = lambda asked: "Never."
+    await go(page, "slack", "general")
+    await page.fill("#slack-line", "")
+    await page.locator("#slack-line").press_sequentially("/agent")
+    await expect(page.locator("#slack [role=option] b").first).to_have_text("/agent")
+    await page.press("#slack-line", "Enter")
+    await expect(page.locator("#slack-line")).to_have_value("")
+    await expect(page.locator("#slack .messages")).to_contain_text("parley")
+
+
 async def test_it_is_dark_or_light_as_the_machine_is_or_as_one_wants_it(page: Page) -> None:
     async def is_dark() -> bool:
         red, *_ = await page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
@@ -331,6 +342,17 @@ async def test_the_keyboard_is_enough_and_a_phone_is_wide_enough(page: Page, sta
         await page.locator("#tabs .tab", has_text=view).click()
         await expect(page.locator(seen)).to_be_in_viewport()
         assert await page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+async def test_a_phone_shows_the_newest_message_of_a_long_conversation(page: Page, stage: Stage) -> None:
+    stage.answer = lambda asked: "\n\n".join(f"Line {number}." for number in range(60)) + "\n\nThe last line."
+    await say(page, "discord", "Tell me a lot.")
+    last = page.locator("#discord .message", has_text="The last line.").last
+    await expect(last.locator("button", has_text="Regenerate")).to_be_visible()
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await page.locator("#tabs .tab", has_text="Slack").click()
+    await page.locator("#tabs .tab", has_text="Discord").click()
+    await expect(last.get_by_text("The last line.")).to_be_in_viewport()
 
 
 async def test_the_page_is_for_browsers_of_this_machine_that_came_by_its_own_name(stage: Stage) -> None:
