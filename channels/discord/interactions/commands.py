@@ -1,7 +1,7 @@
 """The bot's application commands, and what Discord knows of them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import discord
 from discord import app_commands
@@ -56,7 +56,9 @@ def commands_of(takes: Givers) -> list[Command]:
     made: list[Command] = [_plain(name, COMMANDS[name], takes) for name in plain]
     made += [_naming("model", words.MODEL_NAME, takes, takes.models)]
     made += [_naming("agent", words.AGENT_NAME, takes, takes.agents)]
-    made += [_export(takes), _why(takes), _why_this(takes), _ask(takes), _ask_about(takes)]
+    made += [_export(takes), _why(takes)]
+    made.sort(key=lambda command: list(COMMANDS).index(cast(Name, command.name)))
+    made += [_why_this(takes), _ask(takes), _ask_about(takes)]
     for command in made:
         command.allowed_contexts = app_commands.AppCommandContext(guild=True, dm_channel=True, private_channel=True)
         command.allowed_installs = app_commands.AppInstallationType(guild=True, user=True)

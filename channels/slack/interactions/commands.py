@@ -42,19 +42,21 @@ class Command:
     question: str = ""
 
 
-#: By what people write. Slack: a manifest with a command that Slack has itself, such as `/status`, is refused whole.
+#: Slash commands by their name in Slack, in the order of `channels.commands.handlers.COMMANDS`. Slack refuses a
+#: manifest with a command of its own, such as `/status`. Its slash commands do not work in threads, so `mute` and
+#: `listen` have none.
 COMMANDS: Mapping[str, Command] = {
     "/reset": Command("reset", "Start over in a conversation of yours here", question=words.WHICH_TO_RESET),
     "/stop": Command("stop", "Stop what I am answering you here"),
-    "/help": Command("help", "What I can do"),
     "/agent-status": Command("status", "How your conversation here stands, and which model answers"),
-    "/agent": Command("agent", "See or choose the agent that answers you here", "[name]"),
     "/why": Command("why", "What your latest answer here was made of, for you alone", "[turn]"),
+    "/agent": Command("agent", "See or choose the agent that answers you here", "[name]"),
     "/model": Command("model", "See or choose the model that answers you here", "[name]"),
-    "/usage": Command("usage", "What you have spent, told to you alone"),
     "/export": Command(
         "export", "A conversation of yours here as a file for you", "[json]", question=words.WHICH_TO_EXPORT
     ),
+    "/usage": Command("usage", "What you have spent, told to you alone"),
+    "/help": Command("help", "What I can do"),
 }
 
 #: How many conversations there are to choose from, at the most.

@@ -1,6 +1,10 @@
+from unittest.mock import MagicMock
+
 import pytest
 
 from channels.commands.handlers import COMMANDS, PRIVATE, command_in
+from channels.discord.interactions import commands as discord
+from channels.slack.interactions import commands as slack
 
 
 @pytest.mark.parametrize(
@@ -30,3 +34,11 @@ def test_a_message_that_only_speaks_of_it_is_a_question(text: str) -> None:
 def test_each_command_is_understood(name: str) -> None:
     assert command_in(f"/{name}") == (name, "")
     assert command_in(name) == (None if name in PRIVATE else (name, ""))
+
+
+def test_slack_and_discord_have_the_same_commands_in_the_same_order() -> None:
+    in_slack = {name.removeprefix("/"): command.name for name, command in slack.COMMANDS.items()}
+    in_discord = [command.name for command in discord.commands_of(MagicMock()) if command.name in COMMANDS]
+    assert list(in_slack.values()) == [name for name in COMMANDS if name not in ("mute", "listen")]
+    assert [name for name, command in in_slack.items() if name != command] == ["agent-status"]  # Slack has /status
+    assert in_discord == list(COMMANDS)
