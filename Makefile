@@ -6,25 +6,28 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-prompts bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
+.PHONY: run help test lint format docs bench bench-deltas bench-load bench-planner bench-prompts bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
 
-run: .venv/ready $(WARM)
+run: .venv/ready $(WARM)  ## Run the bot; without tokens, the sandbox. AGENT=DIR runs an agent of your own.
 	@.venv/bin/python -m bot run
 
-test: .venv/ready $(WARM)
+help:  ## List the targets.
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+test: .venv/ready $(WARM)  ## Run the tests; ARGS are pytest's.
 	.venv/bin/pytest -n auto --dist worksteal $(ARGS)
 
-lint: .venv/ready
+lint: .venv/ready  ## Check style and types.
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-format: .venv/ready
+format: .venv/ready  ## Format the code.
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
 # Some minutes: a short run of each benchmark. What the long ones are, and what came out of them: docs/benchmarks.md.
-bench:
+bench:  ## Run a short form of each benchmark.
 	@$(MAKE) --no-print-directory bench-replies BENCH_REPLIES=1 BENCH_CONTENDER=parley
 	@echo "That was 1 reply. Long form: make bench-replies, more than an hour."
 	@$(MAKE) --no-print-directory bench-turns BENCH_DATABASE=sqlite
@@ -76,15 +79,15 @@ bench-prompts: .venv/ready $(WARM)
 bench-replies: .venv/ready
 	@.venv/bin/python -m benchmarks.replies
 
-chaos: .venv/ready
+chaos: .venv/ready  ## Kill the bot at each await of a scenario.
 	@.venv/bin/python -m tests.chaos $(ARGS)
 
 # Brings the catalogue of the bot's own words in step with the code, and names what is not translated.
-words: .venv/ready
+words: .venv/ready  ## Update the Korean catalogue.
 	@.venv/bin/python -m tests.channels.i18n.catalogue
 
 # The site of the docs. A link, an anchor or a page that is nowhere ends it (with --quiet, nothing would).
-docs: .venv/docs
+docs: .venv/docs  ## Build the site of the docs.
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 	@echo "the docs: file://$(CURDIR)/.parley/site/index.html"
 	@echo "with search: .venv/bin/python -m http.server --bind 127.0.0.1 --directory .parley/site"
@@ -97,14 +100,14 @@ docs: .venv/docs
 docs-pictures: .venv/ready $(WARM)
 	@.venv/bin/python docs/pictures/make.py
 
-init: .venv/ready $(WARM)
+init: .venv/ready $(WARM)  ## Set up Slack or Discord, one question at a time.
 	@.venv/bin/python -m bot init
 
-check: .venv/ready $(WARM)
+check: .venv/ready $(WARM)  ## Try every setting.
 	@.venv/bin/python -m bot check
 
 # What tokens are counted with. Without it they are estimated, so that a machine with no network can still run.
-warm: $(WARM)
+warm: $(WARM)  ## Fetch the vocabulary for counting tokens.
 
 $(WARM): | .venv/ready
 	-@PATH="$(dir $(abspath $(UV))):$$PATH" .venv/bin/python -m bot warm
@@ -118,10 +121,10 @@ $(WARM): | .venv/ready
 	.uv/bin/python -m pip install --quiet uv
 
 # Only what the targets above have made: no database, no log, no result of a benchmark.
-clean:
+clean:  ## Delete what was built and installed; data stays.
 	rm -rf .venv .uv .parley/tiktoken .parley/site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-distclean:
+distclean:  ## Delete the local data too, after a question.
 	@echo "This deletes all that 'make clean' does, and these files (.env stays, and so does a DATA_DIR elsewhere):"
 	@find .parley -path .parley/tiktoken -prune -o -path .parley/site -prune -o -type f -print 2>/dev/null | sort
 	@printf "Delete them for good? [y/N] "; read -r answer; \

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,6 +66,21 @@ THREADS_TIMEOUT = 3.0
 
 if TYPE_CHECKING:
     Work = Callable[[configuration.Settings, asyncio.Event], Awaitable[None]]
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        _say(f"parley {version('parley')}")
+        raise typer.Exit
+
+
+@cli.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that precede a command."""
 
 
 @cli.command()

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -157,3 +158,8 @@ def test_each_command_of_the_program_that_a_page_names_is_one() -> None:
 def _commands(text: str) -> Iterator[str]:
     for found in re.finditer(r"(?:`|^ *(?:\$ )?)(?:\.venv/bin/)?(?:parley|python -m bot) ([a-z]+)", text, re.M):
         yield found[1]
+
+
+def test_make_help_lists_the_targets_with_what_they_do() -> None:
+    listed = subprocess.check_output(["make", "--no-print-directory", "help"], cwd=ROOT, text=True)
+    assert [line.split()[1] for line in listed.splitlines()][:3] == ["run", "help", "test"]

@@ -4,6 +4,7 @@ import json
 import socket
 import sqlite3
 import stat
+from importlib.metadata import version
 from pathlib import Path
 
 import aiohttp
@@ -293,3 +294,7 @@ async def test_a_tool_that_does_not_exist_is_named(program: With, slack: SlackSa
     code, said = await program({"TOOLS": "nowhere:nothing"}).finish("check")
     assert code == 1
     assert "FAIL TOOLS: nowhere:nothing: there is no module nowhere" in said
+
+
+async def test_the_version_is_printed(program: With, slack: SlackSandbox) -> None:
+    assert await program({}).finish("--version") == (0, f"parley {version('parley')}\n")
