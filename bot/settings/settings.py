@@ -146,7 +146,12 @@ def load() -> Settings:
         raise SettingsError(f".env: it cannot be read ({error.strerror})") from None
     others = [fault for fault in settings.faults() if not any(name in fault for name in malformed)]
     if malformed or others:
-        is_for_platform = settings.slack or settings.discord or any(name.endswith("_TOKEN") for name in malformed)
+        is_for_platform = (
+            settings.slack
+            or settings.discord
+            or settings.slack_app_token
+            or any("_TOKEN" in name for name in malformed)
+        )
         of_models = settings.model_faults() if is_for_platform else ()  # the sandbox does without a key
         lines = [line for lines in malformed.values() for line in lines]
         raise SettingsError(*lines, *others, *(fault for fault in of_models if fault not in lines))
