@@ -33,7 +33,7 @@ def done(work: Callable[[Database, configuration.Settings], Awaitable[T]]) -> T:
 
 @asynccontextmanager
 async def opened(settings: configuration.Settings) -> AsyncIterator[Database]:
-    """The database that the settings name.
+    """Open the database that the settings name.
 
     Raises:
         StoreError: it is not there, or of another version.
@@ -41,7 +41,11 @@ async def opened(settings: configuration.Settings) -> AsyncIterator[Database]:
     database = Database(settings.database, connections=3)
     try:
         if database.file is not None and not database.file.exists():
-            raise StoreError(f"{database.file}: there is no database yet; `parley run` makes it, or set DATABASE_URL")
+            sandbox = settings.data_dir / "sandbox.db"
+            hint = f"; the sandbox's is DATABASE_URL=sqlite:///{sandbox}" if sandbox.exists() else ""
+            raise StoreError(
+                f"{database.file}: there is no database yet; `parley run` makes it, or set DATABASE_URL{hint}"
+            )
         await verify(database)
         yield database
     finally:

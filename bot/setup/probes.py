@@ -100,7 +100,9 @@ async def database(url: str, vault_key: str = "") -> list[Finding]:
             await opened.aclose()
     except StoreError as error:
         raise SettingsError(f"DATABASE_URL: {where}: {error}") from error
-    return good(f"database: {where}" + (f"; {len(missing)} migrations to apply: `parley migrate`" if missing else ""))
+    on_start = "its tables are made or updated at the next start"
+    remedy = on_start if opened.file is not None else f"{len(missing)} migrations to apply: run `parley migrate`"
+    return good(f"database: {where}" + (f"; {remedy}" if missing else ""))
 
 
 async def model(name: str, provider: Provider, known_as: str) -> list[Finding]:

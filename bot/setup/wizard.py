@@ -151,6 +151,7 @@ class _Interview:
         tables.prose(question.where)
         shown = _masked(answer) if question.is_secret else answer or question.default
         prompt, may_keep, is_kept = f"{name}{f' [{shown}]' if shown else ''}: ", False, False
+        has_failed = False
         answer = answer or question.default
         while True:
             typed = _cleaned(_read(prompt, is_secret=question.is_secret), name)
@@ -159,7 +160,7 @@ class _Interview:
             if typed == _KEEP and may_keep:
                 self._keep(question, answer, is_told=True)
                 return _Outcome.GOOD
-            answer = typed or answer
+            answer = typed or ("" if has_failed and not question.is_needed else answer)
             findings = self._tried(question, answer)
             outcome = self._outcome(question, findings)
             if outcome is _Outcome.ELSEWHERE:
@@ -172,7 +173,11 @@ class _Interview:
                 continue
             may_keep = not any(finding.line.startswith(name) for finding in findings)
             keep = f", `{_KEEP}` writes it untried" * may_keep
-            prompt = f"Enter tries again, or paste another; `{_SKIP}` goes on without{keep}: "
+            has_failed = True
+            if question.is_needed:
+                prompt = f"Enter tries again, or paste another; `{_SKIP}` goes on without{keep}: "
+            else:
+                prompt = f"Paste another; Enter goes on without{keep}: "
 
     def _tried(self, question: Question, answer: str) -> list[Finding]:
         """What trying an answer shows; who sits there is shown it as well."""

@@ -134,7 +134,7 @@ async def test_one_sets_it_up_makes_mistakes_stops_and_goes_on(
         await seat.sees("ok   model: openai/real answers")
         await seat.answers("DATABASE_URL: ", "mysql://u:p@h/d")
         await seat.sees("DATABASE_URL: it must be a postgresql:// or sqlite:/// URL")
-        await seat.answers("goes on without: ", "skip")
+        await seat.answers("Enter goes on without: ", "")
         await seat.sees("ok   Slack: parley in Sandbox")
         await seat.sees("ok   Discord: parley in Sandbox")
         await seat.sees("Next: `make run`")
