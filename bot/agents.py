@@ -43,8 +43,11 @@ class Crew:
     lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def make_choice(settings: Settings) -> Choice:
+def make_choice(settings: Settings, *, replaces_keyless: bool = False) -> Choice:
     """Make the models. Agents of the user's own may do without `MODEL`.
+
+    Args:
+        replaces_keyless: whether `MODEL` answers for a model that an agent names and that has no key.
 
     Raises:
         SettingsError: a line for each that cannot be had, and for each tool that cannot.
@@ -56,6 +59,7 @@ def make_choice(settings: Settings) -> Choice:
             settings.models,
             settings.endpoints,
             is_needed=is_needed,
+            replaces_keyless=replaces_keyless,
             fallbacks=settings.model_fallbacks,
             idle_seconds=settings.model_idle_seconds,
         )

@@ -50,15 +50,20 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
     """
     database, prices, turns, desk = hearing.database, hearing.prices, hearing.turns, hearing.desk
     async with AsyncExitStack() as stack:
-        choice = await asyncio.to_thread(make_choice, settings)
+        page = os.environ.get(FEED)
+        choice = await asyncio.to_thread(make_choice, settings, replaces_keyless=page is not None)
         stack.push_async_callback(choice.aclose)
         check_prices(settings, prices, choice.asked)
         watching = list[BasePlugin]()
-        if (page := os.environ.get(FEED)) is not None:
+        if page is not None:
             from bot.sandbox.feed import feeding  # noqa: PLC0415 - only the sandbox asks for it
 
-            watching.append(await stack.enter_async_context(feeding(page, database, prices)))
+            feed = await stack.enter_async_context(feeding(page, database, prices))
+            watching.append(feed)
         crew = make_crew(settings, choice, Journal(database), watching)
+        if page is not None:
+            for name in sorted(choice.replaced):
+                feed.send_notice(f"{name} has no API key: {choice.default} answers in its place.")
         turns.agents.come(crew.agents)  # what is said from now on is kept under their name
 
         async def adopting() -> None:

@@ -42,8 +42,8 @@ Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def feeding(address: str, database: Database, prices: Prices) -> AsyncIterator[BasePlugin]:
-    """What tells the page of the sandbox at `address`, as long as this is entered."""
+async def feeding(address: str, database: Database, prices: Prices) -> AsyncIterator["Feed"]:
+    """Connect to the page of the sandbox at `address`."""
     feed = Feed(address, database, prices)
     async with beside(feed.keep(), name="feed"):
         yield feed
@@ -112,6 +112,10 @@ class Feed(BasePlugin):
                     await self._begun.wait()
             except TimeoutError:
                 pass
+
+    def send_notice(self, text: str) -> None:
+        """Show a line on top of the page."""
+        self._tell("notice", {"id": text})
 
     def _tell(self, kind: str, about: Mapping[str, Any]) -> None:
         """Tell it, if it is news."""

@@ -55,6 +55,12 @@ def find_fault(model: str, endpoints: Endpoints) -> str | None:
     return None
 
 
+def lacks_key(model: str, endpoints: Endpoints) -> bool:
+    """Return whether the model's provider is known and only its key is missing."""
+    fault = find_fault(model, endpoints)
+    return fault is not None and not fault.startswith("MODEL=")
+
+
 def can_call_tools(model: str) -> bool:
     """Return whether the model of this full name can call tools."""
     return _split(model)[0] != "local"

@@ -16,7 +16,7 @@ from core.identity import Speaker
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
 from core.models.coalescing import Merging, Slots
 from core.models.provider import Offered
-from core.models.provider_registry import Endpoints, make_provider
+from core.models.provider_registry import Endpoints, lacks_key, make_provider
 from core.models.retries_and_fallbacks import WAITS, Fallbacks
 from core.usage.meter import Stopwatch
 
@@ -34,6 +34,7 @@ class Choice:
         others: what may be chosen besides.
         fallbacks: what answers, in this order, where one of them cannot.
         is_needed: whether the default must be there; if not, it is offered only if nothing is missing for it.
+        replaces_keyless: whether the default answers for a model that an agent names and that has no key.
         idle_seconds: for how long a model may say nothing.
 
     Raises:
@@ -44,6 +45,7 @@ class Choice:
         offered: them all, the default first.
         fallbacks: those that take another's place.
         asked: all of them, and those that an agent asks by name.
+        replaced: models without a key, for which the default answers.
     """
 
     def __init__(
@@ -54,10 +56,13 @@ class Choice:
         *,
         fallbacks: Sequence[str] = (),
         is_needed: bool = True,
+        replaces_keyless: bool = False,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.default = default
         self.asked = dict[str, Offered]()
+        self.replaced = set[str]()
+        self._replaces_keyless = replaces_keyless
         self._endpoints = endpoints
         self._idle_seconds = idle_seconds
         self._slots = Slots()
@@ -75,11 +80,14 @@ class Choice:
         self.fallbacks = Fallbacks({name: self.asked[name] for name in fallbacks})
 
     def adapter(self, name: str) -> ModelAdapter:
-        """A model as ADK asks it. In place of the default, another one may be chosen; in that of no other.
+        """Return a model as ADK asks it. Another one may be chosen in place of the default only.
 
         Raises:
             SettingsError: there is no such model, or something is missing for it.
         """
+        if self._replaces_keyless and self.default in self.asked and lacks_key(name, self._endpoints):
+            self.replaced.add(name)
+            name = self.default
         asked = self._ask(name)
         return ModelAdapter(
             model=name,

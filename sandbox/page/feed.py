@@ -1,8 +1,8 @@
 """What the bot tells of itself, while it is in the sandbox: its turns, what it asks the model, its calls of tools.
 
-The bot is another process: it connects to an address that it was given in its environment, and sends one JSON object a
-message, with one key each: `turn`, `ask`, `answer` or `tool`. Each has an `id`; what comes later under an id is
-added to what came before. The page answers with `{"slow": SECONDS}`, by which each question to the model is delayed.
+The bot is another process. It connects to an address from its environment and sends JSON objects, each with one key:
+`turn`, `ask`, `answer`, `tool` or `notice`. Each has an `id`; later objects add to earlier ones of that id. The `id` of
+a notice is its text. The page answers with `{"slow": SECONDS}`, by which each model call is delayed.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ class Feed(Watch[None]):
     """Attributes:
     turns: by their ids, the oldest first; each has `states`, `asks` and `tools`.
     prompts: what the model was asked, by the id of the question.
+    notices: lines on top of the page, of the bot that is connected.
     slow: seconds by which a question to the model is delayed.
     """
 
@@ -28,6 +29,7 @@ class Feed(Watch[None]):
         super().__init__()
         self.turns: dict[str, Json] = {}
         self.prompts: dict[str, Json] = {}
+        self.notices: list[str] = []
         self.slow = 0.0
 
     def told(self, news: Mapping[str, Json]) -> None:
@@ -35,6 +37,8 @@ class Feed(Watch[None]):
         for kind, about in news.items():
             if kind == "turn":
                 self._turn(about)
+            elif kind == "notice":
+                self.notices.append(about["id"])
             elif (turn := self.turns.get(about["turn"])) is not None:
                 part = {key: value for key, value in about.items() if key not in ("turn", "prompt")}
                 of = turn["tools" if kind == "tool" else "asks"]

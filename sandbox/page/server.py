@@ -154,6 +154,7 @@ class Page:
                     await socket.send_json({"slow": told})
                 await self.feed.ticked()
 
+        self.feed.notices.clear()
         async with self._socket(request) as socket:
             slowing = asyncio.create_task(slow(), name="slowing the model down")
             try:

@@ -109,7 +109,7 @@ class Visit:
             "model": bot.model,
             "models": bot.models,
             "agent": bot.agent,
-            "notices": bot.notices,
+            "notices": [*bot.notices, *self._feed.notices],
             "slow": self._feed.slow,
         }
         view: dict[str, Any] = {"me": {"name": me, "people": people}, "bot": about, "faults": self._switches.view()}

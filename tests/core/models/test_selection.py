@@ -99,6 +99,18 @@ async def test_what_may_be_chosen_is_named_in_full_with_the_default_first() -> N
     await choice.aclose()
 
 
+def test_the_default_answers_for_a_keyless_model_where_it_may() -> None:
+    keys = Endpoints(openai_api_key="k")
+    choice = Choice("openai/one", [], keys, replaces_keyless=True)
+    assert choice.adapter("gemini-2.0-flash").model == "openai/one"
+    assert choice.adapter("openai/two").model == "openai/two"
+    assert choice.replaced == {"gemini-2.0-flash"}
+    with pytest.raises(SettingsError, match="no such provider"):
+        choice.adapter("nobody/model")
+    with pytest.raises(SettingsError, match="GOOGLE_API_KEY is not set"):
+        Choice("openai/one", [], keys).adapter("gemini-2.0-flash")
+
+
 @pytest.mark.parametrize(
     ("model", "fault"),
     [

@@ -57,6 +57,20 @@ async def test_a_fault_of_the_agent_is_shown_and_mended_while_the_page_stays(fol
 
 
 @pytest.mark.usefixtures("python")
+async def test_the_local_model_answers_for_a_keyless_one_and_the_page_says_so(folder: Path) -> None:
+    (folder / "agent.py").write_text(AGENT.replace('name="mine"', 'name="mine", model="gemini-2.0-flash"'))
+    async with (
+        sandboxed(str(folder)) as (address, _),
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{address}socket", headers={"Origin": address.removesuffix("/")}) as socket,
+        asyncio.timeout(60),
+    ):
+        notices: list[str] = []
+        while not any(line.startswith("gemini-2.0-flash has no API key: local/") for line in notices):
+            notices = (await socket.receive_json()).get("set", {}).get("bot", {}).get("notices", notices)
+
+
+@pytest.mark.usefixtures("python")
 async def test_each_sandbox_has_a_new_database_and_a_folder_has_one_sandbox(folder: Path) -> None:
     (folder / "agent.py").write_text(AGENT)
     database = folder.parent / "sandbox.db"
