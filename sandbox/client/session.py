@@ -5,7 +5,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from sandbox.client.platform import Happening, Kind, Message, Person, Place, Platform, RefusedError, Threads, opening
+from sandbox.client.platform import (
+    Happening,
+    Kind,
+    Message,
+    Person,
+    Place,
+    Platform,
+    RefusedError,
+    Threads,
+    thread_name,
+)
 
 
 class Desk:
@@ -68,7 +78,7 @@ class Desk:
                 return thread
         if message.only_for is not None:
             raise RefusedError("What only you can see has no thread.")
-        return Place(message.channel, root, opening(message.plain), home.direct, home.threads)
+        return Place(message.channel, root, thread_name(message), home.direct, home.threads)
 
     def home(self) -> Place:
         """The channel or the direct messages that the place belongs to."""

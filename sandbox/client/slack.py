@@ -7,7 +7,17 @@ from rich.emoji import Emoji
 
 from sandbox.client import mrkdwn
 from sandbox.client import updates as talk
-from sandbox.client.platform import NOTHING, Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
+from sandbox.client.platform import (
+    NOTHING,
+    Happening,
+    Message,
+    Person,
+    Place,
+    Reaction,
+    RefusedError,
+    Threads,
+    thread_name,
+)
 from sandbox.slack import Content, File, SlackSandbox, Task
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack.state.workspace import new_id
@@ -56,7 +66,7 @@ class SlackPlatform:
         for home in (*self.channels, self.direct(person)):
             for message in self._seen(home, person):
                 if message.newest is not None:
-                    thread = Place(home.channel, message.id, opening(message.plain), home.direct, home.threads)
+                    thread = Place(home.channel, message.id, thread_name(message), home.direct, home.threads)
                     newest.append((message.newest.id, thread))
         return [place for _, place in sorted(newest, key=lambda pair: pair[0], reverse=True)]
 

@@ -26,7 +26,7 @@ class Calls:
         self._clock = time.time() - time.monotonic()
 
     def view(self) -> dict[str, Any]:
-        """The calls by keys, their order (the newest first), and the budgets."""
+        """Return the newest calls by key, their order, the number of all calls, and the budgets."""
         slack = [(c.at, f"call/S{i}", self._of_slack(c)) for i, c in _newest(self._slack.calls)]
         discord = [(c.at, f"call/D{i}", self._of_discord(c)) for i, c in _newest(self._discord.calls)]
         shown = sorted([*slack, *discord], key=lambda call: call[0], reverse=True)[:SHOWN]
@@ -35,6 +35,7 @@ class Calls:
         return {
             **{key: call for _, key, call in shown},
             "calls": [key for _, key, _ in shown],
+            "calls_total": len(self._slack.calls) + len(self._discord.calls),
             "budgets": [self._budget(name, budget) for name, found in budgets.items() for budget in found],
         }
 

@@ -35,7 +35,7 @@ export class Inspector {
   }
 
   paint() {
-    const counts = { turns: store.get("turns")?.length ?? 0, calls: store.get("calls")?.length ?? 0, faults: (store.get("faults") ?? []).filter((one) => one.active).length };
+    const counts = { turns: store.get("turns")?.length ?? 0, calls: store.get("calls_total") ?? 0, faults: (store.get("faults") ?? []).filter((one) => one.active).length };
     keep(this.tabs, TABS.map(([key, label]) => ({ key, value: [label, counts[key], key === this.tab] })), ([label, count, here], key) =>
       h("button", { type: "button", role: "tab", id: `tab-${key}`, "aria-selected": String(here), tabindex: here ? "0" : "-1", "data-focus": `tab ${key}`, onclick: () => this.choose(key) }, label, count ? h("span", { class: "count" }, String(count)) : null),
     );
@@ -84,7 +84,7 @@ export class Inspector {
         h("span", { class: "question" }, turn.question || kind(turn)),
         h("span", { class: "meta" }, platform, turn.kind && turn.kind !== "message" ? ` · ${turn.kind}` : "", turn.attempt > 1 ? ` · attempt ${turn.attempt}` : "", turn.seconds ? ` · ${turn.seconds.toFixed(1)} s` : "", tokens.input ? ` · ${tokens.input + tokens.output} tokens` : "", money(turn)),
       ),
-      h("div", { class: "inside" }, h("ol", { class: "states", "aria-label": "States" }, turn.states.map(([state, at], index) => h("li", {}, h("span", { class: `pill ${state}` }, state), index ? h("small", {}, `+${(at - turn.states[0][1]).toFixed(1)} s`) : h("small", {}, new Date(at * 1000).toLocaleTimeString())))),
+      h("div", { class: "inside" }, h("ol", { class: "states", "aria-label": "States" }, turn.states.map(([state, at], index) => h("li", {}, h("span", { class: `pill ${state}` }, state), index ? h("small", {}, `+${(at - turn.states[0][1]).toFixed(1)} s`) : h("small", {}, new Date(at * 1000).toTimeString().slice(0, 8))))),
         turn.error ? h("p", { class: "error" }, turn.error) : null,
         turn.asks.map((ask, index) => this.ask(ask, index)),
         turn.tools.map(tool),

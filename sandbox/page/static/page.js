@@ -132,5 +132,5 @@ onChange(() => {
 });
 connect((open) => {
   document.body.classList.toggle("away", !open);
-  if (open) for (const pane of panes) pane.place = "";
+  if (open) for (const pane of panes) pane.reset();
 });

@@ -21,6 +21,8 @@ export class Pane {
     this.editing = null;
     this.drafts = new Map();
     this.place = "";
+    this.target = null; // the view of the place that was chosen, until the server shows that place
+    this.views = new Map(); // what was last seen of each place
     this.choice = 0;
     this.build();
   }
@@ -86,10 +88,43 @@ export class Pane {
 
   // What is seen
 
-  paint() {
+  // The view of the chosen place; the last known one while the server still shows another place.
+  view() {
     const about = store.get(this.key);
-    if (!about) return;
-    const place = `${about.place.channel} ${about.place.thread}`;
+    const key = keyOf(about.place);
+    if (this.target && this.target.key !== key) return this.target;
+    this.target = null;
+    const messages = new Map(about.order.map((id) => [id, store.get(`${this.key}/${id}`)]));
+    this.views.set(key, { key, about, messages });
+    return this.views.get(key);
+  }
+
+  async go(channel, thread) {
+    const about = store.get(this.key);
+    const found = about.places.find((one) => one.channel === channel && one.thread === thread);
+    const home = about.places.find((one) => one.channel === channel && !one.thread);
+    if (found && home) {
+      const key = keyOf(found);
+      const known = this.views.get(key) ?? { about: { ...about, title: "", typing: "", prompts: [], order: [], loading: true }, messages: new Map() };
+      const place = { channel, thread: found.thread, name: found.name, home: home.name };
+      this.target = { key, about: { ...known.about, places: about.places, connected: about.connected, direct: found.direct, place }, messages: known.messages };
+      this.paint();
+    }
+    if (await this.act("go", { channel, thread })) {
+      this.target = null;
+      this.paint();
+    }
+  }
+
+  reset() {
+    this.place = "";
+    this.target = null;
+    this.views.clear();
+  }
+
+  paint() {
+    if (!store.get(this.key)) return;
+    const { key: place, about, messages } = this.view();
     const moved = place !== this.place;
     if (moved) {
       this.drafts.set(this.place, this.line.value);
@@ -104,7 +139,7 @@ export class Pane {
     );
     this.paintPlaces(about);
     this.paintTitle(about);
-    this.paintMessages(about, moved);
+    this.paintMessages(about, messages, moved);
     show(this.typing, about.typing, (text) => h("span", {}, text ? [dots(), text] : ""));
     show(this.modal, about.modal, (open) => modal(open, (deed, more) => this.act(deed, more)));
     this.modal.hidden = !about.modal;
@@ -115,11 +150,11 @@ export class Pane {
 
   paintPlaces(about) {
     const here = about.place;
-    const items = about.places.map((place) => ({ key: `${place.channel} ${place.thread}`, value: { ...place, here: place.channel === here.channel && place.thread === here.thread } }));
+    const items = about.places.map((place) => ({ key: keyOf(place), value: { ...place, here: place.channel === here.channel && place.thread === here.thread } }));
     keep(this.nav, items, (place, key) =>
       h(
         "button",
-        { type: "button", class: `place${place.thread ? " sub" : ""}${place.here ? " here" : ""}${place.unread ? " unread" : ""}`, "aria-current": place.here ? "true" : null, "data-focus": `place ${key}`, title: place.name, onclick: () => this.act("go", { channel: place.channel, thread: place.thread }) },
+        { type: "button", class: `place${place.thread ? " sub" : ""}${place.here ? " here" : ""}${place.unread ? " unread" : ""}`, "aria-current": place.here ? "true" : null, "data-focus": `place ${key}`, title: place.name, onclick: () => this.go(place.channel, place.thread) },
         h("span", { class: "label" }, place.thread ? `↳ ${place.name}` : place.name.replace(/^([#@])/, "$1 ")),
         place.unread ? h("span", { class: "count", "aria-label": `${place.unread} unread` }, String(place.unread)) : null,
       ),
@@ -131,29 +166,29 @@ export class Pane {
       h(
         "div",
         { class: "bar" },
-        place.thread ? h("button", { type: "button", class: "back", "data-focus": "back", "aria-label": `Back to ${place.home}`, onclick: () => this.act("go", { channel: place.channel, thread: null }) }, "‹") : null,
+        place.thread ? h("button", { type: "button", class: "back", "data-focus": "back", "aria-label": `Back to ${place.home}`, onclick: () => this.go(place.channel, null) }, "‹") : null,
         h("h3", {}, place.thread ? "Thread" : place.home),
         h("span", { class: "about" }, place.thread ? `${place.home}${title ? ` · ${title}` : ""}` : title),
       ),
     );
   }
 
-  paintMessages(about, moved) {
+  paintMessages(about, messages, moved) {
     const list = this.list;
     const atEnd = moved || list.scrollHeight - list.scrollTop - list.clientHeight < 60;
     const tools = { act: (deed, more) => this.act(deed, more), edit: (said) => this.edit(said), menu: () => store.get(this.key)?.menu ?? [] };
-    const items = about.order.map((id) => ({ key: id, value: store.get(`${this.key}/${id}`) })).filter((item) => item.value);
+    const items = about.order.map((id) => ({ key: id, value: messages.get(id) })).filter((item) => item.value);
     keep(list, items, (said) => message(this.key, said, tools));
     let last = null;
     for (const element of list.children) {
-      const said = store.get(`${this.key}/${element.dataset.key}`);
+      const said = messages.get(element.dataset.key);
       const follows = last && last.author === said.author && last.time === said.time && !said.to && !last.replies && said.ephemeral === last.ephemeral;
       element.classList.toggle("follows", Boolean(follows));
       last = said;
     }
     list.classList.toggle("is-thread", Boolean(about.place.thread));
-    this.empty.hidden = items.length > 0;
-    show(this.empty, [about.place, about.prompts, items.length === 0], () => (items.length ? h("div") : this.welcome(about)));
+    this.empty.hidden = items.length > 0 || Boolean(about.loading);
+    show(this.empty, [about.place, about.prompts, this.empty.hidden], () => (this.empty.hidden ? h("div") : this.welcome(about)));
     if (atEnd) list.scrollTop = list.scrollHeight;
   }
 
@@ -296,7 +331,7 @@ export class Pane {
 
   back() {
     const place = store.get(this.key)?.place;
-    if (place?.thread) this.act("go", { channel: place.channel, thread: null });
+    if (place?.thread) this.go(place.channel, null);
   }
 
   onListKey(event) {
@@ -308,6 +343,10 @@ export class Pane {
     else return;
     event.preventDefault();
   }
+}
+
+function keyOf(place) {
+  return `${place.channel} ${place.thread}`;
 }
 
 function hint(about) {

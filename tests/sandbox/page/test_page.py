@@ -139,6 +139,16 @@ async def test_commands_buttons_files_and_reactions_are_those_of_the_platforms(p
     await expect(page.locator("#slack .messages")).to_contain_text("It is about a file.")
 
 
+async def test_a_chosen_place_is_shown_before_the_server_answers(page: Page) -> None:
+    await expect(page.locator("#discord .place")).to_have_count(4)
+    click = """() => {
+        [...document.querySelectorAll("#discord .place")].find((one) => one.textContent.includes("random")).click();
+        return document.querySelector("#discord .title h3").textContent;
+    }"""
+    assert await page.evaluate(click) == "#random"
+    await expect(page.locator("#discord .welcome")).to_contain_text("#random")
+
+
 async def test_what_asks_first_is_approved_and_only_by_who_may(page: Page, stage: Stage) -> None:
     def answer(asked: Asked) -> Turn:
         return (
