@@ -46,9 +46,6 @@ MOST_ATTEMPTS = 3
 #: What is said of a turn that is ended, by the reason.
 _LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
 
-#: With what a run is cancelled whose turn another one is to go on with.
-_HANDED_BACK = ((turns.SHUTDOWN,), (turns.ANEW,))
-
 
 class Answerer:
     """Runs turns for the worker.
@@ -144,7 +141,7 @@ class Answerer:
                 language.tell(partial(self._speak, turn, reply))
                 await self._in_reply(turn, reply, language)
         except asyncio.CancelledError as stop:
-            if at_work.reply is None and stop.args in _HANDED_BACK:
+            if at_work.reply is None and stop.args == (turns.SHUTDOWN,):
                 await self._turns.hand_back(turn, turn.said)
             raise
         except Exception as error:
@@ -275,8 +272,8 @@ class Answerer:
                 asked = await self._approvals.answered(turn, text, turn.meter.to_json(), done.asks, clerk.receipt)
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                is_kept = await self._turns.answered(turn, text, turn.meter.to_json(), clerk.receipt)
-                asked = [] if is_kept else None
+                asked = []
+                await self._turns.answered(turn, text, turn.meter.to_json(), clerk.receipt)
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -285,8 +282,6 @@ class Answerer:
             raise
         except Exception as error:
             return await self._fail(turn, reply, error)
-        if asked is None:
-            return await self._cancelled(turn, reply, turns.ANEW)
         return await self._show(turn, reply, (text, files, asked))
 
     async def _agent_said(self, turn: Turn, reply: Reply, clerk: Clerk) -> StreamEvent:
@@ -296,7 +291,7 @@ class Answerer:
         try:
             return await asyncio.shield(saying)
         except asyncio.CancelledError as stop:
-            if stop.args in _HANDED_BACK:
+            if stop.args == (turns.SHUTDOWN,):
                 await tools.rest()
             raise
         finally:
@@ -359,9 +354,6 @@ class Answerer:
                     await restarting(reply, turn.id, self._growing(turn, reply.say))
                 await reply.leave()
                 await self._turns.hand_back(turn, reply.said.rstrip())
-            case turns.ANEW:
-                await reply.leave()  # whoever goes on with it finds all that this one has shown
-                await self._turns.hand_back(turn)
 
     async def _fail(self, turn: Turn, reply: Reply, error: Exception) -> None:
         log.log(level(error), "turn %s failed: %s", turn.id, traced(error))

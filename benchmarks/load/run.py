@@ -13,7 +13,7 @@ from typing import Literal
 from benchmarks.load.processes import Formation
 from benchmarks.load.questions import Speaker, kind, papers
 from benchmarks.load.timing import Wait, waits
-from benchmarks.soak.outcome import Outcome, accepted, at_rest, settled
+from benchmarks.soak.outcome import Outcome, accepted, at_rest, begun_at, settled
 from benchmarks.soak.processes import stand_in
 from benchmarks.soak.sessions import Discord, Place, Platform, Slack, starts_over
 from benchmarks.soak.users import BURSTS, Session, patiently
@@ -199,11 +199,13 @@ async def _load(load: Load, database: Kind, folder: Path) -> Result:
         seen = Database(url.replace("postgresql:", "postgresql+asyncpg:").replace("sqlite:", "sqlite+aiosqlite:"))
         stack.push_async_callback(seen.aclose)
         left = await at_rest([seen], sessions)
-        seconds, known = monotonic() - began, await accepted(seen)
+        seconds, known, begun = monotonic() - began, await accepted(seen), await begun_at(seen)
         await formation.stop()
         platforms: list[Platform] = [slack, discord]
         deaths, made = formation.deaths, formation.made
-        outcome = settled(load.seed, seconds, sessions, platforms, speaker, known, deaths=deaths, left=left, made=made)
+        outcome = settled(
+            load.seed, seconds, sessions, platforms, speaker, known, begun, deaths=deaths, left=left, made=made
+        )
     minute = load.seconds(1)
     return Result(
         outcome,

@@ -3,12 +3,12 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from benchmarks.soak.script import Model, Verdict, could_not_wait, disordered, judge, names
+from benchmarks.soak.script import Model, Verdict, disordered, is_late, judge, names
 from benchmarks.soak.sessions import Platform, shown, unfinished
 from benchmarks.soak.users import Session
 from core.store.database import Database
@@ -26,8 +26,8 @@ class Outcome:
     Attributes:
         verdicts: of each session.
         unheard: messages without an answer that no bot has accepted: nobody listened when they were said.
-        late: messages that were heard, as the platform knows, only when all newer ones that stand before them in the
-            verdicts' `disordered` had their answers.
+        late: messages that were heard, as the platform knows, after the turns began that answer the newer ones before
+            them in the verdicts' `disordered`.
         histories: what was wrong with what the model got to read.
         deaths: how often a bot ended by itself.
         left: turns and messages that are still waiting in the databases.
@@ -71,6 +71,15 @@ async def accepted(database: Database) -> set[str]:
         return {name for row in rows if row is not None for name in names(str(row["text"]))}
 
 
+async def begun_at(database: Database) -> dict[str, float]:
+    """Return when the turn of each message began, on the monotonic clock, in seconds."""
+    offset = time.monotonic() - time.time()
+    begun = sa.select(inbox.c.inbound, turns.c.created_at).join(turns, turns.c.id == inbox.c.turn)
+    async with database.read() as connection:
+        rows = (await connection.execute(begun.where(inbox.c.inbound.is_not(None)))).all()
+    return {name: row.created_at + offset for row in rows for name in names(str(row.inbound["text"]))}
+
+
 def settled(
     seed: int,
     seconds: float,
@@ -78,6 +87,7 @@ def settled(
     platforms: Sequence[Platform],
     model: Model,
     known: Set[str],
+    begun: Mapping[str, float],
     *,
     deaths: int,
     left: int,
@@ -87,13 +97,14 @@ def settled(
 
     Args:
         known: the messages that were accepted.
+        begun: when the turn of each message began.
     """
     verdicts = [(one, judge(one.said, shown(one.place), unfinished(one.place))) for one in sessions]
     lost = {id_ for _, verdict in verdicts for id_ in verdict.lost}
     pairs = [pair for _, verdict in verdicts for pair in verdict.disordered]
     heard_at = {name: at for platform in platforms for name, at in platform.heard_at().items()}
-    waited_for = {pair[0] for pair in pairs if not could_not_wait(pair, heard_at, model.answered_at)}
-    late = {older for older, _ in pairs} - waited_for
+    in_time = {pair[0] for pair in pairs if not is_late(pair, heard_at, begun)}
+    late = {older for older, _ in pairs} - in_time
     wrong = [order for order in model.orders if any(older not in late for older, _ in disordered(order))]
     return Outcome(
         seed,

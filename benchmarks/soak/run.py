@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.soak.faults import Trouble
-from benchmarks.soak.outcome import Outcome, accepted, at_rest, settled
+from benchmarks.soak.outcome import Outcome, accepted, at_rest, begun_at, settled
 from benchmarks.soak.processes import Bot
 from benchmarks.soak.script import Model
 from benchmarks.soak.sessions import Discord, Platform, Slack
@@ -91,9 +91,19 @@ class Soak:
             left = await at_rest(databases, sessions)
             seconds = time.monotonic() - began
             known = {name for database in databases for name in await accepted(database)}
+            begun = {name: at for database in databases for name, at in (await begun_at(database)).items()}
         made, deaths = trouble.made, sum(bot.deaths for bot in bots)
         return settled(
-            self._load.seed, seconds, sessions, platforms, self._model, known, deaths=deaths, left=left, made=made
+            self._load.seed,
+            seconds,
+            sessions,
+            platforms,
+            self._model,
+            known,
+            begun,
+            deaths=deaths,
+            left=left,
+            made=made,
         )
 
     async def _talk(self, sessions: Sequence[Session], trouble: Trouble) -> None:

@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
+from math import inf
 
 from core.sessions.prompt_text import CLOSE, OPEN
 from sandbox.models import Asked, Say, Turn
@@ -42,12 +42,10 @@ class Model:
     Attributes:
         faults: histories that were not what was said, in words.
         orders: those in which messages stood in another order than that in which they were said.
-        answered_at: when the last answer to a message was whole, on the monotonic clock, in seconds.
     """
 
     faults: list[str] = field(default_factory=list)
     orders: list[list[str]] = field(default_factory=list)
-    answered_at: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, asked: Asked) -> Turn:
         self.look(asked)
@@ -64,7 +62,6 @@ class Model:
 
     def say(self, ids: Sequence[str], pieces: int, pace: float) -> Say:
         """The answer, in so many pieces, with so many seconds between two of them."""
-        self.answered_at |= dict.fromkeys(ids, monotonic() + (pieces - 1) * pace)
         return Say(answer(ids), pieces=pieces, pace=pace)
 
 
@@ -154,14 +151,15 @@ def judge(said: Sequence[str], shown: str, unfinished: int = 0) -> Verdict:
     )
 
 
-def could_not_wait(pair: tuple[str, str], heard_at: Mapping[str, float], answered_at: Mapping[str, float]) -> bool:
-    """Whether the older of two messages was heard only when the newer one had its answer.
+def is_late(pair: tuple[str, str], heard_at: Mapping[str, float], begun_at: Mapping[str, float]) -> bool:
+    """Whether the older of two messages was heard after the turn of the newer one began.
 
     Args:
         heard_at: when the platform knows a message to be heard.
+        begun_at: when the turn of a message began.
     """
     older, newer = pair
-    return heard_at.get(older, 0.0) > answered_at[newer]
+    return heard_at.get(older, 0.0) > begun_at.get(newer, inf)
 
 
 def _number(id_: str) -> int:

@@ -12,7 +12,6 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import PAUSES, retried
-from core.errors import StoreError
 from core.inbox.edits import Revised, Taken, Withdrawn, revise, withdraw
 from core.inbox.queries import BEGUN, KEPT, comes_behind
 from core.inbox_message import Inbound
@@ -21,7 +20,7 @@ from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
 from core.turns.queries import Again, is_known, is_under_way, is_waiting, note, readable, row_of
 from core.turns.rerun import Refused, wanted
-from core.turns.store import ANEW, RESET, STOP, WITHDRAWN, Turns
+from core.turns.store import RESET, STOP, WITHDRAWN, Turns
 from core.turns.turn import Kind
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import BOUNDLESS, LIMITED, Limited, Rates
@@ -88,9 +87,6 @@ class Inbox:
         if isinstance(accepted, Limited) or accepted is Accepted.KNOWN:
             return accepted
         self._worker.wake()
-        with suppress(StoreError):  # the worker looks by itself now and then
-            if accepted is Accepted.WAITS and (overtaken := await self._turns.overtaken(inbound.session_id)):
-                self._worker.cancel(overtaken, ANEW)
         return accepted
 
     async def _accept_within(self, inbound: Inbound) -> Accepted | Limited:

@@ -30,7 +30,6 @@ from core.store.turn_states import before
 from core.store.upsert import insert_new
 from core.tools.adk_confirmations import Ask, Decision, Path, always
 from core.turns.corrupt_rows import spared
-from core.turns.late_messages import is_overtaken
 from core.turns.queries import answered_by, readable, row_of
 from core.turns.store import Turns
 from core.turns.turn import Turn
@@ -139,23 +138,21 @@ class Approvals:
         usage: Mapping[str, Any],
         asks: Sequence[Ask],
         receipt: Mapping[str, Any] | None = None,
-    ) -> list[Approval] | None:
-        """Keep the final text of a turn that asks people for something, what it was made of, and what it asks for. Of
-        one that was started over or stopped meanwhile, nothing is asked.
+    ) -> list[Approval]:
+        """Store the final text of a turn that needs approvals, its run record, and the approvals. A turn that was reset
+        or stopped meanwhile gets none.
 
         Returns:
-            What it asks for: see `asked`; None, and nothing is kept, if the turn is to begin anew.
+            The approvals of the turn: see `asked`.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
         fence = self._turns.fence(turn)
 
-        async def work() -> list[Approval] | None:
+        async def work() -> list[Approval]:
             async with self._database.write() as connection:
                 generation = await hold_session(connection, turn.session_id)
-                if (await connection.execute(sa.select(turns.c.id).where(fence.is_own, is_overtaken()))).first():
-                    return None
                 here = fence.is_own & turns.c.state.in_(before("answered"))
                 new = {"text": text, "usage": dict(usage), "receipt": receipt, "state": "answered"}
                 kept = sa.update(turns).where(here).values(new).returning(turns.c.cancel)

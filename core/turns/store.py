@@ -38,7 +38,6 @@ from core.store.schema import inbox, turns
 from core.store.turn_states import Ended, before
 from core.turns.claims import ALIKE, ServedPeople, next_turn, plain, resumed, take
 from core.turns.corrupt_rows import DAMAGED, Locate, put_right, see_sound, spared, stood_in
-from core.turns.late_messages import ANSWERED, OVERTAKEN, OVERTAKEN_INSTEAD, RUNNING, take_in
 from core.turns.queries import batches, is_under_way, led_to, said_to
 from core.turns.turn import Turn
 from core.workers.fencing import FORGONE, OWN, Fence, kept_usage, writes_own
@@ -46,14 +45,13 @@ from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 
-#: Why a turn is ended: its session was started over, somebody had enough, what it answers was deleted, the process
-#: ends, another worker has it, or an older message has come that it is to answer as well.
+#: Why a turn is cancelled: a reset of its session, a stop, the deletion of its messages, the shutdown of the process,
+#: or a claim of another worker.
 RESET = "reset"
 STOP = "stop"
 WITHDRAWN = "withdrawn"
 SHUTDOWN = "shutdown"
 LOST = "lost"
-ANEW = "anew"
 
 Json = Mapping[str, Any]
 T = TypeVar("T")
@@ -128,17 +126,9 @@ class Turns:
         return turns.c.id.not_in(running) & is_nobodys
 
     async def running(self) -> dict[str, str | None]:
-        """The turns that are this worker's, and why they are to be ended, if they are."""
-        found = await self._database.run(RUNNING, the_worker=self._lease.worker)
-        return {id_: ANEW if is_overtaken else cancel for id_, is_overtaken, cancel in found}
-
-    async def overtaken(self, session_id: str) -> str | None:
-        """The turn of a session that is to begin anew, if there is one; whoever runs it is told."""
-        found = await self._database.run(OVERTAKEN, the_session=session_id)
-        turn_id: str | None = found[0][0] if found else None
-        if turn_id is not None:
-            await self._notices.tell(f"{turn_id} {ANEW}")
-        return turn_id
+        """Return the ids of this worker's turns, each with the reason to cancel it, if there is one."""
+        rows = await self._database.run(_RUNNING, the_worker=self._lease.worker)
+        return {row[0]: row[1] for row in rows}
 
     async def hold(self, turn: Turn) -> None:
         """See that the turn is this worker's still, before more of it is shown: once the lease may have ended, be it
@@ -167,23 +157,13 @@ class Turns:
         """
         await self._write(turn, _SHOWN, chunks=list(chunks))
 
-    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> bool:
-        """Keep the final text before it is shown, and what it was made of; nothing if the turn is to begin anew.
-
-        Returns:
-            Whether it is kept.
+    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> None:
+        """Store the final text and the run record, before the text is shown.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-
-        async def work() -> bool:
-            is_kept = await self._execute(turn, ANSWERED, {"text": text, "usage": dict(usage), "receipt": receipt})
-            if not (is_kept or await self._database.run(OVERTAKEN_INSTEAD, **self.fence(turn).values)):
-                raise self.fence(turn).lost
-            return is_kept
-
-        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+        await self._write(turn, _ANSWERED, text=text, usage=dict(usage), receipt=receipt)
 
     async def hand_back(self, turn: Turn, said: str = "") -> None:
         """Leave the turn to whoever claims it next, and what is shown of it by now; that it was tried does not count.
@@ -317,9 +297,6 @@ class Turns:
         ids = [row.id for row in rows]
         await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
         damaged = set[str]()
-        for id_ in ids:
-            async with spared(connection, id_, damaged):
-                await take_in(connection, [id_])
         said = await said_to(connection, {row.origin for row in rows})
         whole = set(said)
         rows = await stood_in(connection, rows, said, self._locate)
@@ -361,6 +338,13 @@ _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_disti
 
 _RECEIPT = sa.func.coalesce(sa.bindparam("new_receipt", type_=turns.c.receipt.type), turns.c.receipt)
 
+_RUNNING = Statement(
+    lambda _dialect: sa.select(turns.c.id, turns.c.cancel).where(
+        is_under_way(turns), turns.c.owner == sa.bindparam("the_worker", type_=sa.Text)
+    )
+)
+
+_ANSWERED = writes_own(before("answered"), "text", "usage", "receipt", state="answered")
 _SHOWN = writes_own(("running", "answered"), "chunks")
 _HANDED_BACK = writes_own(
     ("running", "answered"),

@@ -72,7 +72,7 @@ class Worker:
 
     Args:
         answer: runs one turn. Cancelled with `RESET` or `STOP` as the message, it says so in the reply and ends the
-            turn before it lets go; with `SHUTDOWN` or `ANEW`, it hands the turn back; with `LOST`, it says nothing.
+            turn before it lets go; with `SHUTDOWN`, it hands the turn back; with `LOST`, it says nothing.
         limit: how many turns may run at once.
         poll: seconds after which the inbox is looked at without being told to.
         at_rest: called once no turn has run for `rest` seconds: the time for what would hold up a turn. Who says the

@@ -10,7 +10,7 @@ from benchmarks.soak import run
 from benchmarks.soak.outcome import Outcome, settled
 from benchmarks.soak.report import faults, table
 from benchmarks.soak.run import Load
-from benchmarks.soak.script import Model, Verdict, answer, could_not_wait, disordered, history_fault, judge, names
+from benchmarks.soak.script import Model, Verdict, answer, disordered, history_fault, is_late, judge, names
 from benchmarks.soak.sessions import Discord, Slack, Told, unfinished
 from benchmarks.soak.users import Session
 from channels.base import Said
@@ -52,12 +52,12 @@ def test_an_answer_before_an_older_ones_is_out_of_order() -> None:
     assert verdict.disordered == (("s1-0", "s1-1"),)
 
 
-def test_a_message_that_was_heard_when_the_newer_one_had_its_answer_could_not_be_waited_for() -> None:
+def test_a_message_that_is_heard_after_the_turn_of_a_newer_one_began_is_late() -> None:
     verdict = judge(IDS[:2], shown(answer(["s1-1"]), answer(["s1-0"])))
     (pair,) = verdict.disordered
-    assert could_not_wait(pair, {"s1-0": 3.0}, {"s1-1": 2.0})
-    assert not could_not_wait(pair, {"s1-0": 1.0}, {"s1-1": 2.0})
-    assert not could_not_wait(pair, {}, {"s1-1": 2.0})
+    assert is_late(pair, {"s1-0": 3.0}, {"s1-1": 2.0})
+    assert not is_late(pair, {"s1-0": 1.0}, {"s1-1": 2.0})
+    assert not is_late(pair, {}, {"s1-1": 2.0})
     session = Session(1, "slack", Silent(), list(IDS[:2]))
     outcome = Outcome(1, 1.0, [(session, verdict)], frozenset(), frozenset(), [], 0, 0, Counter())
     assert faults(outcome) == ["slack s1: out of order: s1-0 behind s1-1"]
@@ -93,7 +93,7 @@ async def test_what_the_bot_says_where_nobody_has_asked_and_what_can_still_be_st
 
         def found() -> tuple[int, int]:
             outcome = settled(
-                1, 1.0, sessions, [in_slack, in_discord], Model(), set(), deaths=0, left=0, made=Counter()
+                1, 1.0, sessions, [in_slack, in_discord], Model(), set(), {}, deaths=0, left=0, made=Counter()
             )
             assert ("1 messages stand where nobody has asked" in faults(outcome)) == bool(outcome.astray)
             return outcome.astray, unfinished(thread)

@@ -13,7 +13,6 @@ from channels.i18n import messages as words
 from channels.rate_limits import caller as calls
 from channels.replies import error_messages as apologies
 from channels.replies import orphans as astray
-from channels.slack.settings import Streaming
 from core.agents.runtime import AgentRuntime
 from core.conversations.service import Conversations
 from core.errors import StoreError
@@ -150,21 +149,20 @@ async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSandbox, tmp_p
         await bot.model.wait_for_disconnects()
 
 
-@pytest.mark.parametrize("streaming", ["edit", "native"])
-async def test_an_older_message_that_comes_in_the_middle_is_answered_in_the_same_reply(
-    slack: SlackSandbox, tmp_path: Path, streaming: Streaming
+async def test_an_older_message_that_comes_late_is_answered_by_the_next_turn(
+    slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)], "It is both.", streaming=streaming) as bot:
+    two = [Say("Once"), Pause(0.5), Say(" upon a time.")]
+    async with running(slack, tmp_path, two, "That was one.") as bot:
         question = await ask(bot, "two")
         await bot.shows(question, lambda texts: "Once" in texts[-1])
         (row,) = await bot.inbox_rows()
         said = Inbound.from_json(row.inbound)
         await bot.inbox.accept(replace(said, event_key="older", text="one", sent_at=said.sent_at - 0.1))
-        await bot.shows(question, lambda texts: texts == ["two", "It is both."])
-        (turn,) = await bot.settled(1)
-        assert (turn.state, turn.attempt, {row.turn for row in await bot.inbox_rows()}) == ("done", 1, {turn.id})
-        asked = [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
-        assert asked == ["one\n\ntwo"]
+        await bot.shows(question, lambda texts: texts == ["two", "Once upon a time.", "That was one."])
+        assert [turn.state for turn in await bot.settled(2)] == ["done", "done"]
+        asked = [message["content"] for message in bot.model.requests[-1]["messages"]]
+        assert asked[-3:] == ["two", "Once upon a time.", "one"]
 
 
 async def test_a_reset_in_the_middle_leaves_a_word_and_stores_nothing_afterwards(

@@ -305,9 +305,9 @@ async def test_the_model_is_never_held_up(
     story, kept = "word " * 300, list[str]()
     answered = Turns.answered
 
-    async def keep(self: Turns, turn: Turn, text: str, usage: Any, receipt: Any = None) -> bool:
+    async def keep(self: Turns, turn: Turn, text: str, usage: Any, receipt: Any = None) -> None:
         kept.append(text)
-        return await answered(self, turn, text, usage, receipt)
+        await answered(self, turn, text, usage, receipt)
 
     monkeypatch.setattr(Turns, "answered", keep)
     async with running(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:

@@ -17,13 +17,13 @@ from core.inbox.store import Inbox
 from core.inbox_message import Inbound
 from core.models.tokens import TokenCounter
 from core.privacy.retention import DAY, Pruning
+from core.sessions import resume
 from core.sessions.resume import correction_of
 from core.sessions.routing import Agent, Agents
 from core.sessions.service import SessionService
 from core.store.schema import feedback as feedback_table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.turns import late_messages as overtaking
 from core.turns.cancel import Halt, Stopped
 from core.turns.store import RESET, STOP, Turns
 from core.turns.turn import Turn
@@ -88,27 +88,27 @@ async def test_what_runs_is_stopped_over_all_workers_and_what_waits_is_not_answe
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_a_stop_and_who_takes_the_turn_up_do_not_hold_up_each_other(
+async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
     inbox: Inbox, turns: Turns, conversations: Conversations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = await begun(inbox, turns, "newer", sent_at=2.0)
-    await inbox.accept(inbound("older", sent_at=1.0))
-    holds, go_on, take_in = asyncio.Event(), asyncio.Event(), overtaking.take_in
+    await inbox.accept(older := inbound("older", sent_at=1.0))
+    is_claiming, go_on, reopen = asyncio.Event(), asyncio.Event(), resume.reopen
 
     async def slow(*of: Any) -> None:
-        holds.set()
+        is_claiming.set()
         await go_on.wait()
-        await take_in(*of)
+        await reopen(*of)
 
-    monkeypatch.setattr("core.turns.store.take_in", slow)
+    monkeypatch.setattr("core.turns.store.reopen", slow)
     async with asyncio.TaskGroup() as both:
-        taking = both.create_task(turns.claim(10))
-        await holds.wait()
+        claiming = both.create_task(turns.claim(10))
+        await is_claiming.wait()
         stopping = both.create_task(conversations.stop(turn.session_id, author=None))
-        await asyncio.sleep(0.1)  # it waits for what the other one holds
+        await asyncio.sleep(0.1)  # it waits for the row that the claim has locked
         go_on.set()
-    assert [[message.text for message in one.messages] for one in taking.result()] == [["older", "newer"]]
-    assert stopping.result() == Halt(turn.id)
+    assert [one.id for one in claiming.result()] == [turn.id]
+    assert stopping.result() == Halt(turn.id, (older,))
     assert await turns.running() == {turn.id: STOP}
 
 

@@ -12,7 +12,7 @@ from core.errors import StoreError
 from core.inbox.store import Inbox
 from core.store.schema import turns as turns_table
 from core.turns import worker
-from core.turns.store import ANEW, LOST, RESET, SHUTDOWN, STOP, Turns
+from core.turns.store import LOST, RESET, SHUTDOWN, STOP, Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from tests.core.conftest import Faulty, worker_on
@@ -131,7 +131,7 @@ async def test_a_session_runs_one_turn_at_a_time_and_sessions_run_side_by_side(t
         assert bench.begun[2].inbound.text == "a2"
 
 
-@pytest.mark.parametrize(("reason", "has_task"), [(ANEW, False), (STOP, True)], ids=["its claim", "its first step"])
+@pytest.mark.parametrize(("reason", "has_task"), [(RESET, False), (STOP, True)], ids=["its claim", "its first step"])
 async def test_a_turn_that_is_told_to_end_before_it_has_begun_begins_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, has_task: bool
 ) -> None:
