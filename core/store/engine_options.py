@@ -1,4 +1,4 @@
-"""What a database's URL asks for."""
+"""Options of SQLAlchemy's engine, from a database's URL."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,13 +7,13 @@ import sqlalchemy as sa
 
 from core.errors import SettingsError
 
-#: Seconds that a connection to PostgreSQL may take.
+#: Seconds that connecting to PostgreSQL may take.
 CONNECT_TIMEOUT = 10.0
 
-#: Seconds that a statement may take.
+#: Seconds that a statement on PostgreSQL may take.
 ANSWER_TIMEOUT = 20.0
 
-#: What may stand behind the `?` of a URL, by the driver's name, and what it is.
+#: Parameters that a URL may have, by the driver's name, with their types.
 _PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
     "asyncpg": {
         "command_timeout": float,
@@ -37,11 +37,13 @@ _PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
 
 
 def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
-    """How the engine for a URL is made. It keeps the connections that it has made: a new one costs as much as ten
-    statements, and each of them has to be prepared on it.
+    """Return SQLAlchemy's options for the engine of a URL.
+
+    The pool keeps its connections: a new one costs as much as ten statements, and each statement has to be prepared on
+    it.
 
     Args:
-        connections: how many there may be at once.
+        connections: the most connections at once.
 
     Raises:
         SettingsError: the URL has a parameter that its driver does not know, or cannot read.
@@ -59,7 +61,7 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
     if faults:
         raise SettingsError(*faults)
     if address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:"):
-        return {"connect_args": typed}
+        return {"connect_args": typed, "pool_reset_on_return": None}
     default = (
         {}
         if address.get_backend_name() == "sqlite"
@@ -68,4 +70,6 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
             "command_timeout": ANSWER_TIMEOUT,
         }
     )
-    return {"connect_args": default | typed, "pool_size": connections, "max_overflow": 0}
+    # `Database` leaves no transaction open: to roll back what is none would take a trip to the connection's thread
+    pool = {"pool_size": connections, "max_overflow": 0, "pool_reset_on_return": None}
+    return {"connect_args": default | typed, **pool}
