@@ -46,8 +46,8 @@ from core.usage.prices import Prices
 from core.usage.spending import Spending
 from core.usage.user_rate_limits import Refusals
 from core.workers.lease import Lease
-from core.workers.rate_limit_sharing import Shares, Uses
-from core.workers.shard_assignment import Leadership
+from core.workers.rate_limit_sharing import Uses, exchange_usage
+from core.workers.shard_assignment import ShardAssignment
 
 if TYPE_CHECKING:
     from bot import runtime as answering
@@ -199,8 +199,7 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
         )
         routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
         await stack.enter_async_context(beside(approvals.watch(reask), name="approvals"))
-        shares = Shares(database, lease)
-        await stack.enter_async_context(beside(_share(shares, channels.values()), name="shares"))
+        await stack.enter_async_context(beside(_share_limits(database, lease, channels.values()), name="rate limits"))
         server.add(routes)
         yield Hearing(database, lease, prices, turns, worker, channels, desk, answers)
 
@@ -231,7 +230,7 @@ def _open(
     if settings.discord is not None:
         name = discord.DiscordChannel.name
         in_discord = channels[name] = discord.DiscordChannel(
-            settings.discord, desk, places, bounds, Leadership(database, lease, name)
+            settings.discord, desk, places, bounds, ShardAssignment(database, lease, name)
         )
         stack.push_async_callback(in_discord.aclose)
     return routes
@@ -261,17 +260,17 @@ async def _start(channels: Collection[Channel], loading: Coroutine[Any, Any, Non
         raise SettingsError(NO_TOKENS)
 
 
-async def _share(shares: Shares, channels: Collection[Channel]) -> None:
-    """Share what the platforms allow with the other workers. No two platforms have a name for a limit in common."""
+async def _share_limits(database: Database, lease: Lease, channels: Collection[Channel]) -> None:
+    """Divide the platforms' rate limits with the other workers. No two platforms have a limiter's name in common."""
 
-    def mine() -> Uses:
+    def announce() -> Uses:
         return {name: use for channel in channels for name, use in channel.tell().items()}
 
-    def told(others: Sequence[Uses]) -> None:
+    def share(others: Sequence[Uses]) -> None:
         for channel in channels:
             channel.share(others)
 
-    await shares.keep(mine, told)
+    await exchange_usage(database, lease, announce, share)
 
 
 async def _listen(channel: Channel) -> None:

@@ -42,7 +42,7 @@ from core.inbox_message import Attachment, Inbound
 from core.privacy.vault import Seal
 from core.secret_redaction import traced
 from core.workers.rate_limit_sharing import Uses
-from core.workers.shard_assignment import Leadership
+from core.workers.shard_assignment import ShardAssignment
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class DiscordChannel:
     pulse = PULSE
 
     def __init__(
-        self, settings: DiscordSettings, desk: Desk, places: Places, bounds: Bounds, leadership: Leadership
+        self, settings: DiscordSettings, desk: Desk, places: Places, bounds: Bounds, assignment: ShardAssignment
     ) -> None:
         self._settings = settings
         self._client = make_client(settings)
@@ -102,7 +102,7 @@ class DiscordChannel:
         self._look = History(self._api, serves=self._serves, hear=self._ear.call_in).look
         self._places = places
         self._bounds = bounds
-        self._leadership = leadership
+        self._assignment = assignment
         self._shards = self._divided(1, 1)
         self._leading: asyncio.Task[None] | None = None
         self._led = frozenset[int]()
@@ -115,7 +115,7 @@ class DiscordChannel:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 self._shards = self._divided(*await self._count())
-            changes = self._leadership.changes(self._shards.count)
+            changes = self._assignment.changes(self._shards.count)
             failed = await self._lead(await anext(changes))
             for error in failed.values():
                 raise error
@@ -125,7 +125,7 @@ class DiscordChannel:
                 f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
                 "the log says why"
             ) from error
-        self._leading = asyncio.create_task(self._follow(changes), name="discord leadership")
+        self._leading = asyncio.create_task(self._follow(changes), name="discord shards")
         self._taking_up = asyncio.create_task(self._errands.watch(NAME, self._deeds.again), name="discord errands")
 
     async def stop(self) -> None:
@@ -136,7 +136,7 @@ class DiscordChannel:
             await asyncio.wait(works, timeout=SETTLE_TIMEOUT)  # one may be at a database that hangs
         await self._work.end(SETTLE_TIMEOUT)
         await self._shards.stop()
-        await self._leadership.give_up()
+        await self._assignment.give_up()
         await self._intake.settle(SETTLE_TIMEOUT)
 
     async def _follow(self, changes: AsyncGenerator[frozenset[int], None]) -> None:
@@ -149,7 +149,7 @@ class DiscordChannel:
                 for error in failed.values():
                     log.error("this worker cannot hear what is said: %s", traced(error))
                 if failed:  # perhaps another one can
-                    await self._leadership.give_up(failed.keys(), self._shards.count)
+                    await self._assignment.report_failure(failed.keys(), self._shards.count)
 
     async def _lead(self, shards: frozenset[int]) -> dict[int, Exception]:
         count, self._led = self._shards.count, shards
@@ -171,28 +171,28 @@ class DiscordChannel:
                 look=self._look,
                 heard_at=heard_at,
                 holds=True,
-                part=self._leadership.part_name(shard, count),
+                part=self._assignment.part_name(shard, count),
                 covers=lambda place: shard_of(place, count) == shard,
             )
 
         async def admitted(group: int, seconds: float) -> None:
-            await self._leadership.admitted(group, count, seconds)
+            await self._assignment.acquire_slot(group, count, seconds)
 
         return Shards(count, at_once, self._connection, gaps, admitted)
 
     def tell(self) -> Uses:
-        return self._api.pacer.tell()
+        return self._api.limiters.announce_usage()
 
     def left(self) -> float:
-        return self._api.pacer.left
+        return self._api.limiters.headroom
 
     def share(self, others: Sequence[Uses]) -> None:
-        self._api.pacer.share(others)
+        self._api.limiters.share(others)
 
     def heard_at(self) -> float:
         """Until what it hears has come, it is deaf from when on it was to hear, unless another worker does so."""
         heard_at = self._shards.heard_at
-        if heard_at or not (self._led or self._leadership.is_vacant):
+        if heard_at or not (self._led or self._assignment.is_vacant):
             self._deaf_since = 0.0
         return heard_at or self._deaf_since
 
@@ -261,7 +261,7 @@ class DiscordChannel:
         told = await self._api.call("gateway", ask, self._api.budget(("gateway",), MESSAGES))
         assert told is not None, "only a tick may be dropped"
         recommended, at_once = told
-        divided = await retried(self._leadership.count, what="how many shards there are")
+        divided = await retried(self._assignment.count, what="how many shards there are")
         return self._settings.shards or divided or recommended, at_once
 
     async def _connection(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from channels.base import Around, Channel, Heard, Kind, Said
-from channels.rate_limits.caller import soon
+from channels.rate_limits.caller import deadline
 from core.agents.run_record import Others
 from core.concurrency.retry import retried
 from core.conversations.history_state import background
@@ -103,7 +103,7 @@ class Context:
                 return Around()
         try:
             async with asyncio.timeout(self._patience):
-                with soon(self._patience):  # who asks waits no time for nothing
+                with deadline(self._patience):
                     return await channel.around(turn.messages, None if is_alone else behind)
         except Exception as error:  # whatever the platform says, the answer goes on
             log.warning("turn %s: what was said around it is not known: %s", turn.id, traced(error))

@@ -1,365 +1,333 @@
-"""A budget: keeps calls within a limit of a platform, the important ones first, and shares out what is left."""
+"""Rate limiter: a sliding window with priorities, a reserve for finals, reported headers and Retry-After.
+
+A token bucket would not do: one that refills while it is used lets up to twice its size through in one window of the
+platform.
+"""
 
 import asyncio
-import math
 from bisect import insort
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from channels.base import SILENT, Priority
-from channels.rate_limits.share import Part
 from core.concurrency import event_loop
 from core.workers.rate_limit_sharing import Use
 
-#: Seconds that a reply is likely to last: until then, what is free now is dealt out over what is left of them, but
-#: over so many at the least. One that lasts longer is taken to go on for good.
-_LIKELY, _AT_LEAST = 30.0, 7.0
+#: Seconds that a reply is expected to stream. Stream updates spread the free calls over what is left of them, and over
+#: the minimum at least.
+EXPECTED_REPLY_SECONDS, MIN_REMAINING_SECONDS = 30.0, 7.0
 
-#: The most of a window that ticks leave for finals: texts go on growing whatever is live.
-_KEPT = 0.8
+#: Seconds within which calls that become free may serve as a reserve.
+RESERVE_SECONDS = 15.0
 
-#: While others wait as well, every so many-th place is a tick's, unless it is kept back: texts go on growing while
-#: finals drain.
-_TICKS_SHARE = 6
+#: The part of a window that may be reserved: the rest is for stream updates.
+MAX_RESERVED_FRACTION = 0.8
 
-#: A refusal shows that the platform allows less than it says: by so much less is asked of it from then on, and by so
-#: much more with each window in which it refuses nothing.
-_LESS, _MORE, _LEAST = 0.85, 1.25, 0.25
+#: Seconds before a reported window ends from which on its reserve may be used: a final finds the next window open.
+RESERVE_RELEASE_SECONDS = 0.3
 
-#: Seconds before a window's end from which on a call that was kept back for a final is not needed any more: one that
-#: comes now finds the next window open soon enough. Also what the clock of the platform may be off.
-_SOON, _OFF = 0.3, 0.01
+#: A refusal halves the limit, and each window without one raises it again.
+BACKOFF_FACTOR, RECOVERY_FACTOR = 0.5, 1.25
 
-#: Seconds that are too few to wait for: a clock may not move by so little.
-_NO_TIME = 1e-6
+#: Seconds by which the platform's clock may differ, and seconds that are too few to wait for.
+CLOCK_SKEW_SECONDS, MIN_WAIT_SECONDS = 0.01, 1e-6
+
+#: How much a reply counts when workers divide a limit. Each worker counts 1 besides, for a reply that it may begin.
+REPLY_WEIGHT = 6
+
+#: Rounds of exchange among workers before a larger part of a limit may be used: the others make theirs smaller first.
+SETTLE_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """So many calls in so many seconds.
-
-    Attributes:
-        least: how few it may turn out to be, where the platform allows some apps that much less.
-    """
+    """A limit of a platform: so many calls in so many seconds."""
 
     calls: int
     seconds: float
-    least: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What the platform said of the window that is open: so many calls in all, so many left, until then."""
+class _ReportedWindow:
+    """The open window, as the platform's headers describe it."""
 
-    calls: int
-    left: int
-    until: float
+    remaining: int
+    resets_at: float
 
 
 @dataclass(order=True, slots=True)
-class _Waiting:
-    """Somebody in line. Of ticks, the one goes first that is out of date for longest; of others, the one that matters
-    more, or came earlier.
-    """
+class _Waiter:
+    """A call in the queue: ordered by priority, then by age."""
 
     priority: Priority
     since: float
     number: int
-    is_first: asyncio.Event = field(compare=False, default_factory=asyncio.Event)
+    admitted: asyncio.Future[None] = field(compare=False)
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether the call keeps to the pace of stream updates; the first text of a reply does not."""
+        return self.priority is Priority.TICK and self.since > SILENT
 
 
-class Budget:
+class RateLimiter:
     """The calls that share one limit of the platform.
 
-    When a call reaches the platform is not known: so it counts from when it goes until a window after its answer.
+    The time at which a call reaches the platform is unknown, so the call counts from its start until a window after its
+    answer.
 
     Args:
-        speed: how many times faster than the platform's the window runs: see `Pacer`.
+        speed: how many times faster than the platform's the window runs: see `RateLimiters`.
     """
 
     def __init__(self, window: Window, *, speed: float = 1.0) -> None:
         self._window = replace(window, seconds=window.seconds / speed)
         self._speed = speed
-        self._sent: deque[float] = deque()  # when the calls of the last window were answered
-        self._last = -math.inf  # when a call went
+        self._answered: deque[float] = deque()  # when the calls of the last window were answered
+        self._in_flight = 0
+        self._last_update = 0.0
         self._closed_until = 0.0
-        self._share = 1.0  # of what the window says, as far as refusals have taught
-        self._part = Part()
-        self._learnt_at = 0.0
-        self._told: _Told | None = None
-        self._unanswered = 0
-        self._live: list[float] = []  # since when
-        self._kept = 0
-        self._line: list[_Waiting] = []
-        self._ticks: list[_Waiting] = []
-        self._since_tick = 0
+        self._backoff = 1.0
+        self._backoff_until = 0.0
+        self._reported: _ReportedWindow | None = None
+        self._replies: list[float] = []  # when each of them began
+        self._reserved = 0
+        self._queue: list[_Waiter] = []
         self._numbers = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._announced = Use()
+        self._rounds: deque[tuple[Use, Sequence[Use]]] = deque(maxlen=SETTLE_ROUNDS)
 
     @contextmanager
-    def live(self, *, since: float | None = None, keeps: bool = True) -> Iterator[None]:
-        """Count a reply in that lives on this budget, for as long as this is entered.
-
-        Args:
-            since: the loop's time since which it lives; now, unless it is told.
-            keeps: whether a call is kept back for its final.
-        """
-        began = event_loop.now() if since is None else since
-        self._live.append(began)
-        try:
-            with self.kept() if keeps else nullcontext():
-                yield
-        finally:
-            self._live.remove(began)
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Keep a call back that is not a tick's, for as long as this is entered."""
-        self._kept += 1
+    def track_reply(self, since: float) -> Iterator[None]:
+        """Count a reply, begun at that time of the loop, among those whose updates share the limit."""
+        self._replies.append(since)
         try:
             yield
         finally:
-            self._kept -= 1
-            self._wake()
+            self._replies.remove(since)
 
-    async def admit(self, priority: Priority, since: float | None = None) -> None:
-        """Wait for a place, and take it. Cancelled, it takes none.
+    @contextmanager
+    def reserve(self) -> Iterator[None]:
+        """Reserve a call: stream updates and backfill leave it free."""
+        self._reserved += 1
+        try:
+            yield
+        finally:
+            self._reserved -= 1
+            self._admit()
+
+    async def acquire(self, priority: Priority, since: float | None = None) -> None:
+        """Wait until a call may be made, and count it. A cancelled wait counts none.
 
         Args:
-            since: of a tick: the loop's time since which what is shown is out of date; `SILENT`, if it is the first
-                one with words in it. That has no pace to keep.
+            since: of a stream update: the loop's time since which the shown text is out of date; `SILENT` for the
+                first text of a reply.
         """
-        me = _Waiting(priority, event_loop.now() if since is None else since, next(self._numbers))
-        line = self._ticks if priority is Priority.TICK else self._line
-        insort(line, me)
-        self._wake()
+        waiter = self._waiter(priority, since)
+        insort(self._queue, waiter)
+        self._admit()
         try:
-            while (wait := self._wait(me)) > _NO_TIME:
-                if wait == math.inf:
-                    self._wake()  # who comes first may have changed with what is kept back
-                with suppress(TimeoutError):  # not `wait_for`, which may swallow that it is cancelled
-                    async with asyncio.timeout(None if wait == math.inf else wait):
-                        await me.is_first.wait()
-                me.is_first.clear()
-            self._take(priority)
-        finally:
-            line.remove(me)
-            self._wake()
+            await waiter.admitted
+        except asyncio.CancelledError:
+            if waiter.admitted.cancelled():
+                self._queue = [other for other in self._queue if other is not waiter]
+                self._admit()
+            else:
+                self.release()
+            raise
 
-    def try_admit(self, priority: Priority) -> bool:
-        """Take a place if there is one now and nobody waits for it."""
-        if self._is_urgent or self._ticks or self._wait_for_room(priority) > 0:
+    def try_acquire(self, priority: Priority) -> bool:
+        """Count a call if it may be made now, before all that wait."""
+        waiter = self._waiter(priority)
+        if (self._queue and self._queue[0] < waiter) or self._wait_seconds(waiter) > 0:
             return False
-        self._take(priority)
+        self._count(waiter)
         return True
 
-    def give_back(self) -> None:
-        """A place that was taken is not needed."""
-        self._unanswered = max(0, self._unanswered - 1)
-        self._wake()
+    def release(self) -> None:
+        """Give up a call that was counted and is not made."""
+        self._in_flight = max(0, self._in_flight - 1)
+        self._admit()
 
-    def answered(self) -> None:
-        """A call has come to its end, whatever that was: the platform has counted it, if it ever will."""
-        self._sent.append(event_loop.now())
-        self.give_back()
+    def complete(self) -> None:
+        """A call has ended, with whatever result."""
+        self._answered.append(event_loop.now())
+        self.release()
 
-    def told(self, *, calls: int, left: int, seconds: float) -> None:
-        """The platform says how many calls the window has that is open, how many are left, and for how long."""
-        until, before = event_loop.now() + seconds + _OFF, self._told
-        if before is not None and until < before.until + self._soon:  # the same window; answers overtake each other
-            left = min(left, before.left)
-        self._told = _Told(calls, left, until)
+    def report_headers(self, *, remaining: int, reset_after: float) -> None:
+        """Take over what the platform says of the open window."""
+        resets_at, before = event_loop.now() + reset_after + CLOCK_SKEW_SECONDS, self._reported
+        if before is not None and resets_at < before.resets_at + self._release_seconds:  # the same window
+            remaining = min(remaining, before.remaining)  # answers overtake each other
+        self._reported = _ReportedWindow(remaining, resets_at)
 
-    def refused(self, retry_after: float) -> None:
-        """The platform refused a call: none goes for `retry_after` seconds, and fewer from then on."""
-        self._closed_until = max(event_loop.now() + retry_after, self._closed_until)
-        few = self._window.least
-        if few is not None and self._used <= few + 1:  # with the one that was refused
-            self._share = few / self._window.calls
-        elif event_loop.now() >= self._learnt_at:  # calls that were under way together are refused together
-            self._share = max(_LEAST, self._share * _LESS)
-        self._learnt_at = max(self._closed_until, self._learnt_at)
+    def report_429(self, retry_after: float) -> None:
+        """Make no call for `retry_after` seconds, and fewer from then on."""
+        now = event_loop.now()
+        if now >= self._backoff_until:  # calls that were in flight together are refused together
+            self._backoff = max(1 / self._window.calls, self._backoff * BACKOFF_FACTOR)
+        self._closed_until = max(self._closed_until, now + retry_after)
+        self._backoff_until = max(self._backoff_until, self._closed_until)
 
-    def can_spare(self, calls: int, *, within: float = 0.0) -> bool:
-        """Whether so many calls could be kept back beside those that are.
-
-        Args:
-            within: seconds in which they have to be free. If a window is longer than that, they have to be so now: it
-                may be nearly as long until it has room again.
-        """
-        if event_loop.now() < self._closed_until:
-            return False
-        within /= self._speed
-        windows = int(within / self._window.seconds)
-        most = int((1 + windows) * self._calls * _KEPT)
-        return min(self._free(within if windows else 0.0), most) - self._kept >= calls
+    def can_reserve(self, calls: int) -> bool:
+        """Return whether so many calls can be reserved besides those that are."""
+        windows = int(RESERVE_SECONDS / self._speed / self._window.seconds)
+        most = int((1 + windows) * self._limit * MAX_RESERVED_FRACTION)
+        free = self._free_within(RESERVE_SECONDS / self._speed if windows else 0.0)
+        return event_loop.now() >= self._closed_until and min(free, most) - self._reserved >= calls
 
     def has_room(self, priority: Priority, within: float) -> bool:
-        """Whether a call that comes now is likely to find its place in so many seconds."""
-        first = sum(other.priority <= priority for other in self._line)
-        return self._closed_until <= event_loop.now() + within and self._free(within) > first
+        """Return whether a new call is likely to be made within so many seconds."""
+        ahead = sum(waiter.priority <= priority for waiter in self._queue)
+        return self._closed_until <= event_loop.now() + within and self._free_within(within) > ahead
 
     @property
-    def is_tight(self) -> bool:
-        """Whether more than half of a window is kept back, so that ticks are few."""
-        return self._kept > self._calls // 2
+    def calls_per_reply(self) -> float:
+        """Updates that each reply could have while it is expected to stream, if there were one more."""
+        free = self._free_within(EXPECTED_REPLY_SECONDS / self._speed) - self._reserved
+        return free / (len(self._replies) + 1)
 
     @property
-    def each(self) -> float:
-        """How many calls each that is live could have while it is likely to last, if there were one more."""
-        return (self._free(_LIKELY / self._speed) - self._kept) / (len(self._live) + 1)
-
-    @property
-    def left(self) -> float:
-        """The part of the window that may be used now: from 0 to 1."""
-        return (
-            0.0 if event_loop.now() < self._closed_until else min(1.0, max(0.0, self._free(0.0) / self._window.calls))
-        )
-
-    def _free(self, within: float) -> int:
-        """How many calls may go, now or in so many seconds."""
-        self._forget()
-        told, until = self._told, event_loop.now() + within
-        if told is not None and event_loop.now() < told.until:
-            later = max(0, math.ceil((until - told.until) / self._window.seconds))
-            return self._part.of_left(told.left) - self._unanswered + later * self._calls
-        windows, rest = divmod(within, self._window.seconds)
-        return (int(windows) + 1) * self._calls - self._used + self._back(rest)
-
-    @property
-    def _soon(self) -> float:
-        return _SOON / self._speed
-
-    @property
-    def _calls(self) -> int:
-        """How many calls of the window are this worker's, as far as refusals have taught."""
-        return self._part.of(max(1, int(self._window.calls * self._share)))
-
-    @property
-    def _use(self) -> Use:
-        self._forget()
-        return Use(len(self._live), self._used)
-
-    def tell(self) -> Use:
-        """What the other workers are to know."""
-        mine = self._use
-        self._part.tell(mine)
-        return mine
-
-    def share(self, others: Sequence[Use], *, is_new: bool) -> None:
-        """Leave to other workers what is theirs: see `Part.share`."""
-        self._part.share(others, self._use, is_new=is_new)
-        self._wake()
+    def headroom(self) -> float:
+        """The part of the window that is free now: from 0 to 1."""
+        if event_loop.now() < self._closed_until:
+            return 0.0
+        return min(1.0, max(0.0, self._free_within(0.0) / self._window.calls))
 
     @property
     def is_idle(self) -> bool:
-        self._forget()
-        return not (self._used or self._line or self._ticks or self._live) and event_loop.now() >= self._closed_until
+        self._expire()
+        is_used = self._used or self._queue or self._replies or self._reserved
+        return not is_used and event_loop.now() >= self._closed_until
 
-    def _take(self, priority: Priority) -> None:
-        self._last = event_loop.now()
-        self._unanswered += 1
-        self._since_tick = 0 if priority is Priority.TICK else self._since_tick + 1
+    def announce_usage(self) -> Use:
+        """Return what the other workers are told, and go by it from now on."""
+        self._expire()
+        self._announced = Use(max(len(self._replies), self._reserved), self._used)
+        return self._announced
 
-    def _wait(self, me: _Waiting) -> float:
-        """Seconds until it may be this one's turn; infinite, if others come first."""
-        if me is not self._next():
-            return math.inf
-        if me.priority is Priority.TICK and self._is_urgent:  # its share of what the others use
-            return self._wait_for_room(Priority.FINAL)
-        return self._wait_for_room(me.priority, is_paced=me.since > SILENT)
+    def share(self, others: Sequence[Use]) -> None:
+        """Divide the limit with other workers, by what each of them has announced."""
+        if not others:
+            self._rounds.clear()
+        elif not self._rounds:
+            self._rounds.extend([(self.announce_usage(), others)] * SETTLE_ROUNDS)
+        else:
+            self._rounds.append((self._announced, others))
+        self._admit()
 
-    def _next(self) -> _Waiting | None:
-        if self._ticks and (not self._is_urgent or (self._since_tick >= _TICKS_SHARE - 1 and self._is_tick_free)):
-            return self._ticks[0]
-        return self._line[0] if self._line else None
+    def _waiter(self, priority: Priority, since: float | None = None) -> _Waiter:
+        since = event_loop.now() if since is None else since
+        return _Waiter(priority, since, next(self._numbers), asyncio.get_running_loop().create_future())
+
+    def _admit(self) -> None:
+        """Let those go whose turn it is, and look again when the next one may."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._queue:
+            waiter = self._queue[0]
+            if (wait := self._wait_seconds(waiter)) > MIN_WAIT_SECONDS:
+                self._timer = asyncio.get_running_loop().call_later(wait, self._admit)
+                return
+            self._queue.pop(0)
+            if not waiter.admitted.done():
+                waiter.admitted.set_result(None)
+                self._count(waiter)
+
+    def _count(self, waiter: _Waiter) -> None:
+        self._in_flight += 1
+        if waiter.priority is Priority.TICK:
+            self._last_update = event_loop.now()
+
+    def _wait_seconds(self, waiter: _Waiter) -> float:
+        """Seconds until a call may be made, if no other one is before it."""
+        now, (free, refills) = event_loop.now(), self._capacity()
+        if waiter.priority >= Priority.TICK and (
+            reserve := min(self._reserved, int(self._limit * MAX_RESERVED_FRACTION))
+        ):
+            if self._reported is None:
+                free -= reserve
+            elif now < (early := self._reported.resets_at - self._release_seconds):
+                free, refills = (free - reserve, [early] * len(refills)) if free > 0 else (free, refills)
+            elif free > 0:
+                return self._closed_until - now
+        ready_at = self._closed_until
+        if free <= 0:
+            ready_at = max(ready_at, refills[-free] if -free < len(refills) else now + self._window.seconds)
+        if waiter.is_paced:
+            ready_at = max(ready_at, self._next_update_at(free, refills))
+        return ready_at - now
+
+    def _next_update_at(self, free: int, refills: Sequence[float]) -> float:
+        """When the next stream update may go: the free calls last until the next one is free, and until the replies
+        are expected to end.
+        """
+        now, last, window = event_loop.now(), self._last_update, self._window.seconds
+        expected, least = EXPECTED_REPLY_SECONDS / self._speed, MIN_REMAINING_SECONDS / self._speed
+        ages = [now - began for began in self._replies]
+        remaining = [max(least, expected - age) if age < expected else window for age in ages]
+        seconds = min(window, sum(remaining) / len(remaining)) if remaining else window
+        times = [at for at in refills if at < now + seconds]
+        pauses = [(at - last) / (free + more + 1) for more, at in enumerate(times) if free + more > 0]
+        if self._reported is None and (calls := free + len(times)) > 0:
+            pauses.append(seconds / calls)
+        return last + max(pauses, default=0.0)
+
+    def _capacity(self) -> tuple[int, Sequence[float]]:
+        """The calls that are free now, and the times at which one more is free each."""
+        self._expire()
+        if (reported := self._reported) is not None:
+            return self._part(reported.remaining) - self._in_flight, [reported.resets_at] * self._limit
+        return self._limit - self._used, [at + self._window.seconds for at in self._answered]
+
+    def _free_within(self, seconds: float) -> int:
+        """How many calls may be made within so many seconds."""
+        free, refills = self._capacity()
+        windows, rest = divmod(seconds, self._window.seconds)
+        until = event_loop.now() + rest
+        return free + int(windows) * self._limit + sum(at <= until for at in refills)
 
     @property
-    def _is_tick_free(self) -> bool:
-        """Whether a tick takes nothing that is kept back; if that is more than a window may keep, all have to wait."""
-        return self._kept > int(self._calls * _KEPT) or self._free(0.0) > self._kept
+    def _limit(self) -> int:
+        """The calls of a window that this worker may make."""
+        return self._part(max(1, int(self._window.calls * self._backoff)), is_window=True)
 
-    @property
-    def _is_urgent(self) -> bool:
-        """Whether somebody waits who goes before ticks."""
-        return bool(self._line) and self._line[0].priority < Priority.TICK
+    def _part(self, calls: int, *, is_window: bool = False) -> int:
+        """This worker's part of so many calls, which is one at least.
 
-    def _wake(self) -> None:
-        if (first := self._next()) is not None:
-            first.is_first.set()
-
-    def _wait_for_room(self, priority: Priority, *, is_paced: bool = True) -> float:
-        """By what the platform has said of the window that is open; else by what it is known to allow."""
-        if self._told is not None and self._told.until - event_loop.now() > _NO_TIME and self._share == 1.0:
-            return self._wait_in(self._told, priority, is_paced=is_paced)
-        if self._told is not None:  # its window is over, and with it what was sent in it
-            while self._sent and self._sent[0] < self._told.until:
-                self._sent.popleft()
-            self._told, self._last = None, -math.inf
-        return self._wait_as_known(priority, is_paced=is_paced)
-
-    def _wait_in(self, told: _Told, priority: Priority, *, is_paced: bool) -> float:
-        now, free = event_loop.now(), self._part.of_left(told.left) - self._unanswered
-        end = told.until - now
-        if priority < Priority.TICK:
-            return max(self._closed_until - now, 0.0 if free > 0 else end)
-        kept = min(self._kept, int(told.calls * _KEPT))
-        end_of_ticks = told.until - self._soon if kept else told.until
-        if free <= kept:
-            return max(self._closed_until - now, end_of_ticks - now if free > 0 else end)
-        even = (end_of_ticks - self._last) / (free - kept + 1) if is_paced else 0.0
-        return max(self._closed_until - now, self._last + even - now)
-
-    def _wait_as_known(self, priority: Priority, *, is_paced: bool) -> float:
-        self._forget()
-        now, seconds = event_loop.now(), self._window.seconds
-        calls = room = self._calls
-        early = 0.0
-        if priority >= Priority.TICK:
-            room = max(1, calls - min(self._kept, int(calls * _KEPT)))
-        if priority is Priority.TICK and is_paced:
-            early = self._last + self._pace(room) - now
-        over = self._used - room  # so many must be forgotten, and one more
-        full = 0.0 if over < 0 else self._sent[over] + seconds - now if over < len(self._sent) else seconds
-        return max(self._closed_until - now, full, early)
+        Of a whole window, what another worker has used beyond its part is missing.
+        """
+        parts = [_divide(calls, mine, others, is_window=is_window) for mine, others in self._rounds]
+        return min(calls, max(1, min(parts, default=calls)))
 
     @property
     def _used(self) -> int:
         """How many calls count in the window that ends now."""
-        return len(self._sent) + self._unanswered
-
-    def _pace(self, room: int) -> float:
-        """Seconds between two ticks, if there is `room` for so many in a window.
-
-        What is free now has to last up to when one more is free, and so on, for as long as replies are likely to last.
-        """
-        now, free, likely = event_loop.now(), room - self._used, self._likely
-        paces = [likely / calls] if (calls := free + self._back(likely)) > 0 else []
-        for more, at in enumerate(self._sent):
-            wait = at + self._window.seconds - now
-            if wait < likely and free + more > 0:
-                paces.append(wait / (free + more))
-        return max(paces, default=0.0)
+        return len(self._answered) + self._in_flight
 
     @property
-    def _likely(self) -> float:
-        """For how many seconds more those that are live are likely to be so, as a mean; a window at the most."""
-        now, most = event_loop.now(), self._window.seconds
-        lasts, least = _LIKELY / self._speed, _AT_LEAST / self._speed
-        left = [max(lasts - (now - since), least) if now - since < lasts else most for since in self._live]
-        return min(most, sum(left) / len(left)) if left else most
+    def _release_seconds(self) -> float:
+        return RESERVE_RELEASE_SECONDS / self._speed
 
-    def _back(self, within: float) -> int:
-        """How many of the calls that were made may be made again in so many seconds."""
-        until = event_loop.now() + within - self._window.seconds
-        return sum(at <= until for at in self._sent)
+    def _expire(self) -> None:
+        """Forget the calls and the reported window that are over, and recover from refusals."""
+        now, seconds = event_loop.now(), self._window.seconds
+        begin = now - seconds
+        if self._reported is not None and self._reported.resets_at - now <= MIN_WAIT_SECONDS:
+            begin, self._reported, self._last_update = max(begin, self._reported.resets_at), None, 0.0
+        while self._answered and self._answered[0] <= begin:
+            self._answered.popleft()
+        while self._backoff < 1.0 and now >= self._backoff_until + seconds:
+            self._backoff = min(1.0, self._backoff * RECOVERY_FACTOR)
+            self._backoff_until += seconds
 
-    def _forget(self) -> None:
-        now = event_loop.now()
-        while self._sent and self._sent[0] <= now - self._window.seconds:
-            self._sent.popleft()
-        while self._share < 1.0 and now >= self._learnt_at + self._window.seconds:
-            self._share = min(1.0, self._share * _MORE)
-            self._learnt_at += self._window.seconds
+
+def _divide(calls: int, mine: Use, others: Sequence[Use], *, is_window: bool) -> int:
+    each = calls / sum(1 + REPLY_WEIGHT * use.live for use in (mine, *others))
+    excess = sum(max(0.0, use.used - each * (1 + REPLY_WEIGHT * use.live)) for use in others) if is_window else 0.0
+    return int(each * (1 + REPLY_WEIGHT * mine.live) - excess)

@@ -10,7 +10,7 @@ from typing import Self
 from channels.base import SILENT, Button, Chunk, EditRefusedError, File, FileRefusedError, Plan, Priority, Surface
 from channels.i18n import messages as words
 from channels.i18n.messages import Words
-from channels.rate_limits.caller import as_long_as
+from channels.rate_limits.caller import cancel_unless
 from channels.replies.chunk_planner import Planner, with_line
 from core.concurrency import event_loop
 from core.concurrency.event_loop import room
@@ -248,7 +248,7 @@ class Reply:
     async def _write(self) -> None:
         """Show the newest text whenever the platform allows it, until the last word stands."""
         is_first = True
-        with self._surface.live(), as_long_as(self._go_on):
+        with self._surface.live(), cancel_unless(self._go_on):
             while not self._is_abandoned:
                 self._grown.clear()
                 await room()

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from channels.base import LAST_WORDS, Button, Chunk, EditRefusedError, File, FileRefusedError, Plan, Priority, Record
 from channels.markdown.dialect import Limits
 from channels.rate_limits.caller import RefusedError
-from channels.rate_limits.limiter import Budget
+from channels.rate_limits.limiter import RateLimiter
 from channels.replies.reactions import Address, Receipts
 from core.concurrency import event_loop
 from core.errors import SurfaceError
@@ -20,11 +20,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds by which a call may be late of which no answer came, or that another process has made.
 LATE = 1.0
-
-#: Where more than half of a window is kept back already: seconds within which the end of a message has to be
-#: affordable, if it is to be shown before it is whole. Else it has to be so at once, and what is not is shown when it
-#: is whole, by a post.
-_SOON = 15.0
 
 #: What the id of a reply's file begins with, so that it is not taken for a message's; behind the id is the name.
 _FILE = "file:"
@@ -104,8 +99,8 @@ class MessageSurface(ABC):
         self._is_in_doubt = False  # whether messages may stand that are not known here
         self._is_contested = False  # whether another process may still show something
         self._attached: tuple[str, ...] = ()  # the message that has files, and these
-        self._lacking: Budget | None = None  # that had no place for a post of the last tick
-        self._held: Budget | None = None  # in which the next call has its place
+        self._lacking: RateLimiter | None = None  # that had no place for a post of the last tick
+        self._held: RateLimiter | None = None  # in which the next call has its place
         self._began = 0.0
         self._kept = ExitStack()
         self._is_open = False
@@ -139,7 +134,7 @@ class MessageSurface(ABC):
         """Keep an edit back, for the end of the message that grows."""
         if not self._is_reserved:
             self._is_reserved = True
-            self._reserve.enter_context(self._edits.kept())
+            self._reserve.enter_context(self._edits.reserve())
 
     def _give_up(self) -> None:
         """Keep no edit back."""
@@ -148,11 +143,11 @@ class MessageSurface(ABC):
 
     def _has_room(self) -> bool:
         """Whether the end of one more message that grows can be afforded."""
-        return self._edits.can_spare(0 if self._is_reserved else 1, within=_SOON if self._edits.is_tight else 0.0)
+        return self._edits.can_reserve(0 if self._is_reserved else 1)
 
     def _keep(self) -> None:
         """Have a share in what lets the message grow."""
-        self._kept.enter_context(self._edits.live(since=self._began, keeps=False))
+        self._kept.enter_context(self._edits.track_reply(self._began))
 
     def _close(self) -> None:
         """There is no message any more that grows; what is kept back is so for the next one, if it may grow."""
@@ -161,7 +156,7 @@ class MessageSurface(ABC):
 
     async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
         budget = self._lacking or self._next(is_new=is_new, ends=ends)
-        await budget.admit(priority, since)
+        await budget.acquire(priority, since)
         self._held = budget
 
     async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
@@ -210,7 +205,7 @@ class MessageSurface(ABC):
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
 
-    def is_admitted(self, budget: Budget) -> bool:
+    def is_admitted(self, budget: RateLimiter) -> bool:
         """Whether the next call has its place in `budget`; it has it once."""
         if self._held is not budget:
             return False
@@ -219,22 +214,22 @@ class MessageSurface(ABC):
 
     @property
     @abstractmethod
-    def _posts(self) -> Budget:
+    def _posts(self) -> RateLimiter:
         """What posting a message is limited by."""
 
     @property
     @abstractmethod
-    def _edits(self) -> Budget:
+    def _edits(self) -> RateLimiter:
         """What editing a message is limited by."""
 
-    def _next(self, *, is_new: bool, ends: bool) -> Budget:
+    def _next(self, *, is_new: bool, ends: bool) -> RateLimiter:
         """The budget of the call that comes next."""
         del ends
         return self._posts if is_new else self._edits
 
     def _release(self) -> None:
         if self._held is not None:
-            self._held.give_back()
+            self._held.release()
             self._held = None
 
     async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:

@@ -173,13 +173,13 @@ class SlackChannel:
         await self._connections.close()
 
     def tell(self) -> Uses:
-        return self._api.pacer.tell()
+        return self._api.limiters.announce_usage()
 
     def left(self) -> float:
-        return self._api.pacer.left
+        return self._api.limiters.headroom
 
     def share(self, others: Sequence[Uses]) -> None:
-        self._api.pacer.share(others)
+        self._api.limiters.share(others)
 
     def heard_at(self) -> float:
         return self._line.heard_at

@@ -218,13 +218,15 @@ sa.Index(
 
 #: One running process. It works for as long as its lease lasts, by the database's clock, and lengthens it all the
 #: while; a turn whose owner's lease has ended, or who is not here, is anybody's. `live` is what it uses of each of
-#: the platforms' budgets: how many replies live on it, and how many calls count.
+#: the platforms' rate limits: how many replies share it, and how many calls count. Until `unfit_until` it takes no
+#: shards.
 workers = sa.Table(
     "workers",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("lease", sa.Double, nullable=False),
     sa.Column("live", sa.JSON, nullable=False),
+    sa.Column("unfit_until", sa.Double),
 )
 
 #: Until when (seconds since the epoch) somebody is not told again that he is not answered, by why he is not: he may not
@@ -256,14 +258,13 @@ errands = sa.Table(
     sa.Column("begun_at", sa.Double, nullable=False),
 )
 
-#: A platform's adapter, over all workers, or a part of what it hears: the worker that hears it, where only one may, and
-#: the one that `wanted` to; until when all that was said has been heard; and when the next one may begin to hear it.
+#: A platform's adapter, over all workers, or one shard of it: the worker that hears it, where only one may; until when
+#: all that was said has been heard; and when the next gateway session may begin.
 channels = sa.Table(
     "channels",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("leader", sa.Text),
-    sa.Column("wanted", sa.Text),
     sa.Column("heard_at", sa.Double),
     sa.Column("free_at", sa.Double),
 )

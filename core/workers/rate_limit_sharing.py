@@ -1,4 +1,4 @@
-"""What is limited for all workers together is shared out among them."""
+"""Exchange of rate limit usage among workers, which divide the platforms' limits by it."""
 
 import asyncio
 import logging
@@ -14,60 +14,49 @@ from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two times that workers tell each other what they use.
-EVERY = 1.0
+#: Seconds between two exchanges.
+EXCHANGE_SECONDS = 1.0
 
 
 class Use(NamedTuple):
-    """What one worker uses of what is limited.
+    """What one worker uses of a rate limit.
 
     Attributes:
-        live: how many replies live on it.
-        used: how many calls it has made that still count.
+        live: how many replies share the limit.
+        used: how many of the calls that it has made still count.
     """
 
     live: int = 0
     used: int = 0
 
 
-#: What one worker uses, by the name of what is limited.
+#: What one worker uses, by the name of the rate limit.
 Uses = Mapping[str, Use]
 
 
-class Shares:
-    """Tells the other workers what this one uses, and this one what they do. On SQLite there are no others."""
+async def exchange_usage(
+    database: Database, lease: Lease, announce: Callable[[], Uses], share: Callable[[Sequence[Uses]], None]
+) -> None:
+    """Tell the other workers what this one uses, and this one what they do, every second until cancelled.
 
-    def __init__(self, database: Database, lease: Lease) -> None:
-        self._database = database
-        self._lease = lease
+    On SQLite there are no other workers.
 
-    async def keep(self, mine: Callable[[], Uses], told: Callable[[Sequence[Uses]], None]) -> None:
-        """Until cancelled, every second.
-
-        Args:
-            mine: what this worker uses.
-            told: called with what each of the others does.
-        """
-        known: Uses = {}
-        while not self._database.is_sqlite:
-            try:
-                others = await self._others()
-                told(others)
-                uses = dict(mine()) if others else {}
-                if uses != known:
-                    await self._tell(uses)
-                    known = uses
-            except Exception as error:
-                log.warning("the workers cannot tell each other what they use: %s", traced(error))
-            await asyncio.sleep(EVERY)
-
-    async def _others(self) -> list[Uses]:
-        at_work = (workers.c.id != self._lease.worker) & (workers.c.lease > self._database.now)
-        async with self._database.read() as connection:
-            rows = await connection.execute(sa.select(workers.c.live).where(at_work))
-            return [{key: Use(*use) for key, use in uses.items()} for uses in rows.scalars()]
-
-    async def _tell(self, uses: Uses) -> None:
-        mine = sa.update(workers).where(workers.c.id == self._lease.worker)
-        async with self._database.write() as connection:
-            await connection.execute(mine.values(live={key: list(use) for key, use in uses.items()}))
+    Args:
+        announce: returns what this worker uses.
+        share: called with what each of the others uses.
+    """
+    announced: Uses = {}
+    own = workers.c.id == lease.worker
+    while not database.is_sqlite:
+        try:
+            others = sa.select(workers.c.live).where(~own, workers.c.lease > database.now)
+            async with database.read() as connection:
+                rows = (await connection.execute(others)).scalars().all()
+            share([{name: Use(*use) for name, use in uses.items()} for uses in rows])
+            if (uses := dict(announce())) != announced:
+                async with database.write() as connection:
+                    await connection.execute(sa.update(workers).where(own).values(live=uses))
+                announced = uses
+        except Exception as error:
+            log.warning("the workers cannot exchange their rate limit usage: %s", traced(error))
+        await asyncio.sleep(EXCHANGE_SECONDS)

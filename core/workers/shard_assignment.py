@@ -1,14 +1,12 @@
-"""Of several workers, one leads where only one may."""
+"""Shard assignment: one row per shard, which one live worker holds; the shards are divided evenly."""
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Collection
 
 import sqlalchemy as sa
 
-from core.concurrency import event_loop
 from core.errors import StoreError
 from core.secret_redaction import traced
 from core.store.database import Database
@@ -18,205 +16,155 @@ from core.workers.lease import GIVE_UP_SECONDS, Lease
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at who leads.
-LOOK = 2.0
+#: Seconds between two looks at the rows, and between two tries for a slot.
+LOOK_SECONDS, SLOT_SECONDS = 2.0, 0.25
 
-#: For how many looks a part is left to those who lead fewer.
-COURTESY = 2
-
-#: Seconds for which a worker takes nothing that it has given up; and for which it asks no other for anything then.
-REST, LONG_REST = 10.0, 600.0
+#: Seconds for which a worker that could not connect a shard leaves all of them to others.
+UNFIT_SECONDS = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """How a part stands.
+class ShardAssignment:
+    """The shards of a channel that this worker hears.
 
-    Attributes:
-        leader: who leads it; none if nobody does.
-        wanted: who asks for it, if he is there.
-    """
-
-    id: int
-    leader: str | None
-    wanted: str | None
-
-
-class Leadership:
-    """Which of all workers a channel hears through.
-
-    It hears in parts, each through one worker for as long as its lease lasts, and then through another one. They are
-    shared out evenly: who leads fewer than his share asks one for a part who leads more, and gets it.
-
-    For a moment two may think that they lead, when one of them cannot reach the database: what both hear is kept once.
+    A worker holds a shard from when it writes itself into the row until it releases it, or its lease ends. A worker
+    that holds more than its quota disconnects the rest, and then releases it. So no shard has two connections, but for
+    one case: a worker that cannot reach the database stays connected, while another one takes over when its lease has
+    ended. What both hear is stored once.
 
     Args:
         name: the channel's.
+
+    Attributes:
+        is_vacant: whether nobody held one of the shards at the last look.
     """
 
     def __init__(self, database: Database, lease: Lease, name: str) -> None:
         self._database = database
         self._lease = lease
         self._name = name
-        self._free = Counter[int]()  # for how many looks a part has had no leader
-        self._rests = 0.0  # when this worker takes parts again that are free
-        self._asks = 0.0  # and when it asks for others
+        self._assigned: frozenset[int] | None = None
+        self.is_vacant = False
 
-    @property
-    def is_vacant(self) -> bool:
-        """Whether nobody led one of the parts when it was last looked."""
-        return bool(self._free)
-
-    def part_name(self, part: int, count: int) -> str:
-        """What a part goes by, of so many."""
-        return self._name if count == 1 else f"{self._name}:{part}/{count}"
+    def part_name(self, shard: int, count: int) -> str:
+        """Return the name of a shard's row, of so many shards."""
+        return self._name if count == 1 else f"{self._name}:{shard}/{count}"
 
     async def count(self) -> int | None:
-        """Into how many parts those divide the channel who lead now; nothing if nobody does.
+        """Return over how many shards the live workers divide the channel; none if nobody holds one.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        led = sa.select(channels.c.name).where(self._ours(), ~self._lease.is_gone(channels.c.leader))
+        held = sa.select(channels.c.name).where(self._is_ours(), ~self._lease.is_gone(channels.c.leader))
         async with self._database.read() as connection:
-            names = (await connection.execute(led)).scalars().all()
+            names = (await connection.execute(held)).scalars().all()
         counts = [int(name.rpartition("/")[2]) if "/" in name else 1 for name in names]
         return max(counts, default=None)
 
     async def changes(self, count: int = 1) -> AsyncGenerator[frozenset[int], None]:
-        """Which parts this worker leads: at once, and then whenever that changes. What it is not to lead any more is
-        another one's as soon as the next change is asked for.
+        """Yield the shards of this worker: at once, and then whenever they change.
+
+        Asking for the next change releases the shards that this one lacks: they have to be disconnected by then.
 
         Args:
-            count: how many parts there are.
+            count: how many shards there are.
         """
-        led: frozenset[int] | None = None
         while True:
+            before = self._assigned or frozenset()
             try:
-                found = await self._seek(count)
+                assigned = await self._assign(count)
             except StoreError as error:
                 log.warning("cannot see who hears %s: %s", self._name, traced(error))
-                found = led or frozenset()
-            if found != led:
-                dropped, led = (led or frozenset()) - found, found
-                yield led
-                await self._hand_over(dropped, count)
-            await asyncio.sleep(LOOK)
+                assigned = before
+            if assigned != self._assigned:
+                self._assigned = assigned
+                yield assigned
+                if released := before - assigned:
+                    await self._release(self._are(released, count))
+            await asyncio.sleep(LOOK_SECONDS)
 
-    async def give_up(self, parts: Collection[int] | None = None, count: int = 1) -> None:
-        """Let others lead.
+    async def give_up(self) -> None:
+        """Release all shards."""
+        await self._release(self._is_ours())
 
-        Args:
-            parts: which this one cannot lead; by default, it leads no more at all.
-            count: of how many.
-        """
-        ours = self._ours() & (channels.c.leader == self._lease.worker)
-        if parts is not None:
-            self._rests, self._asks = event_loop.now() + REST, event_loop.now() + LONG_REST
-            ours &= channels.c.name.in_([self.part_name(part, count) for part in parts])
-        try:
-            async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
-                await connection.execute(sa.update(channels).where(ours).values(leader=None))
-        except (StoreError, TimeoutError) as error:
-            log.warning("%s is heard by nobody until this worker's lease ends: %s", self._name, traced(error))
+    async def report_failure(self, shards: Collection[int], count: int) -> None:
+        """Release shards, of so many, that this worker cannot connect, and leave all of them to others for a while."""
+        self._assigned = (self._assigned or frozenset()).difference(shards)  # one that comes back is tried anew
+        await self._release(self._are(shards, count), unfit_until=self._database.now + UNFIT_SECONDS)
 
-    async def admitted(self, part: int, count: int, seconds: float) -> None:
-        """Wait until nobody else has been admitted to this part for so many seconds. Where the database cannot tell,
-        everybody is.
-        """
+    async def acquire_slot(self, part: int, count: int, seconds: float) -> None:
+        """Wait until no worker has had the slot of this part for so many seconds, or the database cannot tell."""
         this = channels.c.name == self.part_name(part, count)
         try:
             while True:
-                is_free = channels.c.free_at.is_(None) | (channels.c.free_at <= self._database.now)
+                now = self._database.now
+                is_free = channels.c.free_at.is_(None) | (channels.c.free_at <= now)
                 async with self._database.write() as connection:
-                    taken = sa.update(channels).where(this, is_free).values(free_at=self._database.now + seconds)
-                    if (await connection.execute(taken)).rowcount:
+                    take = sa.update(channels).where(this, is_free).values(free_at=now + seconds)
+                    if (await connection.execute(take)).rowcount:
                         return
-                    left = sa.select(channels.c.free_at - self._database.now).where(this)
-                    wait = (await connection.execute(left)).scalar_one_or_none()
-                if wait is None:
-                    return
-                await asyncio.sleep(min(max(wait, 0.05), seconds))
+                await asyncio.sleep(SLOT_SECONDS)
         except StoreError as error:
             log.warning("%s: it cannot be seen whose turn it is: %s", self._name, traced(error))
 
-    async def _seek(self, count: int) -> frozenset[int]:
-        """Lead what nobody else does and is this worker's share; what it leads then."""
-        parts, others = await self._look(count)
-        mine = {part.id for part in parts if part.leader == self._lease.worker}
-        least, rest = divmod(count, others + 1)
-        share, surplus = least + bool(rest), len(mine) - least
-        wanted = [part.id for part in parts if part.id in mine and part.wanted not in (None, self._lease.worker)]
-        if surplus > 0 and wanted:
-            return frozenset(mine.difference(wanted[:surplus]))
-        free = [part.id for part in parts if part.leader is None]
-        self._free = Counter({part: self._free[part] + 1 for part in free})
-        patient = [part for part in free if self._free[part] > COURTESY]
-        wished = [*patient, *(part for part in free if part not in patient)]
-        if take := wished[: max(share - len(mine), len(patient))] if event_loop.now() >= self._rests else []:
-            mine |= await self._take(take, count)
-        elif not free and len(mine) < least and event_loop.now() >= self._asks:
-            await self._ask(parts, count, least - len(mine))
-        return frozenset(mine)
+    async def _assign(self, count: int) -> frozenset[int]:
+        """Take what is free and within this worker's quota; return what it holds within that."""
+        me = self._lease.worker
+        leaders, candidates = await self._read(count)
+        held = Counter(leaders)
+        candidates.sort(key=lambda worker: (-held[worker], worker))  # a shard more for those that hold more: none moves
+        least, rest = divmod(count, max(1, len(candidates)))
+        quota = least + (candidates.index(me) < rest) if me in candidates else 0
+        mine = [shard for shard, leader in enumerate(leaders) if leader == me]
+        free = [shard for shard, leader in enumerate(leaders) if leader is None]
+        self.is_vacant = bool(free)
+        return frozenset(mine[:quota]) | await self._take(free[: max(0, quota - len(mine))], count)
 
-    async def _look(self, count: int) -> tuple[list[_Part], int]:
-        """How the parts stand, and how many other workers there are."""
-        names = [self.part_name(part, count) for part in range(count)]
-        row = channels.c
-        stands = sa.select(
-            row.name, row.leader, self._lease.is_gone(row.leader), row.wanted, self._lease.is_gone(row.wanted)
-        ).where(row.name.in_(names))
-        alive = sa.select(sa.func.count()).where(
-            workers.c.lease > self._database.now, workers.c.id != self._lease.worker
-        )
+    async def _read(self, count: int) -> tuple[list[str | None], list[str]]:
+        """Return the worker that holds each shard, and those that may hold some: all, if none could connect."""
+        me, names = self._lease.worker, [self.part_name(shard, count) for shard in range(count)]
+        row, now = channels.c, self._database.now
+        # nobody has taken over this worker's own: its lease may have been lengthened late
+        is_free = self._lease.is_gone(row.leader) & row.leader.is_distinct_from(me)
+        holders = sa.select(row.name, sa.case((is_free, None), else_=row.leader)).where(row.name.in_(names))
+        is_fit = workers.c.unfit_until.is_(None) | (workers.c.unfit_until <= now)
+        live = sa.select(workers.c.id, is_fit).where((workers.c.lease > now) | (workers.c.id == me))
         async with self._database.read() as connection:
-            found = {name: values for name, *values in (await connection.execute(stands)).all()}
-            others = (await connection.execute(alive)).scalar_one()
-        if missing := [name for name in names if name not in found]:
+            leaders = dict((await connection.execute(holders)).tuples().all())
+            fitness = (await connection.execute(live)).tuples().all()
+        if missing := [name for name in names if name not in leaders]:
             async with self._database.write() as connection:
                 for name in missing:
                     await insert_new(connection, channels, {"name": name})
-        parts = []
-        for id_, name in enumerate(names):
-            leader, is_gone, wanted, is_away = found.get(name, (None, True, None, True))
-            # what is this worker's by name nobody has taken: its own lease may have been lengthened late
-            is_led = leader == self._lease.worker or not is_gone
-            parts.append(_Part(id_, leader if is_led else None, None if is_away else wanted))
-        return parts, others
+        fit = [worker for worker, is_fit in fitness if is_fit]
+        return [leaders.get(name) for name in names], fit or [worker for worker, _ in fitness]
 
-    async def _take(self, parts: Iterable[int], count: int) -> set[int]:
-        """Lead those that nobody leads; which of them this worker does then."""
-        taken = set()
-        async with self._database.write() as connection:
-            for part in parts:
-                free = (channels.c.name == self.part_name(part, count)) & self._lease.is_gone(channels.c.leader)
-                lead = sa.update(channels).where(free).values(leader=self._lease.worker, wanted=None)
-                if (await connection.execute(lead)).rowcount:
-                    taken.add(part)
-        return taken
-
-    async def _ask(self, parts: Collection[_Part], count: int, most: int) -> None:
-        """Ask those for a part who lead the most, unless this worker has asked for as many."""
-        if sum(part.wanted == self._lease.worker for part in parts) >= most:
-            return
-        led = Counter(part.leader for part in parts)
-        ask = max((part for part in parts if part.wanted is None), key=lambda part: led[part.leader], default=None)
-        if ask is not None:
-            this = (channels.c.name == self.part_name(ask.id, count)) & self._lease.is_gone(channels.c.wanted)
+    async def _take(self, shards: Collection[int], count: int) -> frozenset[int]:
+        """Take shards that nobody holds; return those that this worker has got."""
+        taken = set[int]()
+        if shards:
             async with self._database.write() as connection:
-                await connection.execute(sa.update(channels).where(this).values(wanted=self._lease.worker))
+                for shard in shards:
+                    free = self._are([shard], count) & self._lease.is_gone(channels.c.leader)
+                    if (
+                        await connection.execute(sa.update(channels).where(free).values(leader=self._lease.worker))
+                    ).rowcount:
+                        taken.add(shard)
+        return frozenset(taken)
 
-    async def _hand_over(self, parts: Collection[int], count: int) -> None:
-        """Let those lead who have asked for it."""
-        names = [self.part_name(part, count) for part in parts]
-        ours = channels.c.name.in_(names) & (channels.c.leader == self._lease.worker)
-        if not parts:
-            return
+    async def _release(self, rows: sa.ColumnElement[bool], **values: sa.ColumnElement[float]) -> None:
+        """Release what this worker holds of these rows, and write values into its own row."""
+        me = self._lease.worker
         try:
-            async with self._database.write() as connection:
-                await connection.execute(sa.update(channels).where(ours).values(leader=channels.c.wanted, wanted=None))
-        except StoreError as error:
-            log.warning("%s: what another worker is to hear nobody hears for now: %s", self._name, traced(error))
+            async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
+                await connection.execute(sa.update(channels).where(rows, channels.c.leader == me).values(leader=None))
+                if values:
+                    await connection.execute(sa.update(workers).where(workers.c.id == me).values(**values))
+        except (StoreError, TimeoutError) as error:
+            log.warning("%s is heard by nobody until this worker's lease ends: %s", self._name, traced(error))
 
-    def _ours(self) -> sa.ColumnElement[bool]:
+    def _are(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
+        return channels.c.name.in_([self.part_name(shard, count) for shard in shards])
+
+    def _is_ours(self) -> sa.ColumnElement[bool]:
         return (channels.c.name == self._name) | channels.c.name.startswith(f"{self._name}:", autoescape=True)

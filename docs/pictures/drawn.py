@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from channels.base import Priority
 from channels.markdown.dialect import Limits
-from channels.rate_limits.limiter import Budget
+from channels.rate_limits.limiter import RateLimiter
 from channels.replies.chunk_planner import Planner
 from channels.slack.client.rate_limits import TIER_3
 from core.store.turn_states import ENDED, STEPS
@@ -177,14 +177,14 @@ def calls() -> list[list[tuple[float, Priority]]]:
     """When the calls of each reply go that share Slack's edits, and what for."""
 
     async def main() -> list[list[tuple[float, Priority]]]:
-        budget, start = Budget(TIER_3), _now()
+        budget, start = RateLimiter(TIER_3), _now()
         sent: list[list[tuple[float, Priority]]] = [[] for _ in _BEGINNINGS]
 
         async def edit(number: int, priority: Priority, since: float) -> None:
-            await budget.admit(priority, since)
+            await budget.acquire(priority, since)
             sent[number].append((_now() - start, priority))
             await asyncio.sleep(_CALL)
-            budget.answered()
+            budget.complete()
 
         async def grow(number: int) -> None:
             since = _now()
@@ -194,7 +194,7 @@ def calls() -> list[list[tuple[float, Priority]]]:
 
         async def reply(number: int) -> None:
             await asyncio.sleep(_BEGINNINGS[number])
-            with budget.live():
+            with budget.track_reply(_now()), budget.reserve():
                 await _for(_LASTS, grow(number))
                 await edit(number, Priority.FINAL, _now())
 

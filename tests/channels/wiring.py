@@ -49,7 +49,7 @@ from core.usage.spending import Spending
 from core.usage.spending_limits import Caps, Limits
 from core.usage.user_rate_limits import BOUNDLESS, Rates, Refusals
 from core.workers.lease import Lease
-from core.workers.shard_assignment import Leadership
+from core.workers.shard_assignment import ShardAssignment
 from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.watched_database import Watched
@@ -87,7 +87,7 @@ class Core:
     inbox: Inbox
     desk: Desk
     places: Places
-    leadership: Leadership
+    leadership: ShardAssignment
     answerer: Answerer
     worker: Worker
     channels: dict[str, Channel] = field(default_factory=dict)
@@ -181,7 +181,7 @@ async def core_of(
             door,
             follow,
         )
-        places, leadership = Places(database), Leadership(database, turns._lease, "discord")
+        places, leadership = Places(database), ShardAssignment(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 
 

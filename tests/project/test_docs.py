@@ -61,7 +61,7 @@ from core.tools.tool import is_allowed, is_idempotent, load_tools
 from core.usage.meter import ModelCall
 from core.usage.user_rate_limits import Refusals
 from core.workers.lease import Lease
-from core.workers.shard_assignment import Leadership
+from core.workers.shard_assignment import ShardAssignment
 from docs.pictures import drawn, exchanges
 from sandbox.discord import DiscordSandbox
 from tests.channels.i18n.catalogue import sentences
@@ -461,7 +461,7 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     """The Discord adapter, and what it hears."""
     settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), Box()
     database = Database("sqlite+aiosqlite://")
-    leadership = Leadership(database, Lease(database), DiscordChannel.name)
+    leadership = ShardAssignment(database, Lease(database), DiscordChannel.name)
     nothing: Any = None  # no message of the pages asks for it
     errands = Errands(database, Lease(database))
     refusals = Refusals(database)

@@ -13,10 +13,10 @@ import discord
 from channels.base import Button, File, Priority
 from channels.discord.client.components import view_of
 from channels.discord.client.files import sent
-from channels.discord.client.rate_limits import PLACES, Taking, Told, tracing
+from channels.discord.client.rate_limits import PRIORITY, Taking, trace_requests
 from channels.rate_limits.caller import PAUSES, Caller, PassingError, RefusedError
-from channels.rate_limits.limiter import Budget, Window
-from channels.rate_limits.registry import Pacer
+from channels.rate_limits.limiter import RateLimiter, Window
+from channels.rate_limits.registry import RateLimiters
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class DiscordApi:
     """Makes calls for all surfaces of a bot.
 
     Attributes:
-        trace: keeps the requests of any client of the bot within the limit of all requests: see `tracing`.
+        trace: keeps the requests of any client of the bot within the global limit: see `trace_requests`.
 
     Args:
         client: not logged in yet; it need not be connected to the gateway.
@@ -89,7 +89,7 @@ class DiscordApi:
         self._caller = Caller("discord", pauses=pauses, speed=speed)
         self._taking = Taking()
         assert client.user is None, "who has logged in before does not hear of the limits"
-        self.trace = tracing(self._learn, lambda: self._caller.budget("all", ALL))
+        self.trace = trace_requests(self._report_headers, lambda: self._caller.limiters.get("all", ALL))
         client.http.http_trace = self.trace  # discord.py reads it when it logs in
 
     @property
@@ -99,17 +99,17 @@ class DiscordApi:
         return self._client.user
 
     @property
-    def pacer(self) -> Pacer:
-        return self._caller.pacer
+    def limiters(self) -> RateLimiters:
+        return self._caller.limiters
 
-    def budget(self, key: Hashable, window: Window) -> Budget:
-        return self._caller.budget(key, window)
+    def budget(self, key: Hashable, window: Window) -> RateLimiter:
+        return self._caller.limiters.get(key, window)
 
-    def posts(self, channel: int) -> Budget:
-        return self._caller.budget(("post", channel), MESSAGES)
+    def posts(self, channel: int) -> RateLimiter:
+        return self._caller.limiters.get(("post", channel), MESSAGES)
 
-    def edits(self, channel: int) -> Budget:
-        return self._caller.budget(("edit", channel), MESSAGES)
+    def edits(self, channel: int) -> RateLimiter:
+        return self._caller.limiters.get(("edit", channel), MESSAGES)
 
     async def post(
         self,
@@ -179,7 +179,7 @@ class DiscordApi:
             user_ = await self._client.fetch_user(user)
             await user_.send(text, allowed_mentions=NO_MENTIONS, suppress_embeds=True)
 
-        await self.call("tell", send, self._caller.budget(("tell", user), MESSAGES))
+        await self.call("tell", send, self._caller.limiters.get(("tell", user), MESSAGES))
 
     async def begin_thread(self, channel: int, message: int, name: str) -> None:
         """Begin a thread from a message: it has the message's id. One that is there already is as good.
@@ -193,7 +193,7 @@ class DiscordApi:
             await start(channel, message, name=name, auto_archive_duration=THREAD_MINUTES)
 
         try:
-            await self.call("thread", send, self._caller.budget(("thread", channel), MESSAGES))
+            await self.call("thread", send, self._caller.limiters.get(("thread", channel), MESSAGES))
         except RefusedError as refusal:
             if refusal.code != THREAD_EXISTS:
                 raise
@@ -231,19 +231,19 @@ class DiscordApi:
         async def send() -> None:
             await self._message(channel, message).delete()
 
-        await self.call("delete", send, self._caller.budget(("delete", channel), DELETIONS))
+        await self.call("delete", send, self._caller.limiters.get(("delete", channel), DELETIONS))
 
     async def react(self, channel: int, message: int, emoji: str) -> None:
         async def send() -> None:
             await self._message(channel, message).add_reaction(emoji)
 
-        await self.call("react", send, self._caller.budget(("react", channel), REACTIONS))
+        await self.call("react", send, self._caller.limiters.get(("react", channel), REACTIONS))
 
     async def unreact(self, channel: int, message: int, emoji: str) -> None:
         async def send() -> None:
             await self._message(channel, message).remove_reaction(emoji, self.me)
 
-        await self.call("unreact", send, self._caller.budget(("react", channel), REACTIONS))
+        await self.call("unreact", send, self._caller.limiters.get(("react", channel), REACTIONS))
 
     async def unarchive(self, thread: int) -> None:
         """Open a thread again that was archived. Discord: a new message would do so too, an edit does not."""
@@ -251,7 +251,7 @@ class DiscordApi:
         async def send() -> None:
             await self._client.http.edit_channel(thread, archived=False)
 
-        await self.call("unarchive", send, self._caller.budget(("channel", thread), MESSAGES))
+        await self.call("unarchive", send, self._caller.limiters.get(("channel", thread), MESSAGES))
 
     async def channel(self, channel: int, guild: discord.Guild | None = None) -> Any:
         """The channel or thread of that id, as discord.py has it; with its `guild`, if that is given."""
@@ -259,7 +259,7 @@ class DiscordApi:
         async def send() -> Any:
             return await (guild or self._client).fetch_channel(channel)
 
-        return await self.call("channel", send, self._caller.budget(("channel", channel), MESSAGES))
+        return await self.call("channel", send, self._caller.limiters.get(("channel", channel), MESSAGES))
 
     def direct(self, channel: int) -> discord.PartialMessageable:
         """Direct messages."""
@@ -271,7 +271,7 @@ class DiscordApi:
         async def send() -> Any:
             return await self._client.http.get_member(guild, user)
 
-        return await self.call("member", send, self._caller.budget(("member", guild), MESSAGES))
+        return await self.call("member", send, self._caller.limiters.get(("member", guild), MESSAGES))
 
     async def guild(self, guild: int) -> discord.Guild:
         """The server of that id, with its roles."""
@@ -297,7 +297,7 @@ class DiscordApi:
 
     async def _look(self, name: str, send: Callable[[], Awaitable[T]], key: Hashable) -> T:
         """Make a call that nobody waits for."""
-        answer = await self.call(name, send, self._caller.budget(key, MESSAGES), priority=Priority.LOOK)
+        answer = await self.call(name, send, self._caller.limiters.get(key, MESSAGES), priority=Priority.LOOK)
         assert answer is not None, "only a tick may be dropped"
         return answer
 
@@ -309,17 +309,17 @@ class DiscordApi:
             behind = place.history(after=discord.Object(message), limit=_LOOK, oldest_first=True)
             return [message async for message in behind if message.author == self.me]
 
-        return await self.call("history", send, self._caller.budget(("history", channel), MESSAGES)) or []
+        return await self.call("history", send, self._caller.limiters.get(("history", channel), MESSAGES)) or []
 
-    def _learn(self, method: str, path: str, told: Told) -> None:
+    def _report_headers(self, method: str, path: str, remaining: int, reset_after: float) -> None:
         found = _MESSAGES.search(path)
         if found is None:
             return
         channel = int(found["channel"])
         if method == "POST" and not found["message"]:
-            self.posts(channel).told(calls=told.calls, left=told.left, seconds=told.seconds)
+            self.posts(channel).report_headers(remaining=remaining, reset_after=reset_after)
         elif method == "PATCH" and found["message"]:
-            self.edits(channel).told(calls=told.calls, left=told.left, seconds=told.seconds)
+            self.edits(channel).report_headers(remaining=remaining, reset_after=reset_after)
 
     async def aclose(self) -> None:
         """Wait for nothing more."""
@@ -332,21 +332,16 @@ class DiscordApi:
         self,
         name: str,
         send: Callable[[], Awaitable[T]],
-        budget: Budget,
+        budget: RateLimiter,
         *,
         priority: Priority = Priority.PROGRESS,
         is_admitted: bool = False,
-        is_counted: bool = True,
         found: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
-        """Make a call within the limits: see `Caller.call`.
-
-        Args:
-            is_counted: whether it counts among all the calls that a bot may make.
-        """
+        """Make a call within the limits: see `Caller.call`."""
 
         async def attempt() -> T:
-            PLACES.set([None] if is_counted else [])
+            token = PRIORITY.set(priority)
             try:
                 return await send()
             except discord.RateLimited as error:
@@ -355,11 +350,10 @@ class DiscordApi:
                 raise _named(name, error) from error
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise PassingError(type(error).__name__) from error
+            finally:
+                PRIORITY.reset(token)
 
-        within = self._caller.budget("all", ALL) if is_counted else None
-        return await self._caller.call(
-            name, attempt, budget, within=within, priority=priority, is_admitted=is_admitted, found=found
-        )
+        return await self._caller.call(name, attempt, budget, priority=priority, is_admitted=is_admitted, found=found)
 
 
 def _reference(channel: int, message: int) -> discord.MessageReference:

@@ -1,4 +1,4 @@
-"""Discord's rate limits: the headers of each answer, and calls that discord.py still holds.
+"""Discord's rate limits: the global limit, the headers of each answer, and calls that discord.py still holds.
 
 Discord: docs.discord.com/developers/topics/rate-limits. It publishes no numbers, and asks to follow the headers.
 """
@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -16,75 +15,59 @@ import discord
 
 from channels.base import Priority
 from channels.discord.client.auth import LONG_WAIT
-from channels.rate_limits.limiter import Budget
+from channels.rate_limits.limiter import RateLimiter
 from core.observability import metrics
 
-#: The places in the budget of all requests that the call of this context was given and has not used.
-PLACES: ContextVar[list[None]] = ContextVar("PLACES")
+#: The priority of the requests that are made in this context.
+PRIORITY = ContextVar("PRIORITY", default=Priority.PROGRESS)
 
 #: Has the answer to the call that is made in this context, as soon as Discord has taken it.
 TAKEN: ContextVar[asyncio.Future[bytes]] = ContextVar("TAKEN")
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """Of the window that is open: so many calls in all, so many left, for so many seconds more."""
+def trace_requests(
+    report_headers: Callable[[str, str, int, float], None], global_limiter: Callable[[], RateLimiter]
+) -> aiohttp.TraceConfig:
+    """Return the aiohttp trace that keeps the requests of discord.py within Discord's global limit.
 
-    calls: int
-    left: int
-    seconds: float
+    Each request waits for the limiter: those that discord.py sends by itself as well, such as the second page of a
+    history, a retry or a login. aiohttp awaits a trace before it sends.
 
-
-def tracing(learn: Callable[[str, str, Told], None], everything: Callable[[], Budget]) -> aiohttp.TraceConfig:
-    """Return the aiohttp trace that keeps the requests of discord.py within the limit of all requests.
-
-    It waits for a place for each request that has none: the second page of a history, what discord.py sends again by
-    itself, and its own requests, such as those of a login. aiohttp awaits a trace before it sends.
-
-    It also counts the requests that Discord refuses and discord.py sends again, which discord.py tells nobody. One that
-    it gives up is an error, and counted as one.
+    The trace also counts the requests that Discord refuses and discord.py retries without telling anybody. A request
+    that discord.py gives up is an error, and counted as one.
 
     Args:
-        learn: is called with the method, the path and the window, for each answer that tells of a window.
-        everything: returns the budget of all requests, but for those that answer interactions.
+        report_headers: called with the method, the path, and the remaining calls and seconds of the open window.
+        global_limiter: returns the limiter of all requests, but for those that answer interactions.
     """
 
-    async def started(_session: aiohttp.ClientSession, context: Any, start: aiohttp.TraceRequestStartParams) -> None:
-        context.budget = None
-        if not _is_counted(str(start.url)):
-            return
-        places = PLACES.get(None)
-        if places:
-            places.pop()
-            return
-        budget = everything()
-        await budget.admit(Priority.PROGRESS)
-        context.budget = budget
+    async def on_start(_session: aiohttp.ClientSession, context: Any, start: aiohttp.TraceRequestStartParams) -> None:
+        context.limiter = None
+        if _is_counted(str(start.url)):
+            limiter = global_limiter()
+            await limiter.acquire(PRIORITY.get())
+            context.limiter = limiter
 
-    async def failed(_session: aiohttp.ClientSession, context: Any, _failure: object) -> None:
-        if context.budget is not None:
-            context.budget.answered()
+    async def on_exception(_session: aiohttp.ClientSession, context: Any, _failure: object) -> None:
+        if context.limiter is not None:
+            context.limiter.complete()
 
-    async def ended(_session: aiohttp.ClientSession, context: Any, end: aiohttp.TraceRequestEndParams) -> None:
-        if context.budget is not None:
-            context.budget.answered()
+    async def on_end(_session: aiohttp.ClientSession, context: Any, end: aiohttp.TraceRequestEndParams) -> None:
+        if context.limiter is not None:
+            context.limiter.complete()
         response, headers = end.response, end.response.headers
         if response.status == 429 and "Via" in headers and float(headers.get("Retry-After", "0")) <= LONG_WAIT:
             metrics.platform_calls.add(1, {"channel": "discord", "method": end.method, "outcome": "limited"})
         with suppress(KeyError, ValueError):
-            told = Told(
-                int(headers["X-RateLimit-Limit"]),
-                int(headers["X-RateLimit-Remaining"]),
-                float(headers["X-RateLimit-Reset-After"]),
-            )
-            learn(end.method, end.url.path, told)
+            remaining, reset_after = headers["X-RateLimit-Remaining"], headers["X-RateLimit-Reset-After"]
+            report_headers(end.method, end.url.path, int(remaining), float(reset_after))
         if response.status < 300 and (taken := TAKEN.get(None)) is not None and not taken.done():
             taken.set_result(await response.read())
 
     trace = aiohttp.TraceConfig()
-    trace.on_request_start.append(started)
-    trace.on_request_exception.append(failed)
-    trace.on_request_end.append(ended)
+    trace.on_request_start.append(on_start)
+    trace.on_request_exception.append(on_exception)
+    trace.on_request_end.append(on_end)
     return trace
 
 

@@ -11,7 +11,7 @@ from channels.discord.interactions.responses import ORIGINAL, Token
 from channels.discord.replies.surface import DELETED, LIMITS
 from channels.i18n import messages as words
 from channels.rate_limits.caller import PassingError, RefusedError
-from channels.rate_limits.limiter import Budget
+from channels.rate_limits.limiter import RateLimiter
 from channels.replies.reactions import Receipts
 from channels.replies.reply import FILE_NAME
 from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
@@ -39,11 +39,11 @@ class Aside(MessageSurface):
         self._say = words.of(address.get("locale", ""))
 
     @property
-    def _posts(self) -> Budget:
+    def _posts(self) -> RateLimiter:
         return self._token.posts
 
     @property
-    def _edits(self) -> Budget:
+    def _edits(self) -> RateLimiter:
         return self._token.edits
 
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:

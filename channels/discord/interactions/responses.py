@@ -14,7 +14,7 @@ from channels.base import Button, File, Priority
 from channels.discord.client.api import NO_MENTIONS, DiscordApi, Said
 from channels.discord.client.components import view_of
 from channels.discord.client.files import sent
-from channels.rate_limits.limiter import Budget, Window
+from channels.rate_limits.limiter import RateLimiter, Window
 
 #: What is commonly seen of the messages of one token.
 MESSAGES = Window(calls=5, seconds=5.25)
@@ -41,11 +41,11 @@ class Token:
         self._token = str(address["token"])
 
     @property
-    def posts(self) -> Budget:
+    def posts(self) -> RateLimiter:
         return self._api.budget(("posts of", self._token), MESSAGES)
 
     @property
-    def edits(self) -> Budget:
+    def edits(self) -> RateLimiter:
         return self._api.budget(("edits of", self._token), MESSAGES)
 
     async def post(
@@ -56,9 +56,7 @@ class Token:
         async def send() -> Said:
             return await self._send("POST", "", controls, content=text, flags=_FLAGS)
 
-        return await self._api.call(
-            "follow-up", send, self.posts, priority=priority, is_admitted=is_admitted, is_counted=False
-        )
+        return await self._api.call("follow-up", send, self.posts, priority=priority, is_admitted=is_admitted)
 
     async def edit(
         self, message: str, text: str, controls: Sequence[Button], *, priority: Priority, is_admitted: bool
@@ -68,9 +66,7 @@ class Token:
         async def send() -> Said:
             return await self._send("PATCH", message, controls, content=text)
 
-        return await self._api.call(
-            "answer", send, self.edits, priority=priority, is_admitted=is_admitted, is_counted=False
-        )
+        return await self._api.call("answer", send, self.edits, priority=priority, is_admitted=is_admitted)
 
     async def answer(self, text: str, file: File | None = None) -> int:
         """Let the first answer say this, and have this file; returns its id. It may be said any number of times."""
@@ -78,7 +74,7 @@ class Token:
         async def send() -> Said:
             return await self._send("PATCH", ORIGINAL, None, content=text, attachments=sent([file] if file else []))
 
-        said = await self._api.call("answer", send, self.edits, priority=Priority.FINAL, is_counted=False)
+        said = await self._api.call("answer", send, self.edits, priority=Priority.FINAL)
         assert said is not None, "only a tick may be dropped"
         return said.id
 
@@ -92,13 +88,13 @@ class Token:
         async def send() -> Said:
             return await self._send("PATCH", message, None, attachments=sent(files))
 
-        await self._api.call("attach", send, self.edits, priority=Priority.FINAL, is_counted=False)
+        await self._api.call("attach", send, self.edits, priority=Priority.FINAL)
 
     async def delete(self, message: str) -> None:
         async def send() -> None:
             await self._client.http.request(self._route("DELETE", message))
 
-        await self._api.call("delete", send, self.edits, is_counted=False)
+        await self._api.call("delete", send, self.edits)
 
     async def _send(self, method: str, message: str, controls: Sequence[Button] | None, **content: Any) -> Said:
         if controls is not None:

@@ -16,7 +16,7 @@ from channels.discord.text import DiscordMarkdown, size
 from channels.i18n import messages as words
 from channels.markdown.dialect import Limits
 from channels.rate_limits.caller import PassingError, RefusedError
-from channels.rate_limits.limiter import Budget
+from channels.rate_limits.limiter import RateLimiter
 from channels.replies.reactions import Receipts
 from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
 from channels.replies.tool_status import LINE_SIZE
@@ -73,11 +73,11 @@ class DiscordSurface(MessageSurface):
         self._tried: Sequence[Button] | None = None  # the buttons of the first try at a post
 
     @property
-    def _posts(self) -> Budget:
+    def _posts(self) -> RateLimiter:
         return self._api.posts(self._channel)
 
     @property
-    def _edits(self) -> Budget:
+    def _edits(self) -> RateLimiter:
         return self._api.edits(self._channel)
 
     async def _post(

@@ -10,8 +10,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.base import File, Priority
 from channels.rate_limits.caller import PAUSES, Caller, NoRoomError, PassingError, RefusedError
-from channels.rate_limits.limiter import Budget, Window
-from channels.rate_limits.registry import Pacer
+from channels.rate_limits.limiter import RateLimiter, Window
+from channels.rate_limits.registry import RateLimiters
 from channels.slack.client.workspaces import Workspaces
 from core.errors import SurfaceError
 
@@ -86,24 +86,24 @@ class SlackApi:
             raise SurfaceError(f"the workspace {self._team} cannot be looked up: {error}") from error
 
     @property
-    def pacer(self) -> Pacer:
-        return self._caller.pacer
+    def limiters(self) -> RateLimiters:
+        return self._caller.limiters
 
     @property
     def address(self) -> str:
         """Where Slack is."""
         return self._client.base_url
 
-    def budget(self, key: Hashable, window: Window) -> Budget:
-        return self._caller.budget(key, window)
+    def budget(self, key: Hashable, window: Window) -> RateLimiter:
+        return self._caller.limiters.get(key, window)
 
     async def call(
         self,
         method: str,
         arguments: Mapping[str, Any],
-        budget: Budget,
+        budget: RateLimiter,
         *,
-        within: Budget | None = None,
+        within: RateLimiter | None = None,
         priority: Priority = Priority.PROGRESS,
         is_admitted: bool = False,
         reads: bool = False,
@@ -132,13 +132,13 @@ class SlackApi:
         self,
         method: str,
         about: Mapping[str, Any],
-        budget: Budget,
+        budget: RateLimiter,
         *,
         most: int,
         priority: Priority = Priority.PROGRESS,
     ) -> list[Answer]:
         """The messages that a method tells page by page, of no more than so many pages, and of no more than there is
-        room for: see `soon`.
+        room for: see `deadline`.
         """
         messages, cursor = list[Answer](), ""
         for _ in range(most):
@@ -155,7 +155,7 @@ class SlackApi:
                 break
         return messages
 
-    async def send_file(self, file: File, budget: Budget) -> str:
+    async def send_file(self, file: File, budget: RateLimiter) -> str:
         """Send a file; its id. What was sent and is not shown to anybody is as good as never sent, so that a failure
         in passing is met by beginning anew.
         """
@@ -203,7 +203,7 @@ class SlackApi:
 
         await self._caller.call(RESPONSE_URL, send, self.budget((RESPONSE_URL, url), RESPONSES))
 
-    async def once(self, method: str, arguments: Mapping[str, Any], budget: Budget) -> Answer:
+    async def once(self, method: str, arguments: Mapping[str, Any], budget: RateLimiter) -> Answer:
         """Call `method`, which has its place, once: see `Caller.once`."""
 
         async def send() -> Answer:

@@ -12,7 +12,7 @@ TIER_4 = Window(calls=100, seconds=60.5)
 
 #: Of what was said before. Slack: Tier 3, but once a minute, and 15 messages at a time, for an app that is distributed
 #: commercially and is not in the Marketplace.
-PAST = Window(calls=50, seconds=60.5, least=1)
+PAST = Window(calls=50, seconds=60.5)
 
 #: Slack: of `auth.test`, "hundreds of calls a minute".
 PROOFS = Window(calls=100, seconds=60.5)

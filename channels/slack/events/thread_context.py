@@ -102,7 +102,7 @@ class Surroundings:
         }
         api = self._api.at(str(newest.address["team"]))
         budget = api.budget(("conversations.replies", newest.address["team"]), PAST)
-        if behind is not None and behind.is_quiet and self._hears_all and not budget.can_spare(SPARE):
+        if behind is not None and behind.is_quiet and self._hears_all and not budget.can_reserve(SPARE):
             return []
         told = await api.pages("conversations.replies", about, budget, most=MOST_PAGES)
         return list({message["ts"]: message for message in told}.values())

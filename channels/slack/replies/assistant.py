@@ -14,7 +14,7 @@ from typing import Any
 
 from channels.base import Priority
 from channels.rate_limits.caller import RefusedError
-from channels.rate_limits.limiter import Budget
+from channels.rate_limits.limiter import RateLimiter
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_3, TIER_4
 from core.concurrency import event_loop
@@ -58,8 +58,8 @@ class Sessions:
             yield
             return
         with ExitStack() as kept:
-            if not self._busy[thread] and budget.can_spare(2) and budget.try_admit(Priority.LOOK):
-                kept.enter_context(budget.kept())
+            if not self._busy[thread] and budget.can_reserve(2) and budget.try_acquire(Priority.LOOK):
+                kept.enter_context(budget.reserve())
                 self._begun.add(thread)
                 self._tell(address, "processing", budget, is_admitted=True)
             self._busy[thread] += 1
@@ -82,12 +82,12 @@ class Sessions:
         """Wait for what is being told as `Work.end` does."""
         await self._work.end(seconds)
 
-    def _rest(self, address: Mapping[str, Any], budget: Budget) -> None:
+    def _rest(self, address: Mapping[str, Any], budget: RateLimiter) -> None:
         if _thread(address) in self._begun:
             self._begun.discard(_thread(address))
             self._tell(address, "active", budget, is_admitted=False)
 
-    def _tell(self, address: Mapping[str, Any], status: str, budget: Budget, *, is_admitted: bool) -> None:
+    def _tell(self, address: Mapping[str, Any], status: str, budget: RateLimiter, *, is_admitted: bool) -> None:
         """Tell it behind what is being told of that thread."""
         thread = _thread(address)
         set_ = partial(self._set, address, status, budget, is_admitted=is_admitted)
@@ -100,7 +100,7 @@ class Sessions:
         if self._telling.get(thread) is task:
             del self._telling[thread]
 
-    async def _set(self, address: Mapping[str, Any], status: str, budget: Budget, *, is_admitted: bool) -> None:
+    async def _set(self, address: Mapping[str, Any], status: str, budget: RateLimiter, *, is_admitted: bool) -> None:
         about = {"channel_id": address["channel"], "thread_ts": address["thread_ts"], "status": status}
         if title := address.get("title"):  # Slack: it is of use to a session that is not there yet
             about["title"] = title

@@ -14,7 +14,7 @@ from typing import Any
 from channels.base import LAST_WORDS, Priority
 from channels.i18n.messages import PLACEHOLDER
 from channels.rate_limits.caller import PassingError, RefusedError
-from channels.rate_limits.limiter import Budget
+from channels.rate_limits.limiter import RateLimiter
 from channels.replies.reactions import Receipts
 from channels.replies.surface import Edited, Piece, Posted
 from channels.slack.client.api import SlackApi
@@ -159,8 +159,8 @@ class StreamSurface(SlackSurface):
         if not self._is_open and self._is_better_streamed():
             self._open()  # what is not to stay of it goes by an edit
             self._is_native = True
-            self._kept.enter_context(self._stops.live(since=self._began))
-            self._kept.enter_context(self._appends.live(since=self._began, keeps=False))
+            self._kept.enter_context(self._stops.reserve())
+            self._kept.enter_context(self._appends.track_reply(self._began))
         return super().open()
 
     def _close(self) -> None:
@@ -182,25 +182,25 @@ class StreamSurface(SlackSurface):
         """
         if not (self._may_stream and self._streams.are_in(self._channel)):
             return False
-        if not (self._stops.can_spare(1) and self._starts.can_spare(1)):
+        if not (self._stops.can_reserve(1) and self._starts.can_reserve(1)):
             return False
         if not self._has_room():
             return False
         if self._streams.streaming == "native":
             return True
         is_between_two = self._is_direct or self._asked_ts == self._thread_ts
-        return is_between_two and self._appends.each >= self._edits.each
+        return is_between_two and self._appends.calls_per_reply >= self._edits.calls_per_reply
 
     @property
     def _is_direct(self) -> bool:
         return self._channel.startswith("D")
 
     @property
-    def _starts(self) -> Budget:
+    def _starts(self) -> RateLimiter:
         return self._api.budget(("chat.startStream", self._team), TIER_2)
 
     @property
-    def _appends(self) -> Budget:
+    def _appends(self) -> RateLimiter:
         return self._api.budget(("chat.appendStream", self._team), TIER_4)
 
     async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
@@ -208,7 +208,7 @@ class StreamSurface(SlackSurface):
             priority = min(priority, Priority.PROGRESS)
         await super().ready(priority, is_new=is_new, ends=ends, since=since)
 
-    def _next(self, *, is_new: bool, ends: bool) -> Budget:
+    def _next(self, *, is_new: bool, ends: bool) -> RateLimiter:
         if self._stream is not None:
             return self._stops if ends else self._appends
         if is_new and self._is_native and not ends:
@@ -229,7 +229,7 @@ class StreamSurface(SlackSurface):
         self._keep()
 
     async def _create(self, piece: Piece, previous: str | None) -> Posted | None:
-        if self._is_native and not piece.is_done and self._stops.can_spare(0):
+        if self._is_native and not piece.is_done and self._stops.can_reserve(0):
             self._stream = await self._start(piece)
             if self._stream is not None:
                 return Posted(self._stream.ts, is_new=False)
@@ -239,7 +239,7 @@ class StreamSurface(SlackSurface):
 
     async def _start(self, piece: Piece) -> Stream | None:
         """Begin a stream, if there may be one."""
-        if not (self.is_admitted(self._starts) or self._starts.try_admit(Priority.PROGRESS)):
+        if not (self.is_admitted(self._starts) or self._starts.try_acquire(Priority.PROGRESS)):
             return None
         text = _settled(piece)
         card, chunks = Card().turned(piece.plan.status, piece.plan.waited, is_silent=not text)
@@ -313,7 +313,7 @@ class StreamSurface(SlackSurface):
             return None
         if not chunks:
             return Edited.DONE
-        if not (self.is_admitted(self._appends) or self._appends.try_admit(Priority.TICK)):
+        if not (self.is_admitted(self._appends) or self._appends.try_acquire(Priority.TICK)):
             return Edited.DROPPED
         try:
             await self._api.once(
@@ -337,7 +337,7 @@ class StreamSurface(SlackSurface):
         if not stream.holds(rest):
             return False
         if not self.is_admitted(self._stops):
-            await self._stops.admit(priority)
+            await self._stops.acquire(priority)
         try:
             await self._api.once(
                 "chat.stopStream",

@@ -9,7 +9,7 @@ from typing import Any
 from channels.base import STATUS_RESERVE, Button, File, FileRefusedError, Priority
 from channels.markdown.dialect import Limits
 from channels.rate_limits.caller import PassingError, RefusedError
-from channels.rate_limits.limiter import Budget, Window
+from channels.rate_limits.limiter import RateLimiter, Window
 from channels.replies.reactions import Receipts
 from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
 from channels.slack.client.api import Answer, SlackApi
@@ -100,11 +100,11 @@ class SlackSurface(MessageSurface):
         return {"thread_ts": self._thread_ts} if self._thread_ts else {}
 
     @property
-    def _posts(self) -> Budget:
+    def _posts(self) -> RateLimiter:
         return self._api.budget(("chat.postMessage", self._team, self._channel), POSTS)
 
     @property
-    def _edits(self) -> Budget:
+    def _edits(self) -> RateLimiter:
         return self._api.budget(("chat.update", self._team), TIER_3)
 
     async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
@@ -143,7 +143,7 @@ class SlackSurface(MessageSurface):
         return Edited.DONE
 
     @property
-    def _stops(self) -> Budget:
+    def _stops(self) -> RateLimiter:
         return self._api.budget(("chat.stopStream", self._team), TIER_2)
 
     async def _stop(self, message_id: str) -> None:

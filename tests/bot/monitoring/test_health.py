@@ -26,7 +26,7 @@ from core.errors import DeafError, StoreError
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import channels, workers
-from core.workers import shard_assignment as leadership
+from core.workers import shard_assignment
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.channels.discord import conftest as discord
@@ -193,8 +193,7 @@ async def test_the_program_ends_when_it_stays_deaf(tmp_path: Path, monkeypatch: 
 async def test_who_is_to_hear_discord_next_and_cannot_ends_with_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leadership, "LOOK", 0.05)
-    monkeypatch.setattr(leadership, "REST", 0.2)
+    monkeypatch.setattr(shard_assignment, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(discord_channel, "CONNECT_TIMEOUT", 0.5)
     async with DiscordSandbox() as server, discord.running(server, tmp_path, discord.echo, connect=False) as bot:
         async with bot.database.write() as connection:

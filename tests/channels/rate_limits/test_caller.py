@@ -5,7 +5,7 @@ import pytest
 
 from channels.base import Priority
 from channels.rate_limits import caller as calls
-from channels.rate_limits.caller import Caller, PassingError, RefusedError, as_long_as, soon
+from channels.rate_limits.caller import Caller, PassingError, RefusedError, cancel_unless, deadline
 from channels.rate_limits.limiter import Window
 from core.concurrency.event_loop import ENOUGH
 from core.errors import SurfaceError, TurnLostError
@@ -30,7 +30,7 @@ class Platform:
         return "sent"
 
     async def call(self, priority: Priority = Priority.FINAL, key: str = "key") -> str | None:
-        return await self.caller.call("post", self.send, self.caller.budget(key, WINDOW), priority=priority)
+        return await self.caller.call("post", self.send, self.caller.limiters.get(key, WINDOW), priority=priority)
 
 
 def passing(number: int) -> list[Exception]:
@@ -67,15 +67,15 @@ async def test_what_is_too_often_for_one_is_so_for_all_that_share_the_limit() ->
 
 async def test_what_is_of_use_soon_alone_is_not_waited_for_where_it_has_no_place_until_then() -> None:
     platform, time = Platform(), asyncio.get_running_loop().time
-    budget = platform.caller.budget("few", Window(calls=2, seconds=60))
-    with soon(4):
+    budget = platform.caller.limiters.get("few", Window(calls=2, seconds=60))
+    with deadline(4):
         assert [await platform.caller.call("read", platform.send, budget) for _ in range(2)] == ["sent", "sent"]
         begun = time()
-        with pytest.raises(SurfaceError, match=r"^the platform's limit leaves no room for it in time$"):
+        with pytest.raises(SurfaceError, match=r"^the rate limit leaves no room for the call in time$"):
             await platform.caller.call("read", platform.send, budget)
         assert time() - begun < 3
     assert platform.calls == 2
-    with soon(4):
+    with deadline(4):
         assert await platform.call() == "sent"
     waiting = asyncio.create_task(platform.caller.call("read", platform.send, budget))
     assert not (await asyncio.wait([waiting], timeout=0.05))[0]
@@ -107,7 +107,7 @@ async def test_what_has_taken_effect_is_not_made_again_and_what_was_too_often_is
     async def found() -> str | None:
         return looks.pop(0) or None
 
-    budget = platform.caller.budget("key", WINDOW)
+    budget = platform.caller.limiters.get("key", WINDOW)
     assert await platform.caller.call("post", platform.send, budget, found=found) == "sent"
     assert (platform.calls, looks) == (4, ["there"])
     platform.failures = passing(1)
@@ -119,7 +119,7 @@ async def test_what_has_taken_effect_is_not_made_again_and_what_was_too_often_is
 async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no_place(
     retry_after: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "LOOK", 0.01)
+    monkeypatch.setattr(calls, "CHECK_SECONDS", 0.01)
     platform, is_wanted = Platform(PassingError("HTTP 500", retry_after=retry_after)), True
     platform.caller = Caller("test", pauses=(60.0,))
 
@@ -128,7 +128,7 @@ async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no
             raise TurnLostError("another one has it")
 
     async def show() -> None:
-        with as_long_as(wanted):
+        with cancel_unless(wanted):
             with pytest.raises(TurnLostError):
                 await platform.call()
             with pytest.raises(TurnLostError):
@@ -142,7 +142,7 @@ async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no
     is_wanted = False
     await asyncio.wait_for(showing, 30)
     assert platform.calls == 2
-    assert platform.caller.budget("another", WINDOW).left == 1.0
+    assert platform.caller.limiters.get("another", WINDOW).headroom == 1.0
     assert await platform.call(key="another") == "sent"
 
 
@@ -164,13 +164,13 @@ async def test_of_many_calls_whose_places_are_free_at_one_moment_only_some_are_m
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         tasks.create_task(rounds())
         for _ in range(20):
-            tasks.create_task(caller.call("post", send, caller.budget("key", WINDOW)))
+            tasks.create_task(caller.call("post", send, caller.limiters.get("key", WINDOW)))
     assert max(map(made.count, made)) <= 2, "two of them are enough for a round"
 
 
 async def test_a_call_that_is_made_once_is_not_made_again_and_says_what_failed() -> None:
     platform = Platform(*passing(1))
-    budget = platform.caller.budget("key", WINDOW)
+    budget = platform.caller.limiters.get("key", WINDOW)
     with pytest.raises(PassingError, match="HTTP 500"):
         await platform.caller.once("post", platform.send, budget)
     assert platform.calls == 1

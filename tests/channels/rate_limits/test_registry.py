@@ -1,4 +1,4 @@
-"""Budgets that several workers share."""
+"""Rate limits that several workers divide."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,11 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from channels.base import Priority
-from channels.rate_limits.limiter import Budget, Window
-from channels.rate_limits.registry import Pacer
-from channels.rate_limits.share import ROUNDS
+from channels.rate_limits.limiter import SETTLE_ROUNDS, RateLimiter, Window
+from channels.rate_limits.registry import RateLimiters
 from core.workers.rate_limit_sharing import Use
-from tests.channels.rate_limits.test_limiter import MINUTE, most_in, now, run
+from tests.channels.rate_limits.test_limiter import MINUTE, most_in, now, replying, run
 
 #: What one reply does: at which worker, after how many seconds, and for how many.
 Said = tuple[int, float, float]
@@ -20,12 +19,12 @@ Said = tuple[int, float, float]
 replies = st.lists(st.tuples(st.integers(0, 3), st.floats(0, 100), st.floats(1, 60)), max_size=20)
 
 
-def exchange(pacers: Sequence[Pacer], times: int = 1) -> None:
-    """What they do every second."""
+def exchange(registries: Sequence[RateLimiters], times: int = 1) -> None:
+    """The exchange of usage that workers do every second."""
     for _ in range(times):
-        told = [pacer.tell() for pacer in pacers]
-        for number, pacer in enumerate(pacers):
-            pacer.share([uses for other, uses in enumerate(told) if other != number])
+        announced = [registry.announce_usage() for registry in registries]
+        for number, registry in enumerate(registries):
+            registry.share([uses for other, uses in enumerate(announced) if other != number])
 
 
 def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[float]) -> tuple[list[float], float]:
@@ -37,39 +36,39 @@ def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[f
     """
 
     async def main() -> tuple[list[float], float]:
-        pacers, told = [Pacer() for _ in range(workers)], [dict[str, Use]() for _ in range(workers)]
+        registries, told = [RateLimiters() for _ in range(workers)], [dict[str, Use]() for _ in range(workers)]
         sent, waits = list[float](), [0.0]
 
-        async def reply(budget: Budget, after: float, seconds: float) -> None:
+        async def reply(limiter: RateLimiter, after: float, seconds: float) -> None:
             await asyncio.sleep(after)
-            with budget.live():
+            with replying(limiter):
                 ends = now() + seconds
                 while now() < ends:
-                    await budget.admit(Priority.TICK)
+                    await limiter.acquire(Priority.TICK)
                     sent.append(now())
-                    budget.answered()
+                    limiter.complete()
                 since = now()
-                await budget.admit(Priority.FINAL)
+                await limiter.acquire(Priority.FINAL)
                 waits.append(now() - since)
                 sent.append(now())
-                budget.answered()
+                limiter.complete()
 
         async def keep(worker: int) -> None:
-            pacer = pacers[worker]
+            registry = registries[worker]
             while True:
-                pacer.share([uses for other, uses in enumerate(told) if other != worker])
-                told[worker] = pacer.tell()
+                registry.share([uses for other, uses in enumerate(told) if other != worker])
+                told[worker] = registry.announce_usage()
                 await asyncio.sleep(1 + late[worker] / 5)
 
-        for pacer in pacers:
-            pacer.share([{} for _ in range(workers - 1)])
+        for registry in registries:
+            registry.share([{} for _ in range(workers - 1)])
         async with asyncio.timeout(10_000), asyncio.TaskGroup() as group:
             keeping = []
             for worker in range(workers):
                 await asyncio.sleep(late[worker])
                 keeping.append(asyncio.create_task(keep(worker)))
             for worker, after, seconds in replies:
-                group.create_task(reply(pacers[worker % workers].budget("edit", window), after, seconds))
+                group.create_task(reply(registries[worker % workers].get("edit", window), after, seconds))
         for task in keeping:
             task.cancel()
         return sorted(sent), max(waits)
@@ -94,93 +93,78 @@ def test_workers_together_make_no_more_calls_than_a_window_holds(
     assert longest < window.seconds, "calls are kept back for last words"
 
 
-def test_a_worker_has_as_much_of_what_is_allowed_as_of_the_replies_that_all_know_of() -> None:
+def test_a_limit_is_divided_by_the_replies_of_each_worker() -> None:
     async def main() -> None:
-        one, other = Pacer(), Pacer()
-        here, there = one.budget("edit", MINUTE), other.budget("edit", MINUTE)
+        one, other = RateLimiters(), RateLimiters()
+        here, there = one.get("edit", MINUTE), other.get("edit", MINUTE)
 
-        def calls() -> tuple[int, int]:
-            return here._calls, there._calls
+        def limits() -> tuple[int, int]:
+            return here._limit, there._limit
 
-        assert calls() == (50, 50)  # who is alone has all
+        assert limits() == (50, 50)  # a lone worker has all
         exchange([one, other])
-        assert calls() == (6, 6)  # what the other one uses is not known as yet
-        exchange([one, other], ROUNDS)
-        assert calls() == (25, 25)
-        with here.live(), ExitStack() as stack:
+        assert limits() == (25, 25)
+        with replying(here), ExitStack() as stack:
             exchange([one, other])
-            assert calls() == (25, 6)
-            exchange([one, other], ROUNDS)
-            assert calls() == (44, 6)
+            assert limits() == (25, 6)  # a part shrinks at once, and grows when the others know
+            exchange([one, other], SETTLE_ROUNDS)
+            assert limits() == (43, 6)
             for _ in range(3):
-                stack.enter_context(there.live())
+                stack.enter_context(replying(there))
             exchange([one, other])
-            assert calls() == (11, 6)
-            exchange([one, other], ROUNDS)
-            assert calls() == (11, 33)
+            assert limits() == (13, 6)
+            exchange([one, other], SETTLE_ROUNDS)
+            assert limits() == (13, 36)
             one.share([])
-            assert here._calls == 50
+            assert here._limit == 50
 
     run(main)
 
 
 def test_a_worker_that_another_one_joins_goes_on_with_what_its_replies_need() -> None:
     async def main() -> None:
-        pacers = [Pacer(), Pacer()]
-        budget = pacers[0].budget("edit", MINUTE)
+        old, new = RateLimiters(), RateLimiters()
+        limiter = old.get("edit", MINUTE)
         with ExitStack() as stack:
             for _ in range(5):
-                stack.enter_context(budget.live())
-            assert budget._calls == 50
-            exchange(pacers)
-            assert (budget._calls, pacers[1].budget("edit", MINUTE)._calls) == (36, 6)
-            exchange(pacers, ROUNDS)
-            assert (budget._calls, pacers[1].budget("edit", MINUTE)._calls) == (44, 6)
+                stack.enter_context(replying(limiter))
+            new.share([old.announce_usage()])
+            old.share([new.announce_usage()])
+            assert (limiter._limit, new.get("edit", MINUTE)._limit) == (48, 1)
 
     run(main)
 
 
-def test_who_knows_the_others_begins_with_an_even_part_of_what_nobody_uses() -> None:
+def test_calls_that_a_worker_used_beyond_its_part_are_missing_from_the_others_parts() -> None:
     async def main() -> None:
-        pacers = [Pacer(), Pacer()]
-        exchange(pacers)
-        assert pacers[0].budget("general", Window(5, 5.0))._calls == 1
-        exchange(pacers, ROUNDS)
-        assert pacers[0].budget("random", Window(5, 5.0))._calls == 2
-
-    run(main)
-
-
-def test_what_a_worker_has_used_when_its_part_was_larger_is_missing_from_all_parts_and_nobody_has_nothing() -> None:
-    async def main() -> None:
-        pacers = [Pacer() for _ in range(3)]
-        busy, *others = budgets = [pacer.budget("edit", Window(48, 60.0)) for pacer in pacers]
-        exchange(pacers)
-        with busy.live():
-            exchange(pacers, 2 * ROUNDS)
+        registries = [RateLimiters() for _ in range(3)]
+        busy, *others = limiters = [registry.get("edit", Window(48, 60.0)) for registry in registries]
+        exchange(registries)
+        with replying(busy):
+            exchange(registries, 2 * SETTLE_ROUNDS)
             for _ in range(30):
-                await busy.admit(Priority.FINAL)
-                busy.answered()
+                await busy.acquire(Priority.FINAL)
+                busy.complete()
         with ExitStack() as stack:
-            for budget in others:
-                stack.enter_context(budget.live())
-            exchange(pacers, ROUNDS + 1)
-            assert [budget._calls for budget in others] == [9, 9]
-        await asyncio.sleep(60)
-        exchange(pacers, ROUNDS + 1)
-        assert sum(budget._calls for budget in budgets) == 48
+            for limiter in others:
+                stack.enter_context(replying(limiter))
+            exchange(registries, SETTLE_ROUNDS + 1)
+            assert 30 + sum(limiter._limit for limiter in others) <= 48
+            await asyncio.sleep(60)
+            exchange(registries, SETTLE_ROUNDS + 1)
+            assert 46 <= sum(limiter._limit for limiter in limiters) <= 48
 
     run(main)
 
 
-def test_what_workers_tell_each_other_says_nothing_of_what_a_budget_is_for() -> None:
+def test_what_workers_tell_each_other_does_not_name_the_limit() -> None:
     async def main() -> None:
-        pacers = [Pacer(), Pacer()]
-        for pacer in pacers:
-            await pacer.budget(("answer", "https://hooks.example/secret"), Window(5, 60)).admit(Priority.FINAL)
-        (told, use), *others = pacers[0].tell().items()
+        registries = [RateLimiters(), RateLimiters()]
+        for registry in registries:
+            await registry.get(("answer", "https://hooks.example/secret"), Window(5, 60)).acquire(Priority.FINAL)
+        (told, use), *others = registries[0].announce_usage().items()
         assert use == (0, 1)
-        assert (others, list(pacers[1].tell())) == ([], [told])
+        assert (others, list(registries[1].announce_usage())) == ([], [told])
         assert not any(word in told for word in ("secret", "hooks", "answer"))
 
     run(main)

@@ -1,6 +1,6 @@
 import asyncio
 
-from channels.rate_limits.caller import Caller, PassingError, as_long_as
+from channels.rate_limits.caller import Caller, PassingError, cancel_unless
 from channels.rate_limits.limiter import Window
 from channels.replies.reactions import Address, Receipts
 from core.errors import SurfaceError, TurnLostError
@@ -45,14 +45,14 @@ async def test_a_sign_is_taken_away_though_the_reply_that_does_so_has_ended() ->
             raise failures.pop()
 
     async def remove(address: Address) -> None:
-        await caller.call("unreact", send, caller.budget("key", Window(5, 1.0)))
+        await caller.call("unreact", send, caller.limiters.get("key", Window(5, 1.0)))
         signs.log.append(f"remove {address['message']}")
 
     async def ended() -> None:
         raise TurnLostError("it is shown no more")
 
     receipts = Receipts(signs._add, remove)
-    with as_long_as(ended):
+    with cancel_unless(ended):
         receipts.give(MESSAGE)
         receipts.take_back(MESSAGE)
     await receipts.settle(1)

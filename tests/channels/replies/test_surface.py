@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.base import Button, Chunk, File, FileRefusedError, Plan, Priority
-from channels.rate_limits.limiter import Budget, Window
+from channels.rate_limits.limiter import RateLimiter, Window
 from channels.replies import surface as messages
 from channels.replies.reactions import Address, Receipts
 from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
@@ -18,7 +18,7 @@ async def _unsaid(_address: Address) -> None:
     """No sign is of any matter here."""
 
 
-PLENTY = Budget(Window(calls=1000, seconds=1.0))
+PLENTY = RateLimiter(Window(calls=1000, seconds=1.0))
 
 
 class Board(MessageSurface):
@@ -39,11 +39,11 @@ class Board(MessageSurface):
         self.edited = asyncio.Event()
 
     @property
-    def _posts(self) -> Budget:
+    def _posts(self) -> RateLimiter:
         return PLENTY
 
     @property
-    def _edits(self) -> Budget:
+    def _edits(self) -> RateLimiter:
         return self.edits
 
     def _may(self, priority: Priority) -> bool:
@@ -162,14 +162,14 @@ async def test_a_word_of_its_own_is_a_message_of_its_own() -> None:
 
 async def test_a_place_that_was_waited_for_is_used_once_and_given_back_if_it_is_not_needed() -> None:
     board, known = Board(), Known()
-    one = Budget(Window(calls=1, seconds=60.0))
+    one = RateLimiter(Window(calls=1, seconds=60.0))
     board._held = one
     assert board.is_admitted(one)
     assert not board.is_admitted(one)
-    await one.admit(Priority.FINAL)
+    await one.acquire(Priority.FINAL)
     board._held = one
     await known.show(board, ["one"])
-    assert one.try_admit(Priority.FINAL)
+    assert one.try_acquire(Priority.FINAL)
 
 
 async def test_an_edit_that_was_given_up_and_comes_after_the_last_word_is_written_over(
@@ -189,7 +189,7 @@ async def test_an_edit_that_was_given_up_and_comes_after_the_last_word_is_writte
 
 
 async def test_a_message_grows_only_if_its_end_can_be_afforded() -> None:
-    edits = Budget(Window(calls=5, seconds=60.0))
+    edits = RateLimiter(Window(calls=5, seconds=60.0))
     boards = [Board() for _ in range(6)]
     with ExitStack() as lives:
         for board in boards:

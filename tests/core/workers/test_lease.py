@@ -17,7 +17,7 @@ from core.turns.store import Turns
 from core.turns.worker import Worker
 from core.workers import lease as lease_module
 from core.workers.lease import Lease
-from core.workers.shard_assignment import Leadership
+from core.workers.shard_assignment import ShardAssignment
 from tests.core.conftest import Faulty, Passes, never
 from tests.fixtures.inbox_messages import inbound
 
@@ -106,13 +106,13 @@ async def test_a_worker_that_gave_up_its_lease_is_gone_at_once_and_so_is_a_stran
 
 async def test_who_ends_waits_for_no_database_that_hangs(shared: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = await taken(shared)
-    leadership = Leadership(shared, lease, "discord")
+    assignment = ShardAssignment(shared, lease, "discord")
     for module in ("core.workers.lease", "core.workers.shard_assignment"):
         monkeypatch.setattr(f"{module}.GIVE_UP_SECONDS", 0.1)
     async with shared.engine.begin() as other:
         await other.execute(sa.text("LOCK TABLE workers, channels"))
         async with asyncio.timeout(30):
-            await leadership.give_up()
+            await assignment.give_up()
             await lease.give_up()
     assert await ids(shared) == [lease.worker]
 

@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from core.workers import rate_limit_sharing as shares
+from core.workers import rate_limit_sharing
 from core.workers.lease import Lease
-from core.workers.rate_limit_sharing import Shares, Use, Uses
+from core.workers.rate_limit_sharing import Use, Uses, exchange_usage
 from tests.channels.wiring import until
 from tests.core.conftest import Faulty
 
@@ -16,7 +16,7 @@ async def sharing(database: Faulty, uses: Uses) -> AsyncIterator[list[Sequence[U
     """A worker that uses so much; what it is told of the others."""
     lease, told = Lease(database, seconds=30), list[Sequence[Uses]]()
     await lease.take()
-    keeping = asyncio.create_task(Shares(database, lease).keep(lambda: uses, told.append))
+    keeping = asyncio.create_task(exchange_usage(database, lease, lambda: uses, told.append))
     try:
         yield told
     finally:
@@ -28,7 +28,7 @@ async def sharing(database: Faulty, uses: Uses) -> AsyncIterator[list[Sequence[U
 async def test_workers_are_told_what_the_others_use_until_those_are_gone(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shares, "EVERY", 0.02)
+    monkeypatch.setattr(rate_limit_sharing, "EXCHANGE_SECONDS", 0.02)
     database = Faulty(postgres)
     async with sharing(database, {"edit": Use(2, 20)}) as told:
         await until(lambda: told[-1:] == [[]])

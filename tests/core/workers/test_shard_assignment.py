@@ -1,6 +1,7 @@
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
+from itertools import count
 from typing import Any
 
 import pytest
@@ -8,21 +9,27 @@ import sqlalchemy as sa
 
 from core.errors import StoreError
 from core.store.schema import workers as workers_table
-from core.workers import shard_assignment as leadership
+from core.workers import shard_assignment
 from core.workers.lease import Lease
-from core.workers.shard_assignment import Leadership
+from core.workers.shard_assignment import ShardAssignment
 from tests.core.conftest import Faulty, Passes
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leadership, "LOOK", 0.02)
+    monkeypatch.setattr(shard_assignment, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(shard_assignment, "SLOT_SECONDS", 0.02)
 
 
-async def candidate(database: Faulty, *, seconds: float = 30) -> tuple[Lease, Leadership]:
+_ids = count()
+
+
+async def candidate(database: Faulty, *, seconds: float = 30) -> tuple[Lease, ShardAssignment]:
+    """A live worker. Those that hold equally many shards go by their ids, so here in the order in which they begin."""
     lease = Lease(database, seconds=seconds)
+    lease.worker = f"{next(_ids):012}"
     await lease.take()
-    return lease, Leadership(database, lease, "discord")
+    return lease, ShardAssignment(database, lease, "discord")
 
 
 Parts = AsyncGenerator[frozenset[int], None]
@@ -35,10 +42,10 @@ async def following(changes: Parts) -> frozenset[int]:
 class Following:
     """What a worker leads, as it is told; it needs a moment to begin and end."""
 
-    def __init__(self, leadership: Leadership, count: int) -> None:
+    def __init__(self, assignment: ShardAssignment, shards: int) -> None:
         self.led = frozenset[int]()
         self.all = list[frozenset[int]]()
-        self._changes = leadership.changes(count)
+        self._changes = assignment.changes(shards)
         self.task = asyncio.create_task(self._follow())
 
     async def _follow(self) -> None:
@@ -103,7 +110,7 @@ async def test_a_leader_that_cannot_reach_the_database_goes_on(postgres: str, mo
             asked.set()
             raise StoreError("out of reach")
 
-        monkeypatch.setattr(only, "_seek", out_of_reach)
+        monkeypatch.setattr(only, "_assign", out_of_reach)
         change = asyncio.create_task(following(changes))
         await asyncio.wait_for(asked.wait(), 30)
         assert not (await asyncio.wait([change], timeout=0.2))[0]
@@ -125,9 +132,9 @@ async def test_parts_are_shared_out_evenly_over_those_who_are_there(postgres: st
         return sum(counts) == 4 and counts[-1] - counts[0] <= 1
 
     for _ in range(3):  # each one that comes gets its share from those who were there
-        lease, leadership = await candidate(database)
+        lease, assignment = await candidate(database)
         keeping = asyncio.create_task(lease.keep())
-        workers.append(Following(leadership, 4))
+        workers.append(Following(assignment, 4))
         leases.append(lease)
         keepers.append(keeping)
         await until(is_even)
@@ -136,22 +143,33 @@ async def test_parts_are_shared_out_evenly_over_those_who_are_there(postgres: st
         is_gone = sa.update(workers_table).where(workers_table.c.id == leases[0].worker)
         await connection.execute(is_gone.values(lease=0.0))
     await until(is_even)
-    _, leadership = await candidate(database)
-    assert await leadership.count() == 4
+    _, assignment = await candidate(database)
+    assert await assignment.count() == 4
     await ended(*(worker.task for worker in workers), *keepers)
     await database.aclose()
 
 
-async def test_what_a_worker_cannot_hear_another_one_does(postgres: str) -> None:
+async def test_all_shards_of_a_worker_that_cannot_connect_one_go_to_others(postgres: str) -> None:
     database = Faulty(postgres)
     (_, first), (_, second) = await candidate(database), await candidate(database)
-    async with aclosing(first.changes(2)) as one, aclosing(second.changes(2)) as other:
-        assert await following(one) == {0}
-        assert await following(other) == {1}
-        await first.give_up({0}, 2)
-        assert await following(other) == {0, 1}
+    async with aclosing(first.changes(4)) as one, aclosing(second.changes(4)) as other:
+        assert await following(one) == {0, 1}
+        assert await following(other) == {2, 3}
+        await first.report_failure({1}, 4)
+        assert await following(other) == {1, 2, 3}
         assert await following(one) == set()
+        released = asyncio.create_task(following(one))  # which it is by asking for the next change
+        assert await following(other) == {0, 1, 2, 3}
+        await ended(released)
     await database.aclose()
+
+
+async def test_the_only_worker_tries_a_shard_again_that_it_could_not_connect(database: Faulty) -> None:
+    _, only = await candidate(database)
+    async with aclosing(only.changes(2)) as changes:
+        for _ in range(3):
+            assert await following(changes) == {0, 1}
+            await only.report_failure({1}, 2)
 
 
 async def test_so_many_seconds_lie_between_two_who_are_admitted_to_a_part(database: Faulty) -> None:
@@ -159,7 +177,7 @@ async def test_so_many_seconds_lie_between_two_who_are_admitted_to_a_part(databa
     async with aclosing(first.changes(2)) as changes:
         await following(changes)
     began = asyncio.get_running_loop().time()
-    await asyncio.gather(first.admitted(0, 2, 0.3), second.admitted(0, 2, 0.3), second.admitted(1, 2, 0.3))
+    await asyncio.gather(first.acquire_slot(0, 2, 0.3), second.acquire_slot(0, 2, 0.3), second.acquire_slot(1, 2, 0.3))
     assert 0.3 <= asyncio.get_running_loop().time() - began < 3.0
 
 
@@ -169,9 +187,9 @@ async def test_a_leader_whose_lease_was_lengthened_late_leads_all_the_while(
     lease, only = await candidate(Faulty(postgres), seconds=0.05)
     take = only._take
 
-    async def in_time_for_that(parts: Iterable[int], count: int) -> set[int]:
+    async def in_time_for_that(shards: Collection[int], of: int) -> frozenset[int]:
         await lease.take()
-        return await take(parts, count)
+        return await take(shards, of)
 
     monkeypatch.setattr(only, "_take", in_time_for_that)
     async with aclosing(only.changes()) as changes:

@@ -54,7 +54,6 @@ def upgrade() -> None:
         "channels",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("leader", sa.Text(), nullable=True),
-        sa.Column("wanted", sa.Text(), nullable=True),
         sa.Column("heard_at", sa.Double(), nullable=True),
         sa.Column("free_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_channels")),
@@ -322,6 +321,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("lease", sa.Double(), nullable=False),
         sa.Column("live", sa.JSON(), nullable=False),
+        sa.Column("unfit_until", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_workers")),
     )
     op.create_table(

@@ -71,7 +71,7 @@ async def test_who_makes_the_last_call_of_a_window_does_not_wait_for_its_end(on:
     for number in range(1, 6):
         assert await on.show(str(number))
     assert on.texts == ["5"]
-    assert not on.api.edits(int(on.question.channel.id)).try_admit(Priority.FINAL)
+    assert not on.api.edits(int(on.question.channel.id)).try_acquire(Priority.FINAL)
     assert asyncio.get_running_loop().time() - begun < 3
     await on.api.aclose()
 

@@ -182,7 +182,7 @@ async def test_what_may_still_change_is_not_appended(on: Streamed) -> None:
         )
     )
 )
-def test_what_is_settled_stays_as_long_as_the_message_grows(pieces: list[str]) -> None:
+def test_what_is_settled_stays_cancel_unless_the_message_grows(pieces: list[str]) -> None:
     planner, settled = Planner(LIMITS), ""
     for piece in pieces:
         planner.feed(piece)
@@ -274,13 +274,13 @@ async def test_an_edit_is_kept_back_only_for_a_stream_whose_end_takes_one(on: St
     edits = on.api.at(on.slack.team_id).budget(("chat.update", on.slack.team_id), TIER_3)
     most = int(0.8 * TIER_3.calls)
     await on.begin()
-    assert not edits.can_spare(most)
+    assert not edits.can_reserve(most)
     await on.show("", status=ENGLISH.using("search"))  # a card that may stay
-    assert edits.can_spare(most)
+    assert edits.can_reserve(most)
     await on.slack.end_streams()
     await on.show("one")
     assert on.calls()[-1] == "update"
-    assert not edits.can_spare(most)
+    assert not edits.can_reserve(most)
     await on.end("one two")
     on.check_complete("one two")
 
