@@ -12,7 +12,6 @@ from channels.base import Priority
 from channels.rate_limits.limiter import RateLimiter
 from channels.rate_limits.registry import RateLimiters
 from core.concurrency import event_loop
-from core.concurrency.event_loop import room
 from core.errors import SurfaceError
 from core.observability import metrics
 
@@ -118,7 +117,6 @@ class Caller:
         """
         outcome = "failed"
         try:
-            await room()  # a request takes long to build, and many may be admitted at one moment
             if within is not None:
                 await within.acquire(priority)
             try:

@@ -13,7 +13,6 @@ from channels.i18n.messages import Words
 from channels.rate_limits.caller import cancel_unless
 from channels.replies.chunk_planner import Planner, with_line
 from core.concurrency import event_loop
-from core.concurrency.event_loop import room
 from core.concurrency.tasks import end
 from core.errors import TurnLostError
 from core.models.finish_reasons import closed
@@ -196,7 +195,6 @@ class Reply:
         Raises:
             SurfaceError: it cannot be shown.
         """
-        await room()  # many may end at one moment
         is_another = self.is_closed
         self._status, self._final, self._controls, self._files = "", priority, controls, list(files)
         self._end(text, ending)
@@ -251,7 +249,6 @@ class Reply:
         with self._surface.live(), cancel_unless(self._go_on):
             while not self._is_abandoned:
                 self._grown.clear()
-                await room()
                 await self._planner.catch_up()
                 move = self._move(is_first)
                 if move is None:
@@ -262,7 +259,6 @@ class Reply:
                 if not await self._may_go(move):
                     continue
                 await self._hold()
-                await room()
                 await self._planner.catch_up()
                 self._changed.clear()
                 is_last, since, self._since = self._final is not None, self._since, None

@@ -1,10 +1,6 @@
 """A run that nobody waits for, before there are those that somebody does."""
 
-import importlib
-import sys
 from collections.abc import AsyncGenerator
-from types import ModuleType
-from typing import cast
 
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
@@ -29,17 +25,8 @@ class _Mute(BaseLlm):
         )
 
 
-#: What ADK looks for at each run, for it is there only if some other package is. To find once more that it is not takes
-#: a millisecond, in which two files are read and run.
-_SOUGHT = "google.adk.agents.remote_a2a_agent"
-
-
 async def warm_up() -> None:
     """Run an agent that says nothing once: ADK imports a second's worth of code at the first run of a process."""
-    try:
-        importlib.import_module(_SOUGHT)
-    except ImportError:
-        cast(dict[str, ModuleType | None], sys.modules)[_SOUGHT] = None  # Python: it is not there, without a look
     sessions = InMemorySessionService()
     runtime = AgentRuntime(App(name="warm_up", root_agent=LlmAgent(name="mute", model=_Mute(model="mute"))), sessions)
     await sessions.create_session(app_name="warm_up", user_id="nobody", session_id="none")

@@ -25,10 +25,9 @@ CLOSING_SECONDS = 6.0
 #: Seconds before a turn that has failed here, and not ended, is taken up again here; each time twice as many, at most.
 PAUSE, LONGEST_PAUSE = 0.1, 30.0
 
-#: Seconds between the beginnings of two turns, at least. The first step of 200 turns in the same pass of the event loop
-#: would hold it for 40 ms, and the whole of each one's beginning takes longer than this anyway: where the process
-#: cannot keep up, each begins in a pass of its own, so that as many are at it as are done meanwhile.
-SPACING = 0.002
+#: Seconds between the starts of two turns of one claim. Without them, 50 turns that start in one iteration of the event
+#: loop hold it for 80 to 200 ms (`make bench-deltas STREAMS=50`).
+SPACING_SECONDS = 0.002
 
 #: Seconds between two looks at what has become of the turns that run, should nobody have told.
 WATCH = 1.0
@@ -102,7 +101,6 @@ class Worker:
         self._is_closing = False
         self._ended = asyncio.Event()
         self._claiming = asyncio.Lock()
-        self._beginning = asyncio.Lock()
         self._running: dict[str, _Run] = {}
         self._failed: dict[str, _Failed] = {}  # until they are taken up again, here or elsewhere
         self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
@@ -194,11 +192,12 @@ class Worker:
                 if taken and self._resting is not None:
                     self._resting.cancel()
                 claimed = [await self._as_it_counts(turn) for turn in taken]
-                if self._is_closing:
-                    for turn in claimed:
+                for position, turn in enumerate(claimed):
+                    if position:
+                        await asyncio.sleep(SPACING_SECONDS)
+                    if self._is_closing:
                         await self._hand_back(turn)
-                    return
-                for turn in claimed:
+                        continue
                     task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
                     run = self._running[turn.id] = _Run(turn, task)
                     self._runs.set()
@@ -243,7 +242,6 @@ class Worker:
 
     async def _run_here(self, turn: Turn) -> None:
         try:
-            await self._may_begin()
             await self._answer(turn)
         except asyncio.CancelledError as stop:
             log.info("turn %s was cancelled", turn.id)
@@ -278,18 +276,6 @@ class Worker:
             failed.pause.cancel()
             failed.pause = None
         self._wake.set()
-
-    async def _may_begin(self) -> None:
-        """Wait until those that were claimed before have begun. A turn that is cancelled meanwhile hears of it at its
-        next `await`, where it knows what to do about it.
-        """
-        try:
-            await self._beginning.acquire()
-        except asyncio.CancelledError as stop:
-            if (task := asyncio.current_task()) is not None:
-                task.cancel(*stop.args)
-        else:
-            asyncio.get_running_loop().call_later(SPACING, self._beginning.release)
 
     async def _hand_back_failed(self, until: float) -> None:
         """Leave what has failed here to whoever works next, until then (the loop's time)."""

@@ -1,5 +1,4 @@
 import asyncio
-import time
 
 import pytest
 
@@ -7,7 +6,6 @@ from channels.base import Priority
 from channels.rate_limits import caller as calls
 from channels.rate_limits.caller import Caller, PassingError, RefusedError, cancel_unless, deadline
 from channels.rate_limits.limiter import Window
-from core.concurrency.event_loop import ENOUGH
 from core.errors import SurfaceError, TurnLostError
 
 WINDOW = Window(calls=100, seconds=0.1)
@@ -144,28 +142,6 @@ async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no
     assert platform.calls == 2
     assert platform.caller.limiters.get("another", WINDOW).headroom == 1.0
     assert await platform.call(key="another") == "sent"
-
-
-async def test_of_many_calls_whose_places_are_free_at_one_moment_only_some_are_made_in_one_round() -> None:
-    caller, made, count = Caller("test"), list[int](), 0
-
-    async def send() -> None:
-        made.append(count)
-        until = time.thread_time() + ENOUGH * 0.6
-        while time.thread_time() < until:
-            pass
-
-    async def rounds() -> None:
-        nonlocal count
-        while len(made) < 20:
-            count += 1
-            await asyncio.sleep(0)
-
-    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-        tasks.create_task(rounds())
-        for _ in range(20):
-            tasks.create_task(caller.call("post", send, caller.limiters.get("key", WINDOW)))
-    assert max(map(made.count, made)) <= 2, "two of them are enough for a round"
 
 
 async def test_a_call_that_is_made_once_is_not_made_again_and_says_what_failed() -> None:
