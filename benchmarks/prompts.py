@@ -186,7 +186,6 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
             Context(database, counter.count),
             approvals=Approvals(database, store, worker),
             door=Door(),
-            time_limit=600,
         )
         prices = Prices()
         compaction = Compaction(

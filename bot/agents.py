@@ -20,8 +20,8 @@ from core.agents.loader import agents as agents_in
 from core.agents.loader import load_app
 from core.errors import SettingsError, ToolError
 from core.models.adapter import ModelAdapter, register
-from core.models.provider_registry import can_call_tools
 from core.models.selection import Choice
+from core.models.vendors import can_call_tools
 from core.sessions.routing import Agent, Agents
 from core.sessions.summarizer import Model
 from core.tools.call_log import Journal

@@ -2,21 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from aiohttp.web import AbstractRouteDef
 
-from bot.components import Answers, Hearing
 from bot.connections import raise_open_files_limit
 from bot.monitoring import trace_export as traces
 from bot.monitoring.health import Health
-from bot.server import Server, probes, serving
+from bot.runtime import load_agents
+from bot.server import probes, serving
 from bot.settings import NO_TOKENS, Settings, unknown_names
+from channels.answerer import Answerer
 from channels.base import Channel
 from channels.i18n import messages as words
+from channels.intake.context import Context
+from channels.replies.error_messages import Apologies
 from channels.services import Desk
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retried
@@ -29,34 +32,24 @@ from core.inbox.interactions import Errands
 from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
 from core.inbox_message import Inbound
-from core.models.lazy_import import Late
 from core.privacy.retention import Pruning, Retention
 from core.privacy.vault import Vault
 from core.secret_redaction import traced
-from core.sessions.lifecycle import home
-from core.sessions.routing import Agents
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, verify
-from core.tools.approvals import Approval, Approvals
+from core.tools.approvals import Approvals
+from core.turns.compaction import Compaction
 from core.turns.store import Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
 from core.usage.spending import Spending
+from core.usage.spending_limits import Caps
 from core.usage.user_rate_limits import Refusals
 from core.workers.lease import Lease
 from core.workers.rate_limit_sharing import Uses, exchange_usage
 from core.workers.shard_assignment import ShardAssignment
-
-if TYPE_CHECKING:
-    from bot import runtime as answering
-    from bot.monitoring import prometheus as metrics
-    from channels.discord import adapter as discord
-    from channels.slack import adapter as slack
-else:  # what is configured; and what answers, while the channels connect
-    answering, metrics = Late("bot.runtime"), Late("bot.monitoring.prometheus")
-    discord, slack = Late("channels.discord.adapter"), Late("channels.slack.adapter")
 
 log = logging.getLogger(__name__)
 
@@ -101,34 +94,36 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
     for line in unknown_names():
         log.warning("%s", line)
     health = Health()
-    measuring = metrics.Metrics(health, settings.shown_token) if settings.metrics else None
-    routes = [*probes(health), *(measuring.routes if measuring else ())]
-    async with (
-        traces.sent(),
-        serving(settings.port, routes, is_needed=settings.is_called, host=settings.listen_address) as server,
-        _hearing(settings, server) as hearing,
-        AsyncExitStack() as stack,
-    ):
-        channels, worker, database = hearing.channels, hearing.worker, hearing.database
-        if measuring is not None:
-            await stack.enter_async_context(measuring.watching(channels.values(), worker, database))
-        starting = asyncio.create_task(_start(channels.values(), _load(settings, hearing, stack)), name="start")
+    routes = [*probes(health)]
+    async with traces.sent(), AsyncExitStack() as stack:
+        metrics = None
+        if settings.metrics:
+            from bot.monitoring.prometheus import Metrics  # noqa: PLC0415 - imported only when it is configured
+
+            metrics = Metrics(health, settings.shown_token)
+            routes += metrics.routes
+        server = await stack.enter_async_context(
+            serving(settings.port, routes, is_needed=settings.is_called, host=settings.listen_address)
+        )
+        bot = await stack.enter_async_context(_built(settings))
+        channels = bot.channels.values()
+        server.add(bot.routes)
+        if metrics is not None:
+            await stack.enter_async_context(metrics.watching(channels, bot.worker, bot.database))
         working: asyncio.Task[None] | None = None
         try:
-            await _first(starting)
-            working = asyncio.create_task(worker.run(), name="worker")
+            await _start(channels)
+            working = asyncio.create_task(bot.worker.run(), name="worker")
             garbage.settle()  # what is there now stays; full collections wait for a rest
             log.info("ready")
-            async with beside(health.watch(channels.values(), database), name="health") as watching:
+            async with beside(health.watch(channels, bot.database), name="health") as watching:
                 await _first(working, watching)
         finally:
             ending.set()
             log.info("stopping")
             health.drain()
-            starting.cancel()
-            await asyncio.wait([starting])
-            stops = [channel.stop() for channel in channels.values()]
-            ended = await asyncio.gather(worker.stop(settings.stop_seconds), *stops, return_exceptions=True)
+            stops = [channel.stop() for channel in channels]
+            ended = await asyncio.gather(bot.worker.stop(settings.stop_seconds), *stops, return_exceptions=True)
             for error in ended:
                 if error is not None:
                     log.error("a part did not stop as it should: %s", traced(error))
@@ -136,17 +131,32 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
                 await working
 
 
+@dataclass(frozen=True, slots=True)
+class _Bot:
+    """The parts that are started and stopped.
+
+    Attributes:
+        channels: by their names.
+        routes: the HTTP routes of the channels.
+    """
+
+    database: Database
+    worker: Worker
+    channels: Mapping[str, Channel]
+    routes: Sequence[AbstractRouteDef]
+
+
 @asynccontextmanager
-async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]:
-    """All that hears and keeps what is said. None of it needs an agent, or waits for one."""
+async def _built(settings: Settings) -> AsyncIterator[_Bot]:
+    """Build all parts, in the order in which they need each other, and close them in the reverse order."""
     words.prefer(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database, connections=settings.database_connections)
         stack.enter_context(held(database))
         stack.push_async_callback(database.aclose)
-        # one that is just being started again is waited for, and one that is not there is told of soon
         await retried(lambda: prepare(database), what="the database", pauses=BEGIN_PAUSES)
         prices = Prices(settings.prices_file)
+        loaded = await load_agents(settings, database, prices, stack)
         spending = Spending(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
         await retried(lease.take, what="the lease", pauses=BEGIN_PAUSES)
@@ -157,39 +167,52 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
         await stack.enter_async_context(beside(spending.run(), name="spending"))
         retention = Retention(database, prices, days=settings.retention_days)
         await stack.enter_async_context(beside(retention.run(), name="retention"))
-        # What is said is kept under the name that all was kept under before; if the agent has another, it adopts all.
-        before = await retried(lambda: home(database), what="the agent of before")
-        agents = Agents.expected(before or settings.agent_name)
         channels = dict[str, Channel]()
 
         def locate(lost: Inbound) -> Inbound | None:
             channel = channels.get(lost.channel)
             return channel.locate(lost) if channel is not None else None
 
-        turns = Turns(database, lease, agents, locate=locate)
-        answers: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
-        stack.callback(answers.cancel)
-
         async def answer(turn: Turn) -> None:
-            await (await asyncio.shield(answers)).answer(turn)
+            async with caps.over(turn.meter):
+                await compaction.beside(turn, answerer.answer)
 
-        async def reshow(turn_id: str, *, ending: str = "") -> None:
-            await (await asyncio.shield(answers)).reshow(turn_id, ending=ending)
-
-        async def reask(approval: Approval, *, is_void: bool = False) -> None:
-            await (await asyncio.shield(answers)).reask(approval, is_void=is_void)
-
+        turns = Turns(database, lease, loaded.agents, locate=locate)
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         inbox = Inbox(database, turns, worker, rates=settings.rates)
         conversations = Conversations(database, turns, worker, budget=settings.history_tokens)
         approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
+        caps = Caps(database, prices, spending, settings.limits)
+        compaction = Compaction(
+            database,
+            turns,
+            lease,
+            loaded.summarizer,
+            caps,
+            wake=worker.wake,
+            budget=settings.history_tokens if settings.summaries else None,
+            turn_limit=settings.history_turns,
+        )
+        stack.push_async_callback(compaction.aclose)
+        answerer = Answerer(
+            loaded.runtimes[loaded.agents.default],
+            turns,
+            channels,
+            conversations,
+            Context(database, loaded.counter.count, most=settings.context_tokens),
+            approvals=approvals,
+            door=settings.door,
+            settings=settings.replies,
+            apologies=Apologies(spending, settings.admins),
+            others=loaded.runtimes,
+        )
         desk = Desk(
             inbox,
             conversations,
             Feedback(database),
-            reshow,
+            answerer.reshow,
             approvals,
-            reask,
+            answerer.reask,
             Errands(database, lease),
             Ledger(database, prices),
             Refusals(database),
@@ -198,17 +221,9 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
             settings.follow,
         )
         routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
-        await stack.enter_async_context(beside(approvals.watch(reask), name="approvals"))
+        await stack.enter_async_context(beside(approvals.watch(answerer.reask), name="approvals"))
         await stack.enter_async_context(beside(_share_limits(database, lease, channels.values()), name="rate limits"))
-        server.add(routes)
-        yield Hearing(database, lease, prices, turns, worker, channels, desk, answers)
-
-
-async def _load(settings: Settings, hearing: Hearing, stack: AsyncExitStack) -> None:
-    """Have what is heard be answered. ADK is imported in a thread, beside which the channels connect."""
-    await asyncio.to_thread(import_module, "bot.runtime")
-    answers = await stack.enter_async_context(answering.answering(settings, hearing))
-    hearing.answers.set_result(answers)
+        yield _Bot(database, worker, channels, routes)
 
 
 def _open(
@@ -223,13 +238,17 @@ def _open(
     """Make the channels that have their tokens, to be closed with `stack`; what is to be served for them."""
     places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
     if settings.slack is not None:
+        from channels.slack.adapter import SlackChannel  # noqa: PLC0415 - imported only when it is configured
+
         vault = Vault(database, settings.vault_key) if settings.vault_key else None
-        in_slack = channels[slack.SlackChannel.name] = slack.SlackChannel(settings.slack, desk, places, bounds, vault)
+        in_slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds, vault)
         stack.push_async_callback(in_slack.aclose)
         routes += in_slack.routes
     if settings.discord is not None:
-        name = discord.DiscordChannel.name
-        in_discord = channels[name] = discord.DiscordChannel(
+        from channels.discord.adapter import DiscordChannel  # noqa: PLC0415 - imported only when it is configured
+
+        name = DiscordChannel.name
+        in_discord = channels[name] = DiscordChannel(
             settings.discord, desk, places, bounds, ShardAssignment(database, lease, name)
         )
         stack.push_async_callback(in_discord.aclose)
@@ -247,17 +266,16 @@ async def prepare(database: Database) -> None:
     await verify(database)
 
 
-async def _start(channels: Collection[Channel], loading: Coroutine[Any, Any, None]) -> None:
-    """Start all of them at once, and load what answers. If several cannot be, all that is wrong is told."""
-    results = await asyncio.gather(loading, *map(_listen, channels), return_exceptions=True)
+async def _start(channels: Collection[Channel]) -> None:
+    """Start all channels at once, and raise the faults of all together."""
+    if not channels:
+        raise SettingsError(NO_TOKENS)
+    results = await asyncio.gather(*map(_listen, channels), return_exceptions=True)
     errors = [result for result in results if result is not None]
-    faults = [fault for error in errors if isinstance(error, SettingsError) for fault in error.faults]
-    if faults:
+    if faults := [fault for error in errors if isinstance(error, SettingsError) for fault in error.faults]:
         raise SettingsError(*faults)
     for error in errors:
         raise error
-    if not channels:
-        raise SettingsError(NO_TOKENS)
 
 
 async def _share_limits(database: Database, lease: Lease, channels: Collection[Channel]) -> None:

@@ -13,18 +13,18 @@ from channels.base import Button, Channel, Priority
 from channels.i18n import messages as words
 from channels.i18n.language import Language
 from channels.i18n.messages import Words
-from channels.intake.attachments import ALLOWANCE, Allowance
 from channels.intake.context import Context
 from channels.intake.prompt import Asking
 from channels.rate_limits.caller import RefusedError
 from channels.replies.approval_message import show_request
-from channels.replies.buttons import EXTRAS, Extra, button, growing, under_answer
+from channels.replies.buttons import button, growing, under_answer
 from channels.replies.error_messages import Apologies, cause_of, instead, level, marked, restarting
 from channels.replies.orphans import clearing
-from channels.replies.reply import MOST_MESSAGES, Reply
+from channels.replies.reply import Reply
 from channels.replies.rerender import Standing, made
 from channels.replies.tool_status import Tools
 from channels.replies.turn_state import Answer, AtWork, Delays
+from channels.settings import Extra, ReplySettings
 from core.agents.events import StreamEvent
 from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime
@@ -40,9 +40,6 @@ from core.turns.turn import Turn
 
 log = logging.getLogger(__name__)
 
-#: How often a turn is begun whose worker does not live to its end, unless it is told otherwise.
-MOST_ATTEMPTS = 3
-
 #: What is said of a turn that is ended, by the reason.
 _LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
 
@@ -53,12 +50,7 @@ class Answerer:
     Args:
         runtime: of the agent that answers unless the turn names one of the `others`.
         channels: the adapters by name.
-        time_limit: the most seconds that one run of the agent may take.
         apologies: finds the words for why there is none.
-        most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
-        most_attempts: how often a turn is begun whose worker does not live to its end.
-        extras: what may be pressed under an answer.
-        allowance: what is read of the files that come with messages.
     """
 
     def __init__(
@@ -71,29 +63,20 @@ class Answerer:
         *,
         approvals: Approvals,
         door: Door,
-        time_limit: float,
+        settings: ReplySettings | None = None,
         apologies: Apologies | None = None,
-        most_messages: int = MOST_MESSAGES,
-        most_attempts: int = MOST_ATTEMPTS,
-        extras: Set[Extra] = EXTRAS,
-        allowance: Allowance = ALLOWANCE,
         others: Mapping[str, AgentRuntime] = MappingProxyType({}),
     ) -> None:
         self._runtime = runtime
         self._others = others
         self._turns = turns
         self._channels = channels
-        self._time_limit = time_limit
-        self._most_messages = most_messages
-        self._most_attempts = most_attempts
-        self._extras = extras
-        self._asking = Asking(turns, context, door, allowance)
+        self._settings = settings or ReplySettings()
+        self._asking = Asking(turns, context, door, self._settings.allowance)
         self._conversations = conversations
         self._approvals = approvals
         self._apologies = apologies or Apologies()
-        self._standing = Standing(
-            runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
-        )
+        self._standing = Standing(runtime, conversations, approvals, self._settings)
         self._at_work = dict[str, AtWork]()  # by the ids of the turns
 
     async def answer(self, turn: Turn) -> None:
@@ -130,7 +113,7 @@ class Answerer:
                     known=known,
                     keep=keep,
                     hold=partial(self._turns.hold, turn),
-                    most=self._most_messages,
+                    most=self._settings.most_messages,
                     say=language.now,
                     controls=await self._while_it_runs(turn, language.now),
                     seen=at_work.delays.seen,
@@ -145,7 +128,7 @@ class Answerer:
                 await self._turns.hand_back(turn, turn.said)
             raise
         except Exception as error:
-            if isinstance(error, StoreError) and (turn.attempt <= self._most_attempts or not lasts(error)):
+            if isinstance(error, StoreError) and (turn.attempt <= self._settings.most_attempts or not lasts(error)):
                 raise
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
             await self._turns.end(turn, "failed", error=cause_of(error), receipt=self._receipt(turn))
@@ -210,10 +193,12 @@ class Answerer:
                 await language.known()
                 reply.replace(turn.text or turn.said)
                 await self._cancelled(turn, reply, turn.cancel)
-            elif turn.text is not None and turn.attempt > self._most_attempts:
+            elif turn.text is not None and turn.attempt > self._settings.most_attempts:
                 await language.known()
                 await instead(reply, turn.id, turn.text, (), words.TRIED)
-                await self._turns.end(turn, "failed", error=f"{self._most_attempts} workers did not live to show it")
+                await self._turns.end(
+                    turn, "failed", error=f"{self._settings.most_attempts} workers did not live to show it"
+                )
             elif (answer := self._at_work[turn.id].answer) is not None:
                 await language.known()
                 await self._show(turn, reply, answer)
@@ -251,8 +236,8 @@ class Answerer:
             return words.FORGOTTEN, "cancelled", "nothing waits for it any more"
         if turn.kind == "approval" and self._others and turn.agent not in self._others:
             return words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone"
-        if turn.attempt > self._most_attempts:
-            return words.TRIED, "failed", f"{self._most_attempts} workers did not live to its end"
+        if turn.attempt > self._settings.most_attempts:
+            return words.TRIED, "failed", f"{self._settings.most_attempts} workers did not live to its end"
         nobody: tuple[str, Ended, str] = (words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
         return self._asking.admitted(turn) or nobody
 
@@ -261,7 +246,7 @@ class Answerer:
         clerk = self._at_work[turn.id].clerk = Clerk()
         try:
             try:
-                async with asyncio.timeout(self._time_limit):
+                async with asyncio.timeout(self._settings.time_limit):
                     done = await self._agent_said(turn, reply, clerk)
             finally:
                 await language.known()
@@ -367,14 +352,16 @@ class Answerer:
             controls = [button("retry", turn.id, say)]
             await reply.close(said, Priority.ERROR, ending=say.apology(sentence, turn.id), controls=controls)
         else:
-            controls = self._under(turn, say, self._extras - {"feedback", "why"}) if cause == turns.STOP else []
+            controls = (
+                self._under(turn, say, self._settings.extras - {"feedback", "why"}) if cause == turns.STOP else []
+            )
             await reply.close(said, ending=say(sentence), controls=controls)
         await self._turns.end(turn, state, error=cause, receipt=self._receipt(turn))
 
     async def _show(self, turn: Turn, reply: Reply, answer: Answer) -> None:
         """Show the final text, and below it, each in a message of its own, what people are asked for."""
         text, files, asked = self._at_work[turn.id].answer = answer
-        controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
+        controls = self._under(turn, reply.say, frozenset() if asked else self._settings.extras)
         await reply.close(text, controls=controls, files=files)
         self._at_work[turn.id].delays.ended()
         for approval in asked:

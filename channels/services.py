@@ -5,10 +5,11 @@ from typing import Protocol
 
 from channels.access import Door
 from core.conversations.feedback import Feedback
-from core.conversations.service import Conversations, Follow
+from core.conversations.service import Conversations
 from core.conversations.turn_report import Ledger
 from core.inbox.interactions import Errands
 from core.inbox.store import Inbox
+from core.inbox_message import Follow
 from core.tools.approvals import Approval, Approvals
 from core.usage.spending import Spending
 from core.usage.user_rate_limits import Refusals

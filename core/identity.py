@@ -13,6 +13,9 @@ SPEAKER = "temp:speaker"
 #: Whom a rule may name beside ids of people and roles: those who run the bot, and all.
 ADMINS, EVERYONE = "admins", "everyone"
 
+#: Rules for approvers: the author of the question, or anybody else.
+ASKER, OTHERS = "asker", "others"
+
 #: Name of the built-in agent. ADK shows a model the messages of an agent with another name as another agent's.
 DEFAULT_AGENT_NAME = "parley"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import regex  # type: ignore[import-untyped]  # it comes without types
 
@@ -12,6 +12,11 @@ from core.identity import BOT, NOWHERE, Spot, Visitor
 INVISIBLE = regex.compile(
     r"[\p{C}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}\p{Zs}\u2800\U0001D159--[ \n\u3000]]", regex.VERSION1
 )
+
+
+#: Messages without a mention that are for the bot in a conversation that it has joined: none, those of the last author
+#: that it answered, or all.
+Follow = Literal["mention", "asker", "all"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,7 +241,6 @@ async def at_work(
             context,
             approvals=approvals,
             door=Door(),
-            time_limit=600,
         )
         garbage.settle()
         tasks = [asyncio.create_task(lease.keep(), name="lease"), asyncio.create_task(worker.run(), name="worker")]

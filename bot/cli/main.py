@@ -1,53 +1,21 @@
 """The command line: `python -m bot COMMAND`, or `parley COMMAND`."""
 
-from __future__ import annotations
-
 import asyncio
 import os
-import signal
-import stat
 import sys
-import threading
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from bot.sandbox import command as sandbox
-from bot.setup import manifest_command as manifests
-from core.agents.config import folder_of
+from bot.setup import Platform
 from core.concurrency import gc_tuning as garbage
-from core.errors import OverdueError, ParleyError, SettingsError
-from core.models.lazy_import import Late
+from core.errors import ParleyError, SettingsError
 from core.secret_redaction import redact
 from core.store.turn_states import State
 from core.usage import By
-
-if TYPE_CHECKING:
-    from bot import app
-    from bot import output as tables
-    from bot import settings as configuration
-    from bot.cli import operations as operator
-    from bot.cli import privacy as keeping
-    from bot.cli import usage as usages
-    from bot.monitoring import logs
-    from bot.setup import check
-    from bot.setup import wizard as interview
-    from core.models import tokens
-    from core.store import database as databases
-    from core.store import lock
-    from core.store import migrate as migrations
-else:  # each by the commands alone that need it
-    app, check, logs = Late("bot.app"), Late("bot.setup.check"), Late("bot.monitoring.logs")
-    interview, tables = Late("bot.setup.wizard"), Late("bot.output")
-    configuration, usages, tokens = Late("bot.settings"), Late("bot.cli.usage"), Late("core.models.tokens")
-    keeping, operator = Late("bot.cli.privacy"), Late("bot.cli.operations")
-    databases, lock, migrations = Late("core.store.database"), Late("core.store.lock"), Late("core.store.migrate")
 
 cli = typer.Typer(
     help="Any Google ADK agent becomes a teammate in Slack and Discord.",
@@ -61,16 +29,13 @@ Limit = Annotated[int, typer.Option(min=1, help="No more than so many, the newes
 Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait until a worker has done it.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A turn: its id, or how it begins.")]
 
-#: Seconds that the threads of tools have to return when all else has ended.
-THREADS_TIMEOUT = 3.0
-
-if TYPE_CHECKING:
-    Work = Callable[[configuration.Settings, asyncio.Event], Awaitable[None]]
+#: Default port of the sandbox page.
+SANDBOX_PORT = 4000
 
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        _say(f"parley {version('parley')}")
+        typer.echo(f"parley {version('parley')}")
         raise typer.Exit
 
 
@@ -86,27 +51,35 @@ def options(
 @cli.command()
 def run() -> None:
     """Run the bot on every platform whose tokens are set; without any, start the sandbox."""
-    settings = configuration.load()
+    from bot.cli import process
+    from bot.settings import NO_TOKENS, load
+
+    settings = load()
     if settings.slack is not None or settings.discord is not None:
         garbage.hold()
-        _run(app.run, settings)
+        from bot import app
+
+        process.run(app.run, settings)
     elif "DYNO" in os.environ:
-        raise SettingsError(f"{configuration.NO_TOKENS}: see README.md on how to get them")
+        raise SettingsError(f"{NO_TOKENS}: see README.md on how to get them")
     else:
-        _say(f"{configuration.NO_TOKENS}: starting the sandbox, a Slack and a Discord on this machine.")
-        _run_sandbox(settings)
+        process.say(f"{NO_TOKENS}: starting the sandbox, a Slack and a Discord on this machine.")
+        process.run_sandbox(settings, port=SANDBOX_PORT)
 
 
 @cli.command(name="sandbox")
 def run_sandbox(
     terminal: Annotated[bool, typer.Option(help="Speak in the terminal instead of on a page.")] = False,
     agent: Annotated[str, typer.Option(help="An agent of your own, started again whenever it changes.")] = "",
-    port: Annotated[int, typer.Option(help="Where the page is, on this machine.")] = sandbox.PORT,
+    port: Annotated[int, typer.Option(help="Where the page is, on this machine.")] = SANDBOX_PORT,
 ) -> None:
     """Run a Slack and a Discord on this machine and the bot in both; you speak as their users."""
+    from bot.cli import process
+    from bot.settings import load
+
     if agent:
         os.environ["AGENT"] = agent
-    _run_sandbox(configuration.load(), terminal=terminal, port=port)
+    process.run_sandbox(load(), terminal=terminal, port=port)
 
 
 @cli.command(name="check")
@@ -114,17 +87,23 @@ def check_settings(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
 ) -> None:
     """Try every setting for real and say what to do about what fails."""
+    from bot.setup import check
+
     raise typer.Exit(code=not asyncio.run(check.shown(as_json=as_json)))
 
 
 @cli.command()
 def init(
-    platform: Annotated[manifests.Platform | None, typer.Option(help="Where the bot is to be.")] = None,
+    platform: Annotated[Platform | None, typer.Option(help="Where the bot is to be.")] = None,
 ) -> None:
     """Ask for what is needed, one thing at a time, try each answer at once, and keep it in .env."""
+    from bot import output as tables
+    from bot.monitoring import logs
+    from bot.setup import check, wizard
+
     logs.configure("ERROR")
     try:
-        interview.interview(platform)
+        wizard.interview(platform)
         tables.heading("All of it, once more")
         is_well = asyncio.run(check.shown())
     except (EOFError, KeyboardInterrupt):
@@ -135,26 +114,35 @@ def init(
     raise typer.Exit(code=not is_well)
 
 
-@cli.command()
-def migrate() -> None:
+@cli.command(name="migrate")
+def run_migrations() -> None:
     """Bring the database to the schema that this version works with."""
+    from bot import output as tables
+    from bot.cli import process
+    from bot.settings import Settings, load
+    from core.store.database import Database
+    from core.store.lock import held
+    from core.store.migrate import migrate
 
-    async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
-        database = databases.Database(settings.database)
+    async def work(settings: Settings, _stop: asyncio.Event) -> None:
+        database = Database(settings.database)
         try:
-            with lock.held(database), tables.progress("migrating the database"):
-                applied = await migrations.migrate(database)
+            with held(database), tables.progress("migrating the database"):
+                applied = await migrate(database)
         finally:
             await database.aclose()
-        _say(f"applied {', '.join(applied)}" if applied else "nothing to do")
+        process.say(f"applied {', '.join(applied)}" if applied else "nothing to do")
 
-    _run(work, configuration.load())
+    process.run(work, load())
 
 
-@cli.command()
-def manifest(platform: manifests.Platform) -> None:
+@cli.command(name="manifest")
+def print_manifest(platform: Platform) -> None:
     """Print what a platform is to be asked for: the manifest that Slack's app is made from, or Discord's invitation."""
-    _say(manifests.manifest(platform, configuration.load()))
+    from bot.settings import load
+    from bot.setup.manifest_command import manifest
+
+    typer.echo(manifest(platform, load()))
 
 
 @cli.command()
@@ -165,21 +153,29 @@ def usage(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Print what the models have cost, by person, place, model or day."""
+    from bot import output as tables
+    from bot.cli import process
+    from bot.cli import usage as usages
+    from bot.settings import Settings, load
 
-    async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
+    async def work(settings: Settings, _stop: asyncio.Event) -> None:
         with tables.progress("counting"):
             spent = await usages.usage(settings, by, since=since, until=until, as_json=as_json)
-        _say(spent)
+        process.say(spent)
 
-    _run(work, configuration.load())
+    process.run(work, load())
 
 
 @cli.command()
 def warm() -> None:
     """Fetch what the bot must not fetch while it runs: the vocabulary that tokens are counted with."""
+    from bot import output as tables
+    from bot.settings import load
+    from core.models import tokens
+
     with tables.progress("fetching the vocabulary"):
-        file = tokens.warm(configuration.load().vocabulary_dir)
-    _say(f"tokens are counted with {file}")
+        file = tokens.warm(load().vocabulary_dir)
+    typer.echo(f"tokens are counted with {file}")
 
 
 def main() -> None:
@@ -189,85 +185,11 @@ def main() -> None:
         cli()
     except SettingsError as error:
         for fault in error.faults:
-            _complain(fault)
+            typer.echo(redact(fault), err=True)
         sys.exit(2)
     except ParleyError as error:
-        _complain(str(error))
+        typer.echo(redact(str(error)), err=True)
         sys.exit(1)
-
-
-def _run_sandbox(settings: configuration.Settings, *, terminal: bool = False, port: int = sandbox.PORT) -> None:
-    """Run the sandbox in the terminal if that is asked for, and where lines come in; else on a page.
-
-    An agent that is a folder is watched for changes.
-    """
-    try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
-    for line in configuration.unknown_names():
-        _say(f"note: {line}")
-    agent = settings.agent if settings.agent and folder_of(settings.agent) is not None else ""
-    in_terminal = terminal or sandbox.speaks_in_lines()
-    work = partial(sandbox.run, terminal=in_terminal, agent=agent, port=port, say=_say)
-    _run(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
-
-
-def _run(work: Work, settings: configuration.Settings, log_file: Path | None = None) -> None:
-    """Run `work` with a stop that SIGTERM and the first Ctrl-C set; a second Ctrl-C ends the process at once."""
-
-    async def main() -> None:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-
-        def on_interrupt() -> None:
-            stop.set()
-            loop.remove_signal_handler(signal.SIGINT)
-
-        loop.add_signal_handler(signal.SIGINT, on_interrupt)
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-        code = 1
-        try:
-            await work(settings, stop)
-            code = 0
-        except OverdueError as error:  # it has used up its time: nor are threads waited for, or what is cancelled
-            _complain(str(error))
-            sys.stderr.flush()
-            os._exit(code)
-        finally:
-            _end_soon(code)
-
-    os.umask(0o077)  # of the database, its log and ours: other users of the machine have no business there
-    _restrict_access(settings.data_dir)
-    logs.configure(settings.log_level, log_file, settings.log_format)
-    try:
-        asyncio.run(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
-
-
-def _restrict_access(folder: Path) -> None:
-    """Make the data folder and its files, as far as they are this user's, private to them: older ones may not be."""
-    for path in (folder, *folder.glob("*.db*"), *folder.glob("*.log")):
-        with suppress(OSError):
-            status = path.lstat()
-            is_shared = status.st_mode & stat.S_ISVTX or stat.S_ISLNK(status.st_mode)
-            if status.st_uid == os.getuid() and not is_shared:
-                path.chmod(stat.S_IMODE(status.st_mode) & 0o700)
-
-
-def _end_soon(code: int) -> None:
-    """Python ends when its threads have; that of a tool that never returns is not waited for."""
-    timer = threading.Timer(THREADS_TIMEOUT, os._exit, [code])
-    timer.daemon = True
-    timer.start()
-
-
-def _say(line: str) -> None:
-    typer.echo(line)
-
-
-def _complain(line: str) -> None:
-    typer.echo(redact(line), err=True)
 
 
 @cli.command()
@@ -277,7 +199,9 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Print what is stored of a conversation."""
-    keeping.export(session, files, as_json=as_json)
+    from bot.cli import privacy
+
+    privacy.export(session, files, as_json=as_json)
 
 
 @cli.command()
@@ -291,13 +215,17 @@ def forget(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines, which are not asked.")] = False,
 ) -> None:
     """Delete what is stored of a person, of a conversation, or from before a day."""
-    keeping.forget(user=user, session=session, before=before, dry_run=dry_run, yes=yes, as_json=as_json)
+    from bot.cli import privacy
+
+    privacy.forget(user=user, session=session, before=before, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @cli.command()
 def status(as_json: Json = False) -> None:
     """Show the workers, what runs and waits, and what is slow, stuck, deaf, failing or near a cap: exit code 1."""
-    operator.status(as_json=as_json)
+    from bot.cli import operations
+
+    operations.status(as_json=as_json)
 
 
 @cli.command()
@@ -311,7 +239,9 @@ def turns(
     as_json: Json = False,
 ) -> None:
     """List the newest turns."""
-    operator.list_turns(state=state, session=session, person=person, since=since, limit=limit, as_json=as_json)
+    from bot.cli import operations
+
+    operations.list_turns(state=state, session=session, person=person, since=since, limit=limit, as_json=as_json)
 
 
 @cli.command()
@@ -322,22 +252,30 @@ def sessions(
     as_json: Json = False,
 ) -> None:
     """List the sessions that were spoken in last."""
-    operator.list_sessions(beginning=beginning, person=person, limit=limit, as_json=as_json)
+    from bot.cli import operations
+
+    operations.list_sessions(beginning=beginning, person=person, limit=limit, as_json=as_json)
 
 
 @cli.command()
 def why(turn: Id, as_json: Json = False) -> None:
     """Show what a turn was made of, by its id, as an apology shows it, or by how that begins."""
-    operator.why(turn, as_json=as_json)
+    from bot.cli import operations
+
+    operations.why(turn, as_json=as_json)
 
 
 @cli.command()
 def retry(turn: Id, wait: Wait = 10.0, as_json: Json = False) -> None:
     """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
-    operator.retry(turn, wait, as_json=as_json)
+    from bot.cli import operations
+
+    operations.retry(turn, wait, as_json=as_json)
 
 
 @cli.command()
 def cancel(turn: Id, wait: Wait = 10.0, as_json: Json = False) -> None:
     """Have a turn ended that has not ended, as the button does: what was said so far stays."""
-    operator.cancel(turn, wait, as_json=as_json)
+    from bot.cli import operations
+
+    operations.cancel(turn, wait, as_json=as_json)

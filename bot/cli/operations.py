@@ -250,7 +250,7 @@ async def _account(ledger: Ledger, given: str) -> Account:
 
 def _hands(database: Database, account: Account) -> tuple[Inbox, Conversations]:
     """What buttons go through, for one who runs no turns himself."""
-    turns = Turns(database, Lease(database), Agents.expected(account.app))
+    turns = Turns(database, Lease(database), Agents(account.app))
     worker = Worker(turns, _never)
     return Inbox(database, turns, worker), Conversations(database, turns, worker, budget=0)
 

@@ -1,7 +1,5 @@
 """`sandbox`: a Slack and a Discord on this machine, the bot against both, and a page or a terminal to speak in."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import stat
@@ -10,23 +8,15 @@ import webbrowser
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bot import settings as configuration
 from bot.sandbox.process import FEED, BotProcess
+from bot.settings import Settings
+from channels.slack import manifest
 from core.errors import ParleyError, SettingsError
-from core.models.lazy_import import Late
+from core.store import lock
 from core.usage.prices import Prices
-
-if TYPE_CHECKING:
-    from bot import settings as configuration
-    from bot.settings import Settings
-    from channels.slack import manifest
-    from core.store import lock
-else:
-    configuration, manifest, lock = Late("bot.settings"), Late("channels.slack.manifest"), Late("core.store.lock")
-
-#: Where the page is, if nobody else listens there.
-PORT = 4000
 
 #: Seconds that the platforms may take to be connected to.
 CONNECT_SECONDS = 600.0

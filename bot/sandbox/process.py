@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from core.concurrency.tasks import beside
-from core.models.provider_registry import can_call_tools
+from core.models.vendors import can_call_tools
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from bot.settings.discord import DiscordPart
 from bot.settings.parsing import several
 from bot.settings.slack import SlackPart
 from channels.access import DIRECT, Door, Rules
-from core.tools.approvals import ASKER
+from core.identity import ASKER
 from core.usage.user_rate_limits import Rate, Rates
 
 #: Slack: what the ids of each kind begin with. A bot has the id of an app's bot.

@@ -11,7 +11,7 @@ from bot.settings.base import Part
 from bot.settings.parsing import address, read, revealed, several
 from core.agents.config import DEFAULT_INSTRUCTION, NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
 from core.identity import DEFAULT_AGENT_NAME
-from core.models.provider_registry import Endpoints, find_fault
+from core.models.vendors import Endpoints, find_fault
 
 DEFAULT_MODEL = "gemini-3.5-flash"
 

@@ -17,13 +17,10 @@ from bot.settings.monitoring import LOOPBACK, WatchPart
 from bot.settings.parsing import explain, several, with_driver
 from bot.settings.spending import MoneyPart
 from channels.i18n.messages import spoken
-from channels.intake.attachments import Allowance
-from channels.intake.backfill import Bounds
-from channels.intake.context import TOKENS
-from channels.replies.buttons import Extra
+from channels.settings import CONTEXT_TOKENS, Allowance, Bounds, Extra, ReplySettings
 from core.agents.config import dotenv
-from core.conversations.service import Follow
 from core.errors import SettingsError
+from core.inbox_message import Follow
 from core.secret_redaction import remember
 
 #: What is missing when there is no platform to run on.
@@ -39,7 +36,7 @@ class Settings(AccessPart, AgentPart, MoneyPart, WatchPart):
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
     history_turns: int = Field(default=40, gt=0)
-    context_tokens: int = Field(default=TOKENS, ge=0)
+    context_tokens: int = Field(default=CONTEXT_TOKENS, ge=0)
     summaries: bool = True
     summary_model: str = ""
 
@@ -109,8 +106,14 @@ class Settings(AccessPart, AgentPart, MoneyPart, WatchPart):
         return self.data_dir / "tiktoken"
 
     @property
-    def allowance(self) -> Allowance:
-        return Allowance(most_bytes=self.file_max_mb * 2**20, most_files=self.files_max)
+    def replies(self) -> ReplySettings:
+        return ReplySettings(
+            time_limit=self.turn_seconds,
+            most_messages=self.reply_max_messages,
+            most_attempts=self.turn_max_attempts,
+            extras=frozenset(self.reply_buttons),
+            allowance=Allowance(most_bytes=self.file_max_mb * 2**20, most_files=self.files_max),
+        )
 
     @property
     def catch_up(self) -> Bounds:

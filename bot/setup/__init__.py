@@ -1,1 +1,10 @@
 """Set-up: the wizard, `.env`, the Slack manifest, and a check of each setting."""
+
+from enum import StrEnum
+
+
+class Platform(StrEnum):
+    """A platform that the bot can be set up for."""
+
+    SLACK = "slack"
+    DISCORD = "discord"

@@ -12,9 +12,9 @@ from bot.settings.base import Part
 from bot.settings.discord import DiscordPart
 from bot.settings.parsing import explain, with_driver
 from bot.settings.slack import SlackPart
+from bot.setup import Platform
 from bot.setup import manifest_command as manifests
 from bot.setup import probes as trials
-from bot.setup.manifest_command import Platform
 from bot.setup.probes import Finding
 from channels.discord import invite
 from channels.slack.settings import SlackSettings

@@ -16,10 +16,9 @@ from bot import output as tables
 from bot.settings import Settings
 from bot.settings.discord import DISCORD_APPS
 from bot.settings.parsing import SLACK_APPS
+from bot.setup import Platform, questions
 from bot.setup import probes as trials
-from bot.setup import questions
 from bot.setup.env_file import EnvFile
-from bot.setup.manifest_command import Platform
 from bot.setup.probes import Finding, Verdict
 from bot.setup.questions import Question
 from core.errors import SettingsError

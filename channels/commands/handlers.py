@@ -342,7 +342,6 @@ class Commands:
     async def _agent(self, session: str, wanted: str, asker: Asker, say: Words) -> Said:
         """Tell who answers, or have another one answer. It reads what was said before as another agent's words."""
         conversations = self._desk.conversations
-        await conversations.agents.there.wait()
         offered = conversations.agents.offered(asker.spots)
         if wanted in offered:
             await conversations.choose_agent(session, wanted, place=asker.place, spots=asker.spots)

@@ -29,10 +29,11 @@ from channels.discord.replies.reactions import receipts, send_away
 from channels.discord.replies.surface import DiscordSurface
 from channels.discord.session_ids import ASIDE, NAME, located
 from channels.discord.settings import DiscordSettings
-from channels.intake.backfill import Bounds, Gaps
+from channels.intake.backfill import Gaps
 from channels.intake.handler import Intake
 from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
+from channels.settings import Bounds
 from core.concurrency.retry import retried
 from core.concurrency.tasks import Work
 from core.conversations.history_state import Background

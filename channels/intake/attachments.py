@@ -9,21 +9,17 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from google.genai import types
 
 from channels.base import Channel, Fetched, Heard
 from channels.intake.downloads import UnreadableFileError, too_large
+from channels.settings import Allowance
 from core.agents.run_record import FileUse
 from core.inbox_message import Attachment, Inbound, storable
 from core.models import media
-from core.models.lazy_import import Late
 from core.models.provider import Takes
 from core.secret_redaction import traced
-
-if TYPE_CHECKING:
-    from google.genai import types
-else:
-    types = Late("google.genai.types")
 
 log = logging.getLogger(__name__)
 
@@ -35,24 +31,6 @@ _LEAST_TOKENS = 200
 
 #: Characters of a file's name that are told.
 _NAME = 120
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """What is read of files.
-
-    Attributes:
-        most_bytes: of how many bytes one may be.
-        most_files: how many of a message are read.
-        seconds: for how long an answer waits for those of a turn.
-    """
-
-    most_bytes: int = 10 * 2**20
-    most_files: int = 5
-    seconds: float = 20.0
-
-
-ALLOWANCE = Allowance()
 
 
 @dataclass(frozen=True, slots=True)

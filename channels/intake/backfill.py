@@ -8,12 +8,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from weakref import WeakValueDictionary
 
 from channels.intake.handler import MOMENT, Call
 from channels.intake.pending import Missed, said_at, unheard
+from channels.settings import Bounds
 from core.concurrency import event_loop
 from core.concurrency.retry import persist, retried
 from core.concurrency.tasks import abreast
@@ -57,19 +58,6 @@ KEEP_SECONDS = 10.0
 
 #: Seconds that the last note may take.
 LAST_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How far is looked back.
-
-    Attributes:
-        hours: what was said longer ago is left; with 0, nothing is looked for.
-        messages: the most that are answered of what one look finds, the newest of each place.
-    """
-
-    hours: float = 24.0
-    messages: int = 100
 
 
 #: Begins a look since a time (in seconds since the epoch): what was said in a place; or raises `ParleyError`.

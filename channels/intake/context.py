@@ -13,6 +13,7 @@ from typing import Any
 
 from channels.base import Around, Channel, Heard, Kind, Said
 from channels.rate_limits.caller import deadline
+from channels.settings import CONTEXT_TOKENS
 from core.agents.run_record import Others
 from core.concurrency.retry import retried
 from core.conversations.history_state import background
@@ -23,9 +24,6 @@ from core.store.database import Database
 from core.turns.turn import Turn
 
 log = logging.getLogger(__name__)
-
-#: The most tokens of other people's words that one turn may have, unless it is told otherwise.
-TOKENS = 4_000
 
 #: Seconds that an answer waits for them.
 PATIENCE = 4.0
@@ -62,7 +60,9 @@ class Context:
         patience: how many seconds it waits for them.
     """
 
-    def __init__(self, database: Database, count: Count, *, most: int = TOKENS, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, database: Database, count: Count, *, most: int = CONTEXT_TOKENS, patience: float = PATIENCE
+    ) -> None:
         self._database = database
         self._count = count
         self._most = most

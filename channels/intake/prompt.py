@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from google.genai.types import Part
 
 from channels.access import Admission, Door
 from channels.base import Channel, Heard
-from channels.intake.attachments import Allowance, Attachments
+from channels.intake.attachments import Attachments
 from channels.intake.context import Context
+from channels.settings import Allowance
 from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime
 from core.errors import DamagedTurnError
@@ -18,9 +20,6 @@ from core.inbox_message import Inbound, storable
 from core.sessions.prompt_text import Spoken
 from core.turns.store import Turns
 from core.turns.turn import Turn
-
-if TYPE_CHECKING:
-    from google.genai.types import Part
 
 
 @dataclass(frozen=True, slots=True)

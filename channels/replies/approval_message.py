@@ -16,11 +16,11 @@ from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.replies.buttons import under_request
 from channels.replies.reply import Reply
-from core.identity import EVERYONE
+from core.identity import ASKER, EVERYONE, OTHERS
 from core.inbox_message import INVISIBLE, storable
 from core.secret_redaction import redact, replace_known
 from core.tools.adk_confirmations import Path
-from core.tools.approvals import ASKER, OTHERS, Approval, Approvals
+from core.tools.approvals import Approval, Approvals
 
 #: The most that is shown of a call's arguments, of why its tool asks, and of the tool's name, in characters.
 MOST, MOST_HINT, MOST_NAME = 1200, 300, 100

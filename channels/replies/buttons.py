@@ -1,21 +1,18 @@
 """The buttons under a reply: what is written on each, and what a press of it is known by."""
 
 from collections.abc import Collection, Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 from channels.base import Button, Style
 from channels.i18n import messages as words
 from channels.i18n.messages import Words
+from channels.settings import Extra
 
 #: What a press asks for: of a turn, of what it was made of, and of a request.
 OfTurn = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
 OfReceipt = Literal["why"]
 OfRequest = Literal["approve", "always", "deny"]
 Wish = OfTurn | OfReceipt | OfRequest
-
-#: What may stand under an answer that has come to its end.
-Extra = Literal["regenerate", "feedback", "why"]
-EXTRAS: frozenset[Extra] = frozenset(get_args(Extra))
 
 _LABELS: Mapping[Wish, str] = {
     "retry": words.RETRY,

@@ -12,6 +12,7 @@ from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.rate_limits.caller import cancel_unless
 from channels.replies.chunk_planner import Planner, with_line
+from channels.settings import MOST_MESSAGES
 from core.concurrency import event_loop
 from core.concurrency.tasks import end
 from core.errors import TurnLostError
@@ -19,9 +20,6 @@ from core.models.finish_reasons import closed
 from core.models.media import size
 
 log = logging.getLogger(__name__)
-
-#: The most messages of a reply, unless it is told otherwise.
-MOST_MESSAGES = 5
 
 #: The file that holds what is too long for that.
 FILE_NAME = "answer.md"

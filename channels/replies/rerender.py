@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from channels.base import Channel, File
 from channels.i18n import messages as words
-from channels.replies.buttons import Extra, under_answer
+from channels.replies.buttons import under_answer
 from channels.replies.reply import FILE_NAME, Reply
+from channels.settings import Extra, ReplySettings
+from core.agents.runtime import AgentRuntime
 from core.conversations.service import Conversations, Latest
 from core.errors import TurnLostError, lasts
 from core.secret_redaction import traced
 from core.store.turn_states import UNDER_WAY
 from core.tools.approvals import Approvals
-
-if TYPE_CHECKING:
-    from core.agents.runtime import AgentRuntime
 
 log = logging.getLogger(__name__)
 
@@ -32,30 +30,19 @@ MOST_FILES = 9
 
 
 class Standing:
-    """Shows them.
-
-    Args:
-        seconds: how long a turn may take to its end.
-        most_messages: see `Answerer`.
-        extras: see `Answerer`.
-    """
+    """Shows the replies of ended turns again."""
 
     def __init__(
         self,
         runtime: AgentRuntime,
         conversations: Conversations,
         approvals: Approvals,
-        *,
-        seconds: float,
-        most_messages: int,
-        extras: Set[Extra],
+        settings: ReplySettings,
     ) -> None:
         self._runtime = runtime
         self._conversations = conversations
         self._approvals = approvals
-        self._seconds = seconds
-        self._most_messages = most_messages
-        self._extras = extras
+        self._settings = settings
 
     async def show(self, channel: Channel, turn: Latest, *, ending: str = "") -> None:
         """Show the reply of a turn as it is to be seen now, when the turn has ended, whoever runs it. A reply of which
@@ -75,7 +62,7 @@ class Standing:
         if tuple(await surface.find(latest.chunks)) != latest.chunks:
             return
         say = words.of(await words.told(channel.locale(latest.inbound)))
-        extras = frozenset[Extra]() if await self._approvals.asked(latest.turn_id) else self._extras
+        extras = frozenset[Extra]() if await self._approvals.asked(latest.turn_id) else self._settings.extras
         controls = under_answer(latest.turn_id, say, extras, is_revised=latest.is_revised)
         files = await made(self._runtime, latest.session_id, latest.origin)
         with suppress(TurnLostError):
@@ -84,7 +71,7 @@ class Standing:
                 known=latest.chunks,
                 keep=_as_it_was,
                 hold=partial(self._hold_still, latest),
-                most=self._most_messages,
+                most=self._settings.most_messages,
                 say=say,
             ) as reply:
                 controls = [] if ending else controls
@@ -109,7 +96,7 @@ class Standing:
         """What stands of a turn when it has ended; nothing if it is forgotten, or does not end."""
         ended: Latest | None = latest
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._settings.time_limit):
                 while ended is not None and ended.state in UNDER_WAY:
                     await asyncio.sleep(LOOK_SECONDS)
                     ended = await self._conversations.latest(latest.turn_id)

@@ -15,10 +15,11 @@ from slack_bolt.response import BoltResponse
 from channels.access import Admission
 from channels.base import Around, Check, Fetched, Heard
 from channels.i18n import messages as words
-from channels.intake.backfill import Bounds, Gaps
+from channels.intake.backfill import Gaps
 from channels.intake.handler import Call, Intake
 from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
+from channels.settings import Bounds
 from channels.slack import manifest as events
 from channels.slack.access import Groups, Visits, is_group
 from channels.slack.client.api import SlackApi

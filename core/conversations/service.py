@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.retry import PAUSES, retried
 from core.conversations.status import Status, stands
 from core.identity import BOT
-from core.inbox_message import Inbound
+from core.inbox_message import Follow, Inbound
 from core.privacy.export import Form, Viewer, pieces
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
@@ -24,10 +24,6 @@ from core.turns.queries import answered_by, note, readable, row_of
 from core.turns.store import STOP, Turns
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-
-#: What of a conversation that the bot is in is for it though it is not called: nothing, what the one says who spoke
-#: with it last, or all.
-Follow = Literal["mention", "asker", "all"]
 
 #: The most characters of a message that it is recognised by.
 _WORDS = 80
@@ -163,7 +159,6 @@ class Conversations:
         Raises:
             StoreError: the database cannot be read.
         """
-        await self.agents.there.wait()
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
             agent = self._answering(row, spots).name
@@ -177,7 +172,6 @@ class Conversations:
         Raises:
             StoreError: the database cannot be read.
         """
-        await self.agents.there.wait()
         async with self._database.read() as connection:
             return self._answering(await _session(connection, session_id), spots)
 
@@ -190,7 +184,6 @@ class Conversations:
         Raises:
             StoreError: it could not be kept.
         """
-        await self.agents.there.wait()
         if agent not in self.agents.offered(spots):
             return False
         chosen = None if agent == self.agents.at(spots) else agent
@@ -203,7 +196,6 @@ class Conversations:
         Raises:
             StoreError: the database cannot be read.
         """
-        await self.agents.there.wait()
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
         return self._known(row.model if row is not None else None, self._answering(row, spots).name)

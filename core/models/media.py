@@ -6,16 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from mimetypes import guess_type
-from typing import TYPE_CHECKING
 
-from core.models.lazy_import import Late
+from google.genai import types
+
 from core.models.provider import NOTHING, Media, Message, Part, Takes, Text, ToolResult
-
-if TYPE_CHECKING:
-    from google.genai import types
-else:
-    types = Late("google.genai.types")
-
 
 #: What has bytes that say what it is: where in a file, which ones, and what they stand for.
 _MAGIC = (

@@ -9,17 +9,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from core.models.lazy_import import Late
+from google.genai.types import FinishReason, GenerateContentConfig
+
 from core.usage.meter import Usage
-
-if TYPE_CHECKING:
-    from google.genai.types import FinishReason, GenerateContentConfig
-else:
-    GenerateContentConfig = Late("google.genai.types", "GenerateContentConfig")
-    FinishReason = Late("google.genai.types", "FinishReason")
-
 
 Role = Literal["system", "user", "assistant", "tool"]
 

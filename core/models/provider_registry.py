@@ -3,25 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import cast
 
 from core.errors import ProviderSilentError, ProviderStalledError, SettingsError
 from core.models.provider import Failed, Message, Provider, ProviderEvent, Request, Text
-
-_KNOWN = "gemini-NAME, openai/NAME, anthropic/NAME or local/NAME"
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoints:
-    """Where the vendors are, and the keys to them."""
-
-    google_api_key: str | None = field(default=None, repr=False)
-    google_base_url: str | None = None
-    openai_api_key: str | None = field(default=None, repr=False)
-    openai_base_url: str | None = None
-    anthropic_api_key: str | None = field(default=None, repr=False)
-    anthropic_base_url: str | None = None
+from core.models.vendors import Endpoints, find_fault, split_model
 
 
 def make_provider(model: str, endpoints: Endpoints) -> tuple[Provider, str]:
@@ -34,44 +20,8 @@ def make_provider(model: str, endpoints: Endpoints) -> tuple[Provider, str]:
     """
     if (fault := find_fault(model, endpoints)) is not None:
         raise SettingsError(fault)
-    vendor, name = _split(model)
+    vendor, name = split_model(model)
     return _MAKERS[vendor](name, endpoints), name
-
-
-def find_fault(model: str, endpoints: Endpoints) -> str | None:
-    """Return what is missing for `model`, a value of `MODEL`, as far as the settings show. No SDK is imported."""
-    vendor, name = _split(model)
-    if vendor not in _MAKERS or not name.strip():
-        return f"MODEL={model}: there is no such provider; it is {_KNOWN}"
-    if vendor == "gemini" and not endpoints.google_api_key:
-        return "GOOGLE_API_KEY is not set: get a key at https://aistudio.google.com/apikey"
-    if vendor == "openai" and not endpoints.openai_api_key and not endpoints.openai_base_url:
-        return (
-            "OPENAI_API_KEY is not set: get a key at https://platform.openai.com/api-keys, "
-            "or set OPENAI_BASE_URL to a server that needs none"
-        )
-    if vendor == "anthropic" and not endpoints.anthropic_api_key:
-        return "ANTHROPIC_API_KEY is not set: get a key at https://platform.claude.com/settings/keys"
-    return None
-
-
-def lacks_key(model: str, endpoints: Endpoints) -> bool:
-    """Return whether the model's provider is known and only its key is missing."""
-    fault = find_fault(model, endpoints)
-    return fault is not None and not fault.startswith("MODEL=")
-
-
-def can_call_tools(model: str) -> bool:
-    """Return whether the model of this full name can call tools."""
-    return _split(model)[0] != "local"
-
-
-def _split(model: str) -> tuple[str, str]:
-    """Return the vendor and the name that the model has there."""
-    if model.startswith("gemini-"):
-        return "gemini", model
-    vendor, _, name = model.partition("/")
-    return ("", name) if vendor == "gemini" else (vendor, name)
 
 
 async def probe(provider: Provider, model: str, seconds: float = 30.0) -> None:

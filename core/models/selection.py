@@ -16,8 +16,9 @@ from core.identity import Speaker
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
 from core.models.coalescing import Merging, Slots
 from core.models.provider import Offered
-from core.models.provider_registry import Endpoints, lacks_key, make_provider
+from core.models.provider_registry import make_provider
 from core.models.retries_and_fallbacks import WAITS, Fallbacks
+from core.models.vendors import Endpoints, lacks_key
 from core.usage.meter import Stopwatch
 
 log = logging.getLogger(__name__)

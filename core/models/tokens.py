@@ -14,18 +14,11 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.errors import StoreError
-from core.models.lazy_import import Late
 from core.store.atomic_write import put
-
-if TYPE_CHECKING:
-    import tiktoken
-    from tiktoken_ext import openai_public  # type: ignore[import-untyped] # a part of tiktoken, without types
-else:
-    tiktoken, openai_public = Late("tiktoken"), Late("tiktoken_ext.openai_public")
 
 logger = logging.getLogger(__name__)
 
@@ -50,26 +43,29 @@ class TokenCounter:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._encoding: tiktoken.Encoding | None = None
+        self._encode: Callable[[str], list[int]] | None = None
         if is_warm(folder):
+            from tiktoken import Encoding  # noqa: PLC0415 - of no use without a vocabulary
+            from tiktoken_ext import openai_public  # type: ignore[import-untyped] # noqa: PLC0415
+
             os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
             parts = openai_public.o200k_base()
-            self._encoding = tiktoken.Encoding(**parts)
+            self._encode = Encoding(**parts).encode_ordinary
             parts["mergeable_ranks"].clear()  # it has its own copy in Rust, and this one takes 30 MB
         else:
             logger.warning("no sound token vocabulary in %s: tokens are estimated; `parley warm` brings it", folder)
 
     async def count(self, text: str) -> int:
         """The number of tokens of `text`; long ones are counted off the event loop."""
-        if self._encoding is None or len(text) <= _INLINE_CHARACTERS:
+        if self._encode is None or len(text) <= _INLINE_CHARACTERS:
             return self._count(text)
         return await asyncio.to_thread(self._count, text)
 
     def _count(self, text: str) -> int:
-        if self._encoding is None:
+        if self._encode is None:
             return estimate(text)
         slices = (text[start : start + _SLICE] for start in range(0, len(text), _SLICE))
-        return sum(len(self._encoding.encode_ordinary(piece)) for piece in slices)
+        return sum(len(self._encode(piece)) for piece in slices)
 
 
 def is_warm(folder: Path) -> bool:

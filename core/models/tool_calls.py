@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+from google.genai import types
 
 from core.models.provider import Message, Part, Text, Thought, ToolCall
-
-if TYPE_CHECKING:
-    from google.genai import types
 
 #: How a call is named whose arguments are no JSON object. There is no such tool, which is what the model gets
 #: told, with its own words before its eyes; no tool runs on arguments that were never meant.

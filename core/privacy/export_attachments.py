@@ -12,16 +12,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
+from google.genai import types
 
 from core.sessions.codec import REFERENCE, parsed
 from core.store.database import Database
 from core.store.schema import artifacts, blobs
-
-if TYPE_CHECKING:
-    from google.genai import types
 
 #: The most characters of a name that are kept.
 _NAME = 80

@@ -13,21 +13,15 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
+from google.adk.events.event import Event
+from google.genai import types
 from pydantic_core import PydanticSerializationError, SchemaError, SchemaValidator, from_json, to_json
 
-from core.models.lazy_import import Late
 from core.models.tool_calls import CallIds, written
 from core.store.schema import messages
-
-if TYPE_CHECKING:
-    from google.adk.events.event import Event
-    from google.genai import types
-else:
-    Event = Late("google.adk.events.event", "Event")
-    types = Late("google.genai.types")
 
 logger = logging.getLogger(__name__)
 

@@ -6,18 +6,13 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from core.models.lazy_import import Late
+from google.adk.events.event import Event
+from google.genai import types
+
 from core.models.tool_calls import CallIds
 from core.sessions.codec import role_of
-
-if TYPE_CHECKING:
-    from google.adk.events.event import Event
-    from google.genai import types
-else:
-    Event = Late("google.adk.events.event", "Event")
-    types = Late("google.genai.types")
 
 logger = logging.getLogger(__name__)
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from google.adk.events.event import Event
+from google.genai import types
 
 from core.identity import FALLBACK_AUTHOR
-from core.models.lazy_import import Late
 from core.sessions.codec import Row
-
-if TYPE_CHECKING:
-    from google.adk.events.event import Event
-    from google.genai import types
-else:
-    Event = Late("google.adk.events.event", "Event")
-    types = Late("google.genai.types")
 
 _ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event"}
 

@@ -105,12 +105,6 @@ async def forget(connection: AsyncConnection, session_id: str) -> None:
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
 
 
-async def home(database: Database) -> str | None:
-    """The app that conversations are kept under; none if there is no conversation."""
-    async with database.read() as connection:
-        return await connection.scalar(sa.select(sessions.c.app).limit(1))
-
-
 async def adopt(database: Database, agents: Agents) -> None:
     """Have the agents that run now go on with the conversations of those that do not.
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
+from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.models.lazy_import import Late
 from core.models.tokens import estimate
 from core.sessions.codec import columns, measured, parsed, reference, references, to_row
 from core.sessions.history import INTERRUPTED, answering
 from core.store.schema import approvals, artifacts, blobs, memories, messages, sessions, tool_calls
-
-if TYPE_CHECKING:
-    from google.adk.events.event import Event
-else:
-    Event = Late("google.adk.events.event", "Event")
 
 #: ADK: the names of the calls that ask a person.
 _QUESTIONS = ("adk_request_confirmation", "adk_request_credential")

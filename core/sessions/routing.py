@@ -5,9 +5,6 @@ a rule names for its place, the narrowest first; else by the default. What a pla
 here it is a word, and each message tells the words for where it was said.
 """
 
-from __future__ import annotations
-
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -29,36 +26,18 @@ class Agent:
     chosen_at: frozenset[str] | None = frozenset()
 
 
-def _come() -> asyncio.Event:
-    there = asyncio.Event()
-    there.set()
-    return there
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Agents:
     """All of them, by their names.
 
     Attributes:
         default: the name of the one that answers where nothing else is said, and of what conversations are kept under.
         places: by place, the name of the one that answers there.
-        there: whether they are known. While the process starts, messages are kept for agents that are still loaded.
     """
 
     default: str
     known: Mapping[str, Agent] = field(default_factory=lambda: MappingProxyType({}))
     places: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    there: asyncio.Event = field(default_factory=_come, repr=False, compare=False)
-
-    @classmethod
-    def expected(cls, default: str) -> Agents:
-        """Those that are still loaded: `come` tells what they are."""
-        return cls(default, there=asyncio.Event())
-
-    def come(self, agents: Agents) -> None:
-        """They are loaded: be these."""
-        self.default, self.known, self.places = agents.default, agents.known, agents.places
-        self.there.set()
 
     def at(self, spots: Sequence[str]) -> str:
         """The one that answers where nothing was chosen.

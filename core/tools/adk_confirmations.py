@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from google.adk.events.event import Event
+from google.adk.tools.tool_confirmation import ToolConfirmation
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
 from pydantic import ValidationError
 
-from core.models.lazy_import import Late
 from core.sessions.codec import jsonable
 from core.tools.call_log import digest
-
-if TYPE_CHECKING:
-    from google.adk.events.event import Event
-    from google.adk.tools.tool_confirmation import ToolConfirmation
-    from google.adk.tools.tool_context import ToolContext
-    from google.genai import types
-else:
-    ToolConfirmation = Late("google.adk.tools.tool_confirmation", "ToolConfirmation")
-    types = Late("google.genai.types")
 
 #: ADK: the name of the call that asks a person whether another one may be made.
 QUESTION = "adk_request_confirmation"

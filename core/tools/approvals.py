@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import PAUSES, retried
-from core.identity import Person, permits
+from core.identity import ASKER, OTHERS, Person, permits
 from core.inbox_message import Inbound
 from core.secret_redaction import traced
 from core.sessions import state as scopes
@@ -36,8 +36,6 @@ from core.turns.turn import Turn
 from core.turns.worker import Worker
 
 log = logging.getLogger(__name__)
-
-ASKER, OTHERS = "asker", "others"
 
 HOUR = 3600.0
 

@@ -7,26 +7,20 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from google.adk.events.event_actions import EventActions
+from google.genai import types
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import PAUSES, retried
-from core.models.lazy_import import Late
 from core.sessions.codec import jsonable
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
 from core.workers.fencing import Fence, hold
-
-if TYPE_CHECKING:
-    from google.adk.events.event_actions import EventActions
-    from google.genai import types
-else:
-    EventActions = Late("google.adk.events.event_actions", "EventActions")
-    types = Late("google.genai.types")
 
 T = TypeVar("T")
 

@@ -13,33 +13,35 @@ from google.adk.tools.base_tool import BaseTool
 from channels.access import Door, Rules
 from channels.answerer import Answerer
 from channels.base import Channel
-from channels.intake.attachments import ALLOWANCE, Allowance
-from channels.intake.backfill import Bounds
-from channels.intake.context import TOKENS, Context
+from channels.intake.context import Context
 from channels.replies.error_messages import Apologies
 from channels.services import Desk
+from channels.settings import CONTEXT_TOKENS, Allowance, Bounds, ReplySettings
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.agents.runtime import AgentRuntime
 from core.conversations.feedback import Feedback
-from core.conversations.service import Conversations, Follow
+from core.conversations.service import Conversations
 from core.conversations.turn_report import Ledger
 from core.errors import StoreError
+from core.identity import ASKER
 from core.inbox.interactions import Errands
 from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
+from core.inbox_message import Follow
 from core.models.adapter import ModelAdapter
 from core.models.provider import Offered
-from core.models.provider_registry import Endpoints, make_provider
+from core.models.provider_registry import make_provider
 from core.models.retries_and_fallbacks import Fallbacks
 from core.models.tokens import TokenCounter
+from core.models.vendors import Endpoints
 from core.sessions.artifacts import Artifacts
 from core.sessions.routing import Agent, Agents
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.tools.approvals import ASKER, Approvals
+from core.tools.approvals import Approvals
 from core.tools.call_log import Journal
 from core.turns.store import Turns
 from core.turns.turn import Turn
@@ -103,8 +105,8 @@ async def core_of(
     approvers: Sequence[str] = (ASKER,),
     vendor: str = "openai",
     tools: Sequence[BaseTool] = (),
-    allowance: Allowance = ALLOWANCE,
-    context_tokens: int = TOKENS,
+    allowance: Allowance | None = None,
+    context_tokens: int = CONTEXT_TOKENS,
     agents: Agents = PARLEY,
     door: Door | None = None,
     rates: Rates = BOUNDLESS,
@@ -154,6 +156,7 @@ async def core_of(
         conversations = Conversations(database, turns, worker, budget=BUDGET)
         approvals = Approvals(database, turns, worker, approvers=approvers, pauses=(0.01, 0.01))
         context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
+        replies = ReplySettings(time_limit, most_messages, allowance=allowance or Allowance())
         answerer = Answerer(
             runtime,
             turns,
@@ -163,9 +166,7 @@ async def core_of(
             approvals=approvals,
             door=door,
             apologies=Apologies(books, admins),
-            time_limit=time_limit,
-            most_messages=most_messages,
-            allowance=allowance,
+            settings=replies,
         )
         desk = Desk(
             inbox,

@@ -23,8 +23,9 @@ from bot.cli.main import cli
 from bot.cli.operations import AskedFor
 from bot.monitoring.diagnostics import Finding
 from bot.settings import Settings
+from bot.setup import Platform
 from bot.setup import probes as trials
-from bot.setup.manifest_command import Platform, manifest
+from bot.setup.manifest_command import manifest
 from channels.commands.handlers import COMMANDS as WORDS
 from channels.discord.adapter import DiscordChannel
 from channels.discord.client import api as discord_api
@@ -33,10 +34,10 @@ from channels.discord.invite import PERMISSIONS
 from channels.discord.invite import permissions as permissions_of
 from channels.discord.replies import surface as discord_surface
 from channels.discord.settings import DiscordSettings
-from channels.intake.backfill import Bounds
 from channels.markdown.dialect import Limits
 from channels.rate_limits.limiter import Window
 from channels.services import Desk
+from channels.settings import Bounds
 from channels.slack import settings as slack_settings
 from channels.slack.client import rate_limits as slack_tiers
 from channels.slack.client.auth import SCOPES, WISHES

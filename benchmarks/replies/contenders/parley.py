@@ -12,8 +12,9 @@ from channels.discord.replies import reactions as discord_signs
 from channels.discord.replies.surface import DiscordSurface
 from channels.discord.settings import DiscordSettings
 from channels.i18n.messages import ENGLISH
-from channels.replies.buttons import EXTRAS, growing, under_answer
+from channels.replies.buttons import growing, under_answer
 from channels.replies.reply import Reply
+from channels.settings import EXTRAS
 from channels.slack.client.api import SlackApi
 from channels.slack.client.auth import client, connections
 from channels.slack.replies import reactions as slack_signs

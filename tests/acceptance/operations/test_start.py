@@ -1,10 +1,9 @@
-"""What a start loads, and what becomes of what is said meanwhile."""
+"""Imports of a start, and messages that are sent during it."""
 
 import asyncio
 import os
 import re
-import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.discord import DiscordSandbox
@@ -40,7 +39,10 @@ HEAVY = {
     "tiktoken",
 }
 
-#: Holds up what imports ADK until there is a file that says how the agent is.
+#: Sessions hold ADK's events.
+ADK = {"google.adk", "google.genai"}
+
+#: Holds up the import of the agents until a file says how the agent is.
 HELD = """
 import sys, time
 from pathlib import Path
@@ -88,9 +90,10 @@ async def test_a_command_imports_what_it_needs(tmp_path: Path) -> None:
 
     await asyncio.gather(
         ran("--help", 0, set()),
-        ran("manifest slack", 0, {"slack_bolt", "slack_sdk"}),
+        ran("manifest slack", 0, {"slack_bolt", "slack_sdk", *ADK}),
         ran("manifest discord", 0, {"discord"}),
-        ran("status", 1, {"aiosqlite", "alembic"}),
+        ran("migrate", 0, {"aiosqlite", "alembic"}),
+        ran("status", 1, {"aiosqlite", "alembic", *ADK}),
     )
 
 
@@ -123,7 +126,7 @@ async def test_what_is_not_configured_is_not_imported(
         )
 
 
-async def test_what_is_said_while_the_agent_is_loaded_is_kept_and_answered(
+async def test_a_message_that_is_sent_during_a_start_is_answered(
     tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
     platforms: list[Platform] = [Slack(slack), Discord(discord)]
@@ -133,47 +136,44 @@ async def test_what_is_said_while_the_agent_is_loaded_is_kept_and_answered(
     how = tmp_path / "is"
     talks = {platform: platform.talk() for platform in platforms}
 
-    async def start(bot: Program, text: str) -> None:
-        """Say it everywhere as soon as the platform hears it, which is before there is an agent."""
-        await bot.start()
-        for platform in platforms:
-            await platform.wait_for(lambda: platform.is_connected, timeout=100)  # noqa: B023 - it is waited for here
-            await talks[platform].say(text)
-        await until(lambda: text in kept(tmp_path))
+    async def answered(*texts: str) -> None:
+        for platform, talk in talks.items():
+            await platform.wait_for(lambda: told(talk) == [*texts], timeout=100)  # noqa: B023 - it is waited for here
 
     async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
         places = {name: value for platform in platforms for name, value in platform.settings.items()}
         model_of = {"MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url}
         bot = anew(tmp_path, {**places, **model_of, "AGENT": "slow"}, HELD)
         try:
-            await start(bot, "first")
-            how.write_text("bad")
-            assert await bot.wait() == 2
-            assert bot.log.splitlines()[-1] == "AGENT=slow: agent.py, line 8, raises AssertionError"
-            how.unlink()
-            await start(bot, "second")
-            assert await bot.end(within=60) == 0
             how.write_text("good")
             await bot.start()
-            for platform in platforms:
-                await platform.wait_for(lambda: told(talks[platform]) == ["first", "second"], timeout=100)  # noqa: B023
+            for platform, talk in talks.items():
+                await platform.wait_for(lambda: platform.is_connected, timeout=100)  # noqa: B023
+                await talk.say("first")
+            await answered("first")
+            assert await bot.end() == 0
+            how.unlink()
+            await bot.start()
+            for talk in talks.values():
+                await talk.say("second")
+            how.write_text("good")
+            await answered("first", "second")
             assert await bot.end() == 0
         finally:
             await bot.aclose()
 
 
+async def test_an_agent_that_cannot_be_imported_ends_the_start_with_its_fault(tmp_path: Path) -> None:
+    agent = tmp_path / "slow"
+    agent.mkdir()
+    (agent / "agent.py").write_text(AGENT)
+    (tmp_path / "is").write_text("bad")
+    tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}
+    code, log = await anew(tmp_path, {**tokens, "AGENT": "slow"}).finish("run", within=100)
+    assert code == 2
+    assert log.splitlines()[-1] == "AGENT=slow: agent.py, line 8, raises AssertionError"
+
+
 def told(talk: Talk) -> list[str]:
     """What the bot says that it has heard."""
     return re.findall("first|second", " ".join(shown.text for shown in talk.replies()))
-
-
-def kept(folder: Path) -> str:
-    """What the inbox has, as a text."""
-    with sqlite3.connect(folder / ".parley" / "parley.db") as connection:
-        return str(connection.execute("select inbound from inbox").fetchall())
-
-
-async def until(predicate: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not predicate():  # noqa: ASYNC110 - another process's file tells nobody
-            await asyncio.sleep(0.02)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings, load
-from bot.setup.manifest_command import YOUR_ADDRESS, Platform, manifest
+from bot.setup import Platform
+from bot.setup.manifest_command import YOUR_ADDRESS, manifest
 from channels.discord.invite import link as invitation
 from core.errors import SettingsError
 from sandbox.slack.manifest_check import check_manifest

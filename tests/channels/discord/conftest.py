@@ -19,9 +19,8 @@ from channels.discord.client.auth import log_in, make_client
 from channels.discord.invite import permissions
 from channels.discord.settings import DiscordSettings
 from channels.i18n import messages as words
-from channels.intake.backfill import Bounds
-from channels.replies.reply import MOST_MESSAGES
-from core.conversations.service import Follow
+from channels.settings import MOST_MESSAGES, Bounds
+from core.inbox_message import Follow
 from core.sessions.prompt_text import END
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place

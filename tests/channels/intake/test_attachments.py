@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from channels.i18n import messages as words
-from channels.intake.attachments import Allowance
+from channels.settings import Allowance
 from core.sessions.prompt_text import INDENT
 from core.store.schema import blobs, messages
 from sandbox.models import Fail, Say, Stall

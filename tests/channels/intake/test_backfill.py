@@ -11,9 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from channels.intake import backfill as gaps
-from channels.intake.backfill import Bounds, Gaps
+from channels.intake.backfill import Gaps
 from channels.intake.handler import MOMENT, Call
 from channels.intake.pending import unheard
+from channels.settings import Bounds
 from core.errors import StoreError
 from core.inbox.watermarks import Place, Places
 from core.store.database import Database

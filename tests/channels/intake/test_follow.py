@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.conversations.service import Follow
+from core.inbox_message import Follow
 from core.sessions.prompt_text import END
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking

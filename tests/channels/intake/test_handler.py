@@ -17,13 +17,13 @@ from channels.replies.buttons import Wish, button
 from channels.replies.reactions import Address, Receipts
 from channels.services import Desk
 from core.conversations.feedback import Feedback
-from core.conversations.service import Conversations, Follow
+from core.conversations.service import Conversations
 from core.conversations.turn_report import Ledger
 from core.errors import DamagedSessionError, StoreError, SurfaceError
 from core.identity import NOWHERE, Visitor
 from core.inbox.interactions import Errands
 from core.inbox.store import Inbox
-from core.inbox_message import Attachment, Inbound
+from core.inbox_message import Attachment, Follow, Inbound
 from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
 from core.store.turn_states import Ended

@@ -12,9 +12,8 @@ from google.adk.tools.tool_context import ToolContext
 from pydantic import BaseModel, SecretStr
 
 from channels.i18n import messages as words
-from core.identity import NOWHERE, SPEAKER, Visitor
+from core.identity import NOWHERE, OTHERS, SPEAKER, Visitor
 from core.store.schema import approvals, state
-from core.tools.approvals import OTHERS
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, adapt
 from sandbox.models import Call, Pause, Say

@@ -2,7 +2,8 @@ import pytest
 
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
-from channels.replies.buttons import EXTRAS, Wish, button, under_answer, wished
+from channels.replies.buttons import Wish, button, under_answer, wished
+from channels.settings import EXTRAS
 
 
 @pytest.mark.parametrize("wish", ["retry", "regenerate", "revise", "stop", "good", "bad", "why"])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 from channels.answerer import Answerer
 from channels.i18n import messages as words
 from channels.replies import rerender as standing
-from channels.replies.buttons import EXTRAS
+from channels.settings import EXTRAS
 from core.agents.runtime import AgentRuntime
 from core.errors import ProviderRequestError
 from core.identity import NOWHERE, Visitor
@@ -164,7 +165,7 @@ async def test_any_reader_may_say_what_he_thinks_of_it(sandbox: Any, tmp_path: P
 
 async def test_no_button_is_there_that_is_not_wanted(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "It is 42.", Fail(400, "")) as talk:
-        talk.bot.answerer._extras = EXTRAS - EXTRAS
+        talk.bot.answerer._settings = replace(talk.bot.answerer._settings, extras=EXTRAS - EXTRAS)
         await talk.say("what is it?")
         await talk.bot.settled(1)
         assert buttons(talk) == [[]]

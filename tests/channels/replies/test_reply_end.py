@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -317,7 +318,7 @@ async def test_a_stop_hands_the_answer_over_and_a_time_limit_can_be_tried_again(
     async with talking(sandbox, tmp_path, fails_once(failure=[Stall()]), time_limit=0.5) as talk:
         await shows(talk, lambda found: words.TOO_LONG in found[-1])
         await talk.sandbox.wait_for(lambda: retries(talk) == [True])
-        talk.bot.answerer._time_limit = 60.0
+        talk.bot.answerer._settings = replace(talk.bot.answerer._settings, time_limit=60.0)
         await talk.press(words.RETRY)
         await says(talk, "It is 42.")
 

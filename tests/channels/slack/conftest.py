@@ -12,15 +12,14 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.server import serving
 from channels.access import Door, Rules
-from channels.intake.backfill import Bounds
-from channels.replies.reply import MOST_MESSAGES
+from channels.settings import MOST_MESSAGES, Bounds
 from channels.slack.adapter import SlackChannel
 from channels.slack.client import socket_mode as socket
 from channels.slack.client.auth import client
 from channels.slack.client.http_mode import PATH
 from channels.slack.manifest import manifest
 from channels.slack.settings import PROMPTS, SlackSettings, Streaming
-from core.conversations.service import Follow
+from core.inbox_message import Follow
 from core.privacy.vault import Vault
 from sandbox.slack import Message, SlackSandbox
 from tests.channels.wiring import BOUNDS, OPEN, Core, Wired, core_of

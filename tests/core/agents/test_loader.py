@@ -16,8 +16,8 @@ from core.agents.loader import agents, load_app
 from core.errors import SettingsError
 from core.models.adapter import ModelAdapter, register
 from core.models.provider import Done, ToolCall, ToolResult
-from core.models.provider_registry import Endpoints
 from core.models.selection import Choice
+from core.models.vendors import Endpoints
 from tests.fixtures.conversation import Converse, ScriptedProvider
 
 AGENT = "from google.adk.agents import LlmAgent\n"

@@ -217,9 +217,9 @@ async def test_a_model_is_chosen_for_a_session_and_stays_when_it_is_started_over
     assert turn.model == "openai/other"
     await inbox.reset(inbound("reset"))
     assert (await conversations.status("place:1")).model == "openai/other"
-    turns.agents.come(Agents("app", {"app": Agent("app", MODELS[:1])}))
+    conversations.agents = turns.agents = Agents("app", {"app": Agent("app", MODELS[:1])})
     assert await conversations.model("place:1") == MODELS[0]
-    turns.agents.come(Agents("app", {"app": Agent("app", MODELS)}))
+    conversations.agents = turns.agents = Agents("app", {"app": Agent("app", MODELS)})
     assert await conversations.choose_model("place:1", None, place="place")
     assert await conversations.model("place:1") == MODELS[0]
 

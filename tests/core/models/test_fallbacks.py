@@ -32,9 +32,9 @@ from core.models import retries_and_fallbacks as fallbacks
 from core.models.adapter import ModelAdapter
 from core.models.media import shorten_history
 from core.models.provider import Done, Failed, Media, Message, Offered, ProviderEvent, Takes, Text, ToolCall
-from core.models.provider_registry import Endpoints
 from core.models.retries_and_fallbacks import Fallbacks
 from core.models.selection import Choice
+from core.models.vendors import Endpoints
 from core.usage.meter import Usage
 from tests.fixtures.conversation import Converse, ScriptedProvider, kinds, shown
 

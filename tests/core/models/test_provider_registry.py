@@ -9,7 +9,8 @@ from core.errors import (
     SettingsError,
     UnknownModelError,
 )
-from core.models.provider_registry import Endpoints, make_provider, probe
+from core.models.provider_registry import make_provider, probe
+from core.models.vendors import Endpoints
 from sandbox.models import Fail, Say, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI, Stall, Think
 from tests.core.models.conftest import Wired, wired
 

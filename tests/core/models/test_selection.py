@@ -16,8 +16,8 @@ from core.errors import SettingsError
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, Offered, Text, Thought
-from core.models.provider_registry import Endpoints
 from core.models.selection import Choice, ChoicePlugin
+from core.models.vendors import Endpoints
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 KEYS = Endpoints(openai_api_key="secret-openai", anthropic_api_key="secret-claude")

@@ -9,14 +9,14 @@ import pytest
 import sqlalchemy as sa
 
 from core.errors import SurfaceError, TurnLostError
-from core.identity import EVERYONE, Person
+from core.identity import ASKER, EVERYONE, OTHERS, Person
 from core.inbox.store import Inbox
 from core.privacy.retention import Pruning
 from core.store.schema import approvals as table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tools.adk_confirmations import Ask
-from core.tools.approvals import ASKER, OTHERS, Approval, Approvals, Verdict
+from core.tools.approvals import Approval, Approvals, Verdict
 from core.turns.store import STOP, Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker

@@ -47,7 +47,7 @@ async def test_a_look_for_nothing_is_one_statement_and_a_turn_that_begins_one_mo
     async with database.write() as connection:
         chosen = sa.update(sessions).where(sessions.c.id == "place:1").values(model="m", agent="bot")
         await connection.execute(chosen)
-    turns.agents.come(Agents("app", {"bot": Agent("bot", MODELS, chosen_at=None)}))
+    turns.agents = Agents("app", {"bot": Agent("bot", MODELS, chosen_at=None)})
     with counted(database) as asked:
         claimed = await turns.claim(10)
     async with database.read() as connection:

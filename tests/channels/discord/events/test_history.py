@@ -14,7 +14,7 @@ from channels.discord.events import history
 from channels.discord.session_ids import sent_at
 from channels.i18n import messages as words
 from channels.intake import backfill as gaps
-from channels.intake.backfill import Bounds
+from channels.settings import Bounds
 from core.inbox.watermarks import Place
 from sandbox.discord import Channel, DiscordSandbox
 from sandbox.discord.api.limits import OUTSIDE

@@ -7,7 +7,7 @@ import pytest
 
 from channels.i18n import messages as words
 from channels.intake import backfill as gaps
-from channels.intake.backfill import Bounds
+from channels.settings import Bounds
 from channels.slack.client import auth as proof
 from channels.slack.events import history
 from core.errors import StoreError

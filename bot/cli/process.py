@@ -1,0 +1,103 @@
+"""Runs the work of a command until it ends or is stopped by a signal."""
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from bot.monitoring import logs
+from bot.settings import Settings, unknown_names
+from core.agents.config import folder_of
+from core.errors import OverdueError, SettingsError
+from core.secret_redaction import redact
+
+#: Seconds that the threads of tools have to return when all else has ended.
+THREADS_TIMEOUT = 3.0
+
+Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
+
+
+def run_sandbox(settings: Settings, *, terminal: bool = False, port: int) -> None:
+    """Run the sandbox in the terminal if `terminal` is set or standard input is a pipe or file; else on a page.
+
+    The folder of an agent is watched for changes.
+    """
+    from bot.sandbox import command as sandbox  # noqa: PLC0415 - the bot itself does without
+
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
+    for line in unknown_names():
+        say(f"note: {line}")
+    agent = settings.agent if settings.agent and folder_of(settings.agent) is not None else ""
+    in_terminal = terminal or sandbox.speaks_in_lines()
+    work = partial(sandbox.run, terminal=in_terminal, agent=agent, port=port, say=say)
+    run(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
+
+
+def run(work: Work, settings: Settings, log_file: Path | None = None) -> None:
+    """Run `work` until it ends; SIGTERM and the first Ctrl-C set its stop event, a second Ctrl-C ends the process."""
+
+    async def main() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def on_interrupt() -> None:
+            stop.set()
+            loop.remove_signal_handler(signal.SIGINT)
+
+        loop.add_signal_handler(signal.SIGINT, on_interrupt)
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+        code = 1
+        try:
+            await work(settings, stop)
+            code = 0
+        except OverdueError as error:  # nothing else is waited for
+            complain(str(error))
+            sys.stderr.flush()
+            os._exit(code)
+        finally:
+            _end_soon(code)
+
+    os.umask(0o077)  # the database and the logs are private to this user
+    _restrict_access(settings.data_dir)
+    logs.configure(settings.log_level, log_file, settings.log_format)
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _restrict_access(folder: Path) -> None:
+    """Remove the access of other users from the data folder and the files in it that this user owns."""
+    for path in (folder, *folder.glob("*.db*"), *folder.glob("*.log")):
+        with suppress(OSError):
+            status = path.lstat()
+            is_shared = status.st_mode & stat.S_ISVTX or stat.S_ISLNK(status.st_mode)
+            if status.st_uid == os.getuid() and not is_shared:
+                path.chmod(stat.S_IMODE(status.st_mode) & 0o700)
+
+
+def _end_soon(code: int) -> None:
+    """End the process after `THREADS_TIMEOUT`: a tool's thread may never return, and Python waits for it."""
+    timer = threading.Timer(THREADS_TIMEOUT, os._exit, [code])
+    timer.daemon = True
+    timer.start()
+
+
+def say(line: str) -> None:
+    """Print a line."""
+    typer.echo(line)
+
+
+def complain(line: str) -> None:
+    """Print a line to standard error, without secrets."""
+    typer.echo(redact(line), err=True)

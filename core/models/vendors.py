@@ -1,0 +1,55 @@
+"""Vendors of models: the values of `MODEL`, the settings of each vendor, and their faults. Imports no SDK."""
+
+from dataclasses import dataclass, field
+
+VENDORS = ("gemini", "openai", "anthropic", "local")
+
+_KNOWN = "gemini-NAME, openai/NAME, anthropic/NAME or local/NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """API keys and addresses of the vendors."""
+
+    google_api_key: str | None = field(default=None, repr=False)
+    google_base_url: str | None = None
+    openai_api_key: str | None = field(default=None, repr=False)
+    openai_base_url: str | None = None
+    anthropic_api_key: str | None = field(default=None, repr=False)
+    anthropic_base_url: str | None = None
+
+
+def find_fault(model: str, endpoints: Endpoints) -> str | None:
+    """Return what is missing for `model`, a value of `MODEL`, or None."""
+    vendor, name = split_model(model)
+    if vendor not in VENDORS or not name.strip():
+        return f"MODEL={model}: there is no such provider; it is {_KNOWN}"
+    if vendor == "gemini" and not endpoints.google_api_key:
+        return "GOOGLE_API_KEY is not set: get a key at https://aistudio.google.com/apikey"
+    if vendor == "openai" and not endpoints.openai_api_key and not endpoints.openai_base_url:
+        return (
+            "OPENAI_API_KEY is not set: get a key at https://platform.openai.com/api-keys, "
+            "or set OPENAI_BASE_URL to a server that needs none"
+        )
+    if vendor == "anthropic" and not endpoints.anthropic_api_key:
+        return "ANTHROPIC_API_KEY is not set: get a key at https://platform.claude.com/settings/keys"
+    return None
+
+
+def lacks_key(model: str, endpoints: Endpoints) -> bool:
+    """Return whether the model's provider is known and only its key is missing."""
+    fault = find_fault(model, endpoints)
+    return fault is not None and not fault.startswith("MODEL=")
+
+
+def can_call_tools(model: str) -> bool:
+    """Return whether the model of this full name can call tools."""
+    return split_model(model)[0] != "local"
+
+
+def split_model(model: str) -> tuple[str, str]:
+    """Return the vendor and the name that the model has there."""
+    if model.startswith("gemini-"):
+        return "gemini", model
+    vendor, _, name = model.partition("/")
+    return ("", name) if vendor == "gemini" else (vendor, name)
