@@ -206,6 +206,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
             apologies=Apologies(spending, settings.admins),
             others=loaded.runtimes,
         )
+        stack.push_async_callback(answerer.aclose)
         desk = Desk(
             inbox,
             conversations,

@@ -19,7 +19,6 @@ from channels.rate_limits.caller import RefusedError
 from channels.replies.approval_message import show_request
 from channels.replies.buttons import button, growing, under_answer
 from channels.replies.error_messages import Apologies, cause_of, instead, level, marked, restarting
-from channels.replies.orphans import clearing
 from channels.replies.reply import Reply
 from channels.replies.rerender import Standing, made
 from channels.replies.tool_status import Tools
@@ -28,6 +27,7 @@ from channels.settings import Extra, ReplySettings
 from core.agents.events import StreamEvent
 from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime
+from core.concurrency.tasks import Work
 from core.conversations.service import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError, lasts
 from core.inbox_message import Inbound, storable
@@ -78,6 +78,7 @@ class Answerer:
         self._apologies = apologies or Apologies()
         self._standing = Standing(runtime, conversations, approvals, self._settings)
         self._at_work = dict[str, AtWork]()  # by the ids of the turns
+        self._work = Work()
 
     async def answer(self, turn: Turn) -> None:
         """Run `turn` to its end; one that was begun before goes on with what stands. Cancelled, it still closes the
@@ -100,14 +101,13 @@ class Answerer:
                     place.waited()
                 if place is not surface:
                     await place.begun()
-            if turn.attempt > 1:  # whose it was may only be slow
-                surface.doubt()
-            known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
+            known = turn.chunks
+            if turn.is_resumed:  # a worker that has lost it may only be slow
+                known = tuple(await surface.find(turn.chunks, is_taken_over=turn.attempt > 1))
             if known != turn.chunks:
                 await keep(known)
             async with (
                 Language(channel.locale(turn.inbound)) as language,
-                clearing(self._conversations, turn.id, surface) as astray,
                 Reply(
                     surface,
                     known=known,
@@ -117,7 +117,6 @@ class Answerer:
                     say=language.now,
                     controls=await self._while_it_runs(turn, language.now),
                     seen=at_work.delays.seen,
-                    astray=astray,
                 ) as reply,
             ):
                 at_work.reply = reply
@@ -134,6 +133,13 @@ class Answerer:
             await self._turns.end(turn, "failed", error=cause_of(error), receipt=self._receipt(turn))
         finally:
             self._at_work.pop(turn.id, None)
+            if at_work.reply is not None and at_work.reply.orphans:
+                deleting = self._standing.delete_orphans(turn.id, surface, at_work.reply.orphans)
+                self._work.watch(asyncio.create_task(deleting, name=f"orphans of {turn.id}"))
+
+    async def aclose(self) -> None:
+        """Delete no more."""
+        await self._work.end(0.0)
 
     async def reshow(self, turn_id: str, *, ending: str = "") -> None:
         """Show the reply of a turn as it is to be seen now that what it answers was edited or deleted: at once while

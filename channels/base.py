@@ -237,25 +237,21 @@ class Surface(Protocol):
         """
         ...
 
-    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
-        """The ids of the reply's messages that stand, in order: for a reply whose own record may lack some.
+    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
+        """Return the ids of the reply's messages on the platform, in order.
 
         Args:
-            recorded: what the record has; of files, the platform may tell nothing.
+            recorded: the ids that are stored; the platform may know nothing of files.
+            is_taken_over: whether calls of another process may still take effect. Their effects are undone when the
+                final text is shown.
 
         Raises:
-            SurfaceError: the place cannot be looked into.
-        """
-        ...
-
-    def doubt(self) -> None:
-        """Another process was showing the reply, and a call of it may take effect yet: what that spoils is mended when
-        the last word stands.
+            SurfaceError: the messages cannot be fetched.
         """
         ...
 
     async def clear(self, message_ids: Sequence[str]) -> None:
-        """Delete messages that this surface has posted and that are none of the reply's.
+        """Delete messages that are posted and are not part of the reply.
 
         Raises:
             SurfaceError: they cannot be.

@@ -143,11 +143,9 @@ class _Board:
             await record(position, str(next(self._place.ids)))
         return True
 
-    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
+    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
+        del is_taken_over
         return list(recorded)
-
-    def doubt(self) -> None:
-        return
 
     async def clear(self, message_ids: Sequence[str]) -> None:
         return

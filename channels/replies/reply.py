@@ -72,7 +72,9 @@ class Reply:
         say: the language of what it says in the bot's own name.
         controls: the buttons under it while it grows.
         seen: called whenever something is shown.
-        astray: takes the ids of messages that were posted while another process took the reply, and may be nobody's.
+
+    Attributes:
+        orphans: the ids of messages that were posted when another process had taken the turn, which may not know them.
     """
 
     def __init__(
@@ -86,7 +88,6 @@ class Reply:
         say: Words = words.ENGLISH,
         controls: Sequence[Button] = (),
         seen: Seen = lambda _: None,
-        astray: list[str] | None = None,
     ) -> None:
         self._surface = surface
         self._seen = seen
@@ -95,7 +96,7 @@ class Reply:
         self._hold = hold
         self._most = most
         self.say = say
-        self._astray = [] if astray is None else astray
+        self.orphans = list[str]()
         self._ending = ""
         self._files: list[File] = []
         self._controls = controls
@@ -387,5 +388,5 @@ class Reply:
         try:
             await self._keep(self._known)
         except TurnLostError:
-            self._astray.append(message_id)
+            self.orphans.append(message_id)
             raise

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from channels.base import Channel, File
+from channels.base import Channel, File, Surface
 from channels.i18n import messages as words
 from channels.replies.buttons import under_answer
 from channels.replies.reply import FILE_NAME, Reply
 from channels.settings import Extra, ReplySettings
 from core.agents.runtime import AgentRuntime
 from core.conversations.service import Conversations, Latest
-from core.errors import TurnLostError, lasts
+from core.errors import StoreError, SurfaceError, TurnLostError, lasts
 from core.secret_redaction import traced
 from core.store.turn_states import UNDER_WAY
 from core.tools.approvals import Approvals
@@ -91,6 +91,20 @@ class Standing:
             log.warning("turn %s: whether its question was edited cannot be read: %s", turn_id, traced(error))
             return False
         return latest is not None and latest.is_revised
+
+    async def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
+        """Delete messages that this process posted when another one had taken the turn. Until the turn has ended, the
+        other one may find them and go on with them. What it finds beside its reply then, it deletes itself; but it does
+        not see what is posted after that.
+        """
+        try:
+            latest = await self._conversations.latest(turn_id)
+            if latest is not None and (latest := await self._ended(latest)) is None:
+                return
+            known = latest.chunks if latest is not None else ()
+            await surface.clear([id_ for id_ in orphans if id_ not in known])
+        except (StoreError, SurfaceError) as error:
+            log.warning("turn %s: messages that were posted beside its reply may stay: %s", turn_id, traced(error))
 
     async def _ended(self, latest: Latest) -> Latest | None:
         """What stands of a turn when it has ended; nothing if it is forgotten, or does not end."""

@@ -95,9 +95,8 @@ class MessageSurface(ABC):
         self._receipts = receipts
         self._address = address
         self._shown: dict[str, tuple[str, tuple[Button, ...]]] = {}
-        self._lost = set[str]()  # messages of which an edit is lost
-        self._is_in_doubt = False  # whether messages may stand that are not known here
-        self._is_contested = False  # whether another process may still show something
+        self._to_rewrite = set[str]()  # messages of which an edit may take effect late
+        self._has_strays = False  # whether a post may take effect late, or has, unknown here
         self._attached: tuple[str, ...] = ()  # the message that has files, and these
         self._lacking: RateLimiter | None = None  # that had no place for a post of the last tick
         self._held: RateLimiter | None = None  # in which the next call has its place
@@ -170,12 +169,12 @@ class MessageSurface(ABC):
             self._close()
         return shown
 
-    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
+    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
         own = await self._own()
+        if is_taken_over:
+            self._to_rewrite.update(own.values())
+            self._has_strays = True
         return [*(own[position] for position in sorted(own)), *filter(_is_file, recorded)]
-
-    def doubt(self) -> None:
-        self._is_contested = True
 
     async def clear(self, message_ids: Sequence[str]) -> None:
         for message_id in message_ids:
@@ -253,27 +252,24 @@ class MessageSurface(ABC):
         for message_id in messages[len(plan.chunks) :]:
             await _clear_away(self._delete, message_id)
         if plan.priority in LAST_WORDS:
-            await self._outlast([Piece(position, plan) for position in range(len(shown))], shown)
-            if self._is_in_doubt:
-                self._is_in_doubt = False
-                await self.clear(await self._strays(shown))
+            await self._undo_late_calls([Piece(position, plan) for position in range(len(shown))], shown)
         await self._show_files(plan, shown[-1] if shown else "", known, record)
         return True
 
-    async def _outlast(self, pieces: Sequence[Piece], shown: Sequence[str]) -> None:
-        """Say the last word again where an edit was lost, or another process may have made one: if it comes late, it
-        writes over what was last said.
+    async def _undo_late_calls(self, pieces: Sequence[Piece], shown: Sequence[str]) -> None:
+        """Undo calls that took effect late: those that got no answer, and those of a process that had the turn before.
+        Their edits are written over, and their posts are deleted.
         """
-        if self._is_contested:
-            self._is_contested, self._is_in_doubt = False, True
-            self._lost.update(shown)
-        if self._lost.isdisjoint(shown):
+        if self._to_rewrite.isdisjoint(shown) and not self._has_strays:
             return
         await asyncio.sleep(LATE)
         for piece, message_id in zip(pieces, shown, strict=True):
-            if message_id in self._lost:
-                self._lost.discard(message_id)
+            if message_id in self._to_rewrite:
                 await self._edit(message_id, *piece.content, Priority.PROGRESS)
+        if self._has_strays:
+            await self.clear(await self._strays(shown))
+        self._to_rewrite.clear()
+        self._has_strays = False
 
     async def _change(self, message_id: str, piece: Piece) -> Edited:
         """Let a message show its piece."""
@@ -288,7 +284,7 @@ class MessageSurface(ABC):
         if edited is Edited.DONE:
             self._shown[message_id] = piece.content
         if edited is Edited.LOST:
-            self._lost.add(message_id)
+            self._to_rewrite.add(message_id)
         return edited
 
     async def _create(self, piece: Piece, previous: str | None) -> Posted | None:

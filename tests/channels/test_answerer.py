@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from channels.i18n import messages as words
 from channels.rate_limits import caller as calls
 from channels.replies import error_messages as apologies
-from channels.replies import orphans as astray
+from channels.replies import rerender
 from core.agents.runtime import AgentRuntime
 from core.conversations.service import Conversations
 from core.errors import StoreError
@@ -293,10 +293,10 @@ async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
 
 
 @pytest.mark.parametrize("hears", [False, True], ids=["unheard", "and hears of it"])
-async def test_what_was_posted_while_another_worker_took_the_turn_goes_when_that_one_has_ended_it(
+async def test_a_message_that_is_posted_when_another_worker_has_the_turn_is_deleted_at_its_end(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
 ) -> None:
-    monkeypatch.setattr(astray, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(rerender, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(worker, "WATCH", 0.02 if hears else 60.0)
     shown = Turns.shown
 
@@ -315,8 +315,7 @@ async def test_what_was_posted_while_another_worker_took_the_turn_goes_when_that
         monkeypatch.setattr(Turns, "shown", too_late)
         question = await ask(bot)
         await bot.shows(question, lambda texts: len(texts) == 2)
-        if hears:
-            await until(next(iter(bot.worker._running.values())).task.cancelling)
+        await until(lambda: not bot.worker.busy)
         await asyncio.sleep(0.05)
         assert len(bot.texts(question)) == 2, "the other worker may go on with it"
         await change(state="done", chunks=["another message"], finished_at=1.0)

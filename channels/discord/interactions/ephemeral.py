@@ -46,8 +46,9 @@ class Aside(MessageSurface):
     def _edits(self) -> RateLimiter:
         return self._token.edits
 
-    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
-        """Discord tells of no message but the first: what was recorded is all that is known."""
+    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
+        """Return what is recorded: Discord tells of no ephemeral message but the first."""
+        self._to_rewrite.update(recorded if is_taken_over else ())
         return list(recorded)
 
     async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:

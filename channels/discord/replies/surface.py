@@ -214,8 +214,10 @@ class DiscordSurface(MessageSurface):
             if refusal.code not in DELETED:
                 raise
 
-    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
-        return list(recorded) if self._apart and recorded else await super().find(recorded)
+    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
+        if self._apart and recorded:
+            return list(recorded)
+        return await super().find(recorded, is_taken_over=is_taken_over)
 
     async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
         """What stands apart has a mark of its own, and is found by that."""

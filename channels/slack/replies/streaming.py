@@ -279,7 +279,7 @@ class StreamSurface(SlackSurface):
         """
         ts = (await self._own()).get(position, "")
         if not ts:
-            self._is_in_doubt = self._is_start_lost = True
+            self._has_strays = self._is_start_lost = True
         return ts
 
     async def _change(self, message_id: str, piece: Piece) -> Edited:

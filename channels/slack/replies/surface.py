@@ -90,9 +90,9 @@ class SlackSurface(MessageSurface):
             told.enter_context(super().live())
             yield
 
-    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
+    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
         self._is_taken_up, self._recorded = True, recorded
-        return await super().find(recorded)
+        return await super().find(recorded, is_taken_over=is_taken_over)
 
     @property
     def _in_thread(self) -> dict[str, str]:
@@ -165,7 +165,7 @@ class SlackSurface(MessageSurface):
 
         async def found() -> Answer | None:
             nonlocal stood
-            self._is_in_doubt = True
+            self._has_strays = True
             stood = (await self._messages()).get(position) if self._turn_id else None
             return stood
 

@@ -95,11 +95,8 @@ class Board:
         for id_ in known[len(plan.chunks) :]:
             del self.messages[id_]
 
-    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
+    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
         return list(self.messages)
-
-    def doubt(self) -> None:
-        self.log.append("doubt")
 
     async def clear(self, message_ids: Sequence[str]) -> None:
         for id_ in message_ids:
@@ -506,16 +503,14 @@ async def test_a_reply_that_is_another_workers_is_shown_no_more(board: Board) ->
     assert board.shown == ["mine"]
 
 
-async def test_what_was_posted_while_another_worker_took_the_reply_is_told(board: Board) -> None:
-    astray = list[str]()
-
+async def test_messages_that_are_posted_when_another_worker_has_the_turn_are_orphans(board: Board) -> None:
     async def keep(_ids: Sequence[str]) -> None:
         raise TurnLostError("it is another worker's")
 
-    async with Reply(board, keep=keep, astray=astray) as reply:
+    async with Reply(board, keep=keep) as reply:
         with pytest.raises(TurnLostError):
             await reply.close("late")
-    assert astray == list(board.messages)
+    assert reply.orphans == list(board.messages)
 
 
 async def test_a_reply_that_was_left_has_no_call_in_flight(board: Board) -> None:

@@ -233,12 +233,11 @@ async def test_a_reply_found_after_a_restart_is_edited_in_place(on: Shown) -> No
     assert on.texts == ["the answer"]
 
 
-async def test_what_another_worker_does_late_is_mended_when_the_last_word_stands(on: Shown) -> None:
+async def test_late_calls_of_another_worker_are_undone_when_the_final_text_is_shown(on: Shown) -> None:
     await on.show("half an ans")
     (first,) = on.known
     mine = SlackSurface(on.api, on.receipts, on.address, "turn-1")
-    mine.doubt()
-    assert await mine.find(on.known) == [first]
+    assert await mine.find(on.known, is_taken_over=True) == [first]
     answering = asyncio.create_task(mine.show(Plan([Chunk(0, 0, "the answer")], Priority.FINAL), [first], unrecorded))
     while on.texts != ["the answer"]:  # noqa: ASYNC110 (the sandbox tells nothing)
         await asyncio.sleep(0.01)
