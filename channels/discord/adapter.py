@@ -19,6 +19,7 @@ from channels.discord.dispatcher import Dispatcher
 from channels.discord.events.downloads import Downloads
 from channels.discord.events.history import History
 from channels.discord.events.listener import Ear
+from channels.discord.events.parser import threaded
 from channels.discord.events.thread_context import Surroundings
 from channels.discord.interactions.commands import WAYS, commands_of
 from channels.discord.interactions.ephemeral import Aside
@@ -29,8 +30,9 @@ from channels.discord.replies.reactions import receipts, send_away
 from channels.discord.replies.surface import DiscordSurface
 from channels.discord.session_ids import ASIDE, NAME, located
 from channels.discord.settings import DiscordSettings
-from channels.intake.backfill import Gaps
-from channels.intake.handler import Intake
+from channels.discord.text import headline
+from channels.intake.backfill import Backfill
+from channels.intake.handler import Call, Intake
 from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
 from channels.settings import Bounds
@@ -49,6 +51,12 @@ log = logging.getLogger(__name__)
 
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT = 60.0
+
+#: Seconds that beginning a thread may take; then the reply is in the channel.
+THREAD_TIMEOUT = 10.0
+
+#: Characters in the name of a thread, so that it can be read in the list of them.
+MAX_THREAD_NAME = 80
 
 #: Seconds that a stop waits for what is being heard, and for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
@@ -79,7 +87,9 @@ class DiscordChannel:
         self._surroundings = Surroundings(self._api)
         self._receipts = receipts(self._api)
         self._door = desk.door
-        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away, ways=WAYS)
+        self._intake = Intake(
+            desk, self._receipts, self._surface_of, self.locale, self._send_away, ways=WAYS, place=self._in_thread
+        )
         self._work = Work()
         homes = {int(id_) for id_ in {*self._door.rules(NAME).ids("guild"), *self._door.rules(NAME).served}}
         visits = Visits(self._api, homes=homes, looks=bool(homes or self._door.names(NAME)))
@@ -92,10 +102,10 @@ class DiscordChannel:
             visits=visits,
             serves=self._serves,
             follows=desk.follow != "mention",
-            gaps_of=self._gaps_of,
+            backfill_of=self._backfill_of,
         )
         self._deeds = Deeds(
-            desk, self._intake, self._seal, take=self._ear.take, surface=self._standing, token=self._token
+            desk, self._intake, self._seal, take=self._intake.take, surface=self._standing, token=self._token
         )
         self._interactions = Interactions(
             settings, self._api, self._deeds, desk.conversations, self._work, seal=self._seal, visits=visits
@@ -163,12 +173,12 @@ class DiscordChannel:
     def _divided(self, count: int, at_once: int) -> Shards:
         """The shards, of which none is heard yet."""
 
-        def gaps(shard: int, heard_at: Callable[[], float]) -> Gaps:
-            return Gaps(
+        def backfill(shard: int, heard_at: Callable[[], float]) -> Backfill:
+            return Backfill(
                 NAME,
                 self._places,
                 self._bounds,
-                take=self._ear.take,
+                take=self._intake.take,
                 look=self._look,
                 heard_at=heard_at,
                 holds=True,
@@ -179,7 +189,7 @@ class DiscordChannel:
         async def admitted(group: int, seconds: float) -> None:
             await self._assignment.acquire_slot(group, count, seconds)
 
-        return Shards(count, at_once, self._connection, gaps, admitted)
+        return Shards(count, at_once, self._connection, backfill, admitted)
 
     def tell(self) -> Uses:
         return self._api.limiters.announce_usage()
@@ -290,8 +300,23 @@ class DiscordChannel:
             raise
         return connection, address
 
-    def _gaps_of(self, place: str) -> Gaps | None:
-        return self._shards.gaps_of(place)
+    def _backfill_of(self, place: str) -> Backfill | None:
+        return self._shards.backfill_of(place)
+
+    async def _in_thread(self, call: Call) -> Call:
+        """Begin a thread for the reply to a message, if there is to be one and the author has not asked too much."""
+        moved = threaded(call) if self._settings.auto_thread and call.is_called else None
+        if moved is None or await self._intake.limited(call.inbound):
+            return call
+        address = call.inbound.address
+        name = headline(call.inbound.text, MAX_THREAD_NAME) or str(address["speaker"])
+        try:
+            async with asyncio.timeout(THREAD_TIMEOUT):
+                await self._api.begin_thread(int(address["channel"]), int(address["message"]), name)
+        except (SurfaceError, TimeoutError) as error:
+            log.warning("no thread can be begun, so the reply is in the channel: %s", traced(error))
+            return call
+        return moved
 
     def _serves(self, guild: int | None) -> bool:
         return guild is None or self._door.rules(NAME).is_open(str(guild))

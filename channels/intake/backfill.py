@@ -1,21 +1,21 @@
-"""Gaps: what was said while the bot could not hear it, or could not keep it, is found by looking back.
+"""Backfill: fetches the messages that were sent while a channel was disconnected, or that could not be stored.
 
-Until when all that was said has been heard is kept in the database, so that the next process knows where to begin.
+A channel's watermark is the time until which all its messages are stored. After a gap, the messages since then are
+fetched from each known place, and those that are not stored yet are stored in the order in which they were sent.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from channels.intake.handler import MOMENT, Call
-from channels.intake.pending import Missed, said_at, unheard
 from channels.settings import Bounds
-from core.concurrency import event_loop
 from core.concurrency.retry import persist, retried
 from core.concurrency.tasks import abreast
 from core.errors import StoreError
@@ -24,58 +24,95 @@ from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 
-#: Seconds by which a look goes back further than the gap: clocks differ, and what was heard may not be kept yet.
-MARGIN = 60.0
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
-#: Seconds for which nobody has spoken in a conversation that counts as over: what is said there then, and does not call
-#: the bot, is left.
-ALIVE = 7 * 86_400.0
+#: Fetches go back further than the gap: clocks differ, and a message that was received may not be pending yet.
+OVERLAP_SECONDS = 60.0
 
-#: The most places, and the most conversations, that one look goes to: those in which was spoken last.
-MOST_PLACES = 500
+#: A session in which nobody has spoken for so long is over: messages in it that do not mention the bot are left.
+ACTIVE_SECONDS = 7 * 86_400.0
 
-#: At how many places is looked at once: each takes several calls and questions to the database, one after the other.
-#: When so many could not be looked into, it is not they that are at fault, and the others wait for the next try.
-AT_ONCE = 8
+#: The most places, and the most sessions, of one backfill: those with the newest messages.
+MAX_PLACES = 500
 
-#: The most seconds that one look may take; what it has not come to by then is left.
-LOOK_SECONDS = 900.0
+#: How many places are fetched, or sessions stored, at once. After so many failures the rest waits for the next try.
+CONCURRENCY = 8
 
-#: Seconds to wait before what could not be looked for is tried again, the last one from then on.
-PAUSES = (0.5, 2.0, 5.0, 15.0, 30.0)
+#: Seconds that one backfill may take; what it has not fetched by then is left.
+BACKFILL_TIMEOUT = 900.0
 
-#: The same for what could not be kept: soon, for another worker may keep what is said next as soon as that can be done.
-KEEP_PAUSES = (*(0.1,) * 50, *(0.25,) * 40, *PAUSES)
+#: Seconds before a backfill that failed is tried again; the last one from then on.
+RETRY_SECONDS = (0.5, 2.0, 5.0, 15.0, 30.0)
 
-#: The most seconds for which a message that was just said waits for those that were said before it and not heard.
-BEHIND_SECONDS = 15.0
+#: The same for storing. It starts quickly: another worker may store the next message as soon as the database is back.
+STORE_RETRY_SECONDS = (*(0.1,) * 50, *(0.25,) * 40, *RETRY_SECONDS)
 
-#: How many messages that could not be kept are remembered; more of them are looked for, unless nothing is.
-MOST_MISSED = 1_000
+#: The most seconds that a new message waits until its place is fetched.
+MAX_WAIT_SECONDS = 15.0
 
-#: Seconds between two notes of until when all has been heard.
-KEEP_SECONDS = 10.0
+#: The most messages that are kept in memory until they are stored; more of them are fetched again.
+MAX_PENDING = 1_000
 
-#: Seconds that the last note may take.
-LAST_SECONDS = 2.0
+#: The most edits and deletions that are remembered.
+MAX_EDITS = 1_000
+
+#: Seconds between two updates of the watermark, and seconds that stopping may take.
+WATERMARK_SECONDS, STOP_TIMEOUT = 10.0, 2.0
 
 
-#: Begins a look since a time (in seconds since the epoch): what was said in a place; or raises `ParleyError`.
+#: Takes a time (seconds since the epoch); returns a function that fetches the messages of a place since then, which
+#: raises `ParleyError`.
 Look = Callable[[float], Callable[[Place], Awaitable[list[Call]]]]
 
 
-class Gaps:
-    """What a channel has not heard.
+class FetchOnce(Generic[K, V]):
+    """What a platform was asked once for all places of a backfill."""
+
+    def __init__(self) -> None:
+        self._locks = dict[K, asyncio.Lock]()
+        self._values = dict[K, V]()
+
+    async def get(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            if key not in self._values:
+                self._values[key] = await fetch()
+        return self._values[key]
+
+
+@dataclass(slots=True)
+class _Gap:
+    """A time from which messages may be missing.
+
+    Attributes:
+        since: its beginning, in seconds since the epoch.
+        fetch: fetches the messages of a place.
+        places: the known places by id, once they are read.
+        active: the sessions in which somebody spoke lately.
+        fetches: those that run or are done, by place; each results in the reason of its failure.
+        found: how many messages were missing.
+    """
+
+    since: float
+    fetch: Callable[[Place], Awaitable[list[Call]]]
+    places: dict[str, Place] | None = None
+    active: set[str] = field(default_factory=set)
+    fetches: dict[str, asyncio.Task[Exception | None]] = field(default_factory=dict)
+    found: int = 0
+
+
+class Backfill:
+    """Stores the messages of a channel in order, and fetches those that are missing.
 
     Args:
         channel: the channel's name.
-        take: takes in a message; raises `StoreError` if it cannot be kept.
+        take: handles a message; raises `StoreError` if it could not be stored.
         heard_at: the time of the channel's last sign of life (seconds since the epoch); 0 before the first.
-        part: what of the channel it is about goes by, if it is not the whole: until when that has been heard is kept
-            by itself.
-        covers: whether a place of the channel belongs to it.
-        holds: whether what is just said waits for a look at its place, as long as there is a gap. That is for a
-            channel that one process hears: another one would hold up nothing of what it hears.
+        holds: whether a new message waits until its place is fetched. Where several processes receive messages of one
+            place, that would put nothing in order.
+        part: the name of the watermark, if there is one for each part of the channel.
+        covers: whether a place belongs to the part.
     """
 
     def __init__(
@@ -100,275 +137,308 @@ class Gaps:
         self._look = look
         self._heard_at = heard_at
         self._holds = holds
-        self._missed = Missed()
-        self._since = inf  # the beginning of what is to be looked for
-        self._looking_since = inf
-        self._kept: float | None = None  # until when all was heard, as it is noted
-        self._opened = asyncio.Event()
-        self._unkept = asyncio.Event()
-        self._began = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._queues = WeakValueDictionary[str, asyncio.Lock]()  # by session: what is heard while another one waits
-        self._first = dict[str, asyncio.Task[None]]()  # looks at places in which somebody speaks while there is a gap
+        self._gap: _Gap | None = None
+        self._pending = dict[str, Call]()  # received or fetched, and not stored yet, by event key
+        self._edits = dict[str, str | None]()  # new texts of messages that are not stored; None: deleted
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()  # by session: one message is stored at a time
+        self._watermark: float | None = None  # as it is stored; None until it is known
+        self._gap_opened = asyncio.Event()
+        self._store_failed = asyncio.Event()
+        self._tasks = set[asyncio.Task[Any]]()
 
-    async def start(self) -> None:
-        """Go to work; first of all, have looked for what was said since the last process heard.
+    async def start(self, connect: Callable[[], Awaitable[None]]) -> None:
+        """Connect, and begin to fetch what was sent since the watermark. What is received at once waits for that.
+
+        Args:
+            connect: returns when messages are received.
 
         Raises:
-            StoreError: the database does not say since when that is.
+            StoreError: the watermark cannot be read.
+            Exception: what `connect` raises.
         """
-        heard_at = await retried(lambda: self._places.heard_at(self._part), what=f"the gap of {self._part}")
+        heard_at = await retried(lambda: self._places.heard_at(self._part), what=f"the watermark of {self._part}")
         if heard_at is not None:
-            self.open(heard_at)
-        self._kept = heard_at or 0.0
-        what = f"{self._channel}: what was not heard cannot be caught up with yet"
-        works = (
-            persist(self._take_missed, self._unkept, KEEP_PAUSES, what=what),
-            persist(self._look_back, self._opened, PAUSES, what=what),
-            self._keep_up(),
-        )
-        for work in works:
-            self._tasks.append(asyncio.create_task(work, name=f"gaps of {self._channel}"))
-        self._began.set()
+            self.open_gap(heard_at)
+        self._watermark = heard_at or 0.0
+        await connect()
+        what = f"{self._channel}: messages are not stored yet"
+        self._run(persist(self._store_pending, self._store_failed, STORE_RETRY_SECONDS, what=what))
+        what = f"{self._channel}: a gap is not fetched yet"
+        self._run(persist(self._fetch_all, self._gap_opened, RETRY_SECONDS, what=what))
+        self._run(self._keep_watermark())
 
     async def stop(self) -> None:
-        """Look no further. What was not looked for is left to the next process."""
-        self._began.clear()
-        tasks = [*self._tasks, *self._first.values()]
-        for task in tasks:
+        """Stop fetching. What is missing or pending is left to the next process."""
+        for task in self._tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=LAST_SECONDS)  # one may be at a database that hangs
-            self._tasks.clear()
-            self._first.clear()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_TIMEOUT)  # the database may hang
         try:
-            async with asyncio.timeout(LAST_SECONDS):
-                await self._keep()
+            async with asyncio.timeout(STOP_TIMEOUT):
+                await self._save_watermark()
         except (StoreError, TimeoutError) as error:
-            log.warning("%s: until when all was heard cannot be kept: %s", self._channel, traced(error))
+            log.warning("%s: the watermark cannot be stored: %s", self._channel, traced(error))
 
-    def open(self, since: float) -> None:
-        """What was said since then (seconds since the epoch) may not have been heard."""
+    def open_gap(self, since: float) -> None:
+        """Have everything fetched that was sent since then (seconds since the epoch)."""
         if self._bounds.hours:
-            self._since = min(since, self._since)
-            self._first = {place: task for place, task in self._first.items() if not task.done()}
-            self._opened.set()
+            since = min(since, self._since)
+            self._gap = _Gap(since, self._look(self._bounded(since - OVERLAP_SECONDS - MOMENT)))
+            self._gap_opened.set()
 
-    async def hear(self, call: Call) -> None:
-        """Take in what was just said, behind what was said before it in its place and was not heard or kept yet. A
-        command waits for nothing that was not heard.
+    async def receive(self, call: Call) -> None:
+        """Store a new message, behind the pending messages of its session. It waits until its place is fetched, unless
+        it is a command.
 
         Raises:
-            Exception: it is not kept yet, and will be as soon as that can be done.
+            Exception: it is not stored yet, and will be as soon as possible.
         """
-        with self.holding(call):
+        inbound = call.inbound
+        if len(self._pending) >= MAX_PENDING and self._bounds.hours:
+            self.open_gap(inbound.sent_at)
+            raise StoreError("too many messages could not be stored")
+        self._pending[inbound.event_key] = call
+        try:
             if call.command is None:
-                until = event_loop.now() + BEHIND_SECONDS
-                async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
-                    await self._look_before({call.inbound.place}, until)
-                    await self._take_behind(call)
-            else:
-                await self._take_behind(call)
-        if self._missed:  # the database is back
-            self._unkept.set()
-
-    @contextmanager
-    def seeing(self, at: float) -> Iterator[None]:
-        """It is seen what there is to do about a message that was said then (seconds since the epoch), for as long as
-        this is entered. What is broken off is looked for.
-        """
-        with self._missed.seeing(at):
-            try:
-                yield
-            except asyncio.CancelledError:
-                self.open(at)
+                await self._wait_for_fetches({inbound.place})
+            await self._store_session(inbound.session_id, until=inbound.sent_at)
+        except BaseException as error:  # a closed socket cancels it
+            self._store_failed.set()
+            if inbound.event_key in self._pending or not isinstance(error, Exception):
                 raise
+        if any(pending.is_late for pending in self._pending.values()):  # the database is back
+            self._store_failed.set()
 
-    @contextmanager
-    def holding(self, call: Call) -> Iterator[None]:
-        """It is on its way to `hear`, for as long as this is entered: as `seeing`; and `changed` is minded."""
-        with self.seeing(said_at(call)), self._missed.holding(call):
-            yield
+    async def apply_edit(self, event_key: str, text: str | None) -> None:
+        """Have a pending message stored with its new text, or not at all if it was deleted (None). Return when it is
+        not just being stored. A deletion is always remembered: Slack may deliver the message after it.
+        """
+        call = self._pending.get(event_key)
+        if call is None and text is not None and event_key not in self._edits:
+            return
+        self._edits[event_key] = text
+        if len(self._edits) > MAX_EDITS:
+            del self._edits[next(iter(self._edits))]
+        if call is not None:
+            async with self._lock(call.inbound.session_id):
+                pass
 
-    def missed(self, call: Call) -> None:
-        """A message was heard and could not be kept: it is kept as soon as that can be done."""
-        if len(self._missed) < MOST_MISSED or not self._bounds.hours:
-            self._missed.add(call)
-            self._unkept.set()
-        else:
-            self.open(said_at(call))
+    # Pending messages
 
-    def changed(self, event_key: str, text: str | None) -> None:
-        """A message was edited, or deleted (None): what is not kept yet of it is kept as it is now, or not at all."""
-        self._missed.change(event_key, text)
+    async def _store_session(self, session_id: str, *, until: float = inf) -> None:
+        """Store the pending messages of a session in order. One that cannot be stored for now blocks those after it;
+        one that fails for another reason does not.
 
-    async def settled(self, event_key: str) -> None:
-        """Return when a message is not being kept: what it says now may be noted, and does not find nothing."""
-        async with self._missed.turn(event_key):
-            pass
-
-    async def _take_behind(self, call: Call) -> None:
-        """Take it in, behind what was said before it in its session and could not be kept. What never can be kept holds
-        it up no more.
+        Args:
+            until: later messages stay pending.
 
         Raises:
-            Exception: it is not kept yet, and will be as soon as that can be done.
+            Exception: the last failure.
         """
-        try:
-            for older in self._missed.before(call):
-                try:
-                    await self._take_one(replace(older, is_late=True))
-                except Exception as error:
-                    if older.holds_up and isinstance(error, StoreError) and error.retryable:
-                        raise
-            await self._take_one(call)
-        except Exception:
-            self.missed(call)
-            raise
-
-    async def _take_one(self, call: Call) -> None:
-        async with self._missed.turn(call.inbound.event_key):
-            if (now := self._missed.now(call)) is not None:
-                await self._take(now)
-            self._missed.drop(call)
-
-    @property
-    def _is_open(self) -> bool:
-        return min(self._since, self._looking_since) != inf
-
-    async def _look_before(self, places: Collection[str], until: float) -> None:
-        """If there is a gap, look first at these places, so that what is taken in next goes behind what was said there
-        before it; but wait for that no longer than until then (the loop's time).
-        """
-        if not (self._holds and places and (self._is_open or not self._began.is_set())):
-            return
-        try:
-            async with asyncio.timeout_at(until):
-                await self._began.wait()
-                if looks := [self._look_first(place) for place in places if self._is_open]:
-                    await asyncio.wait(looks)
-        except TimeoutError:
-            log.info("%s: what is said is not held up any longer by what was said before", self._channel)
-
-    def _look_first(self, place_id: str) -> asyncio.Task[None]:
-        """The look at a place before its turn comes, once for all who wait for it; none of them ends it."""
-        looking = self._first.get(place_id)
-        if looking is None:
-            since = self._bounded(min(self._since, self._looking_since))
-            work = self._look_at(place_id, since)
-            looking = self._first[place_id] = asyncio.create_task(work, name=f"gap of {place_id}")
-        return looking
-
-    async def _look_at(self, place_id: str, since: float) -> None:
-        try:  # where the database is away, what waits for this look would be kept before what it finds
-            await retried(lambda: self._catch_up(since, only=place_id), what=f"a look at {place_id}")
-        except Exception as error:  # its turn comes
-            self._first.pop(place_id, None)
-            log.info("%s: a place cannot be looked into first: %s", self._channel, traced(error))
-
-    def _bounded(self, since: float) -> float:
-        """From when on to look for what was not heard since then."""
-        return max(since - MARGIN, time.time() - self._bounds.hours * 3600)
-
-    async def _take_missed(self) -> None:
-        """Take in what could not be kept, in its order. What cannot be kept for now holds up what was said behind it in
-        its session; what never can be, by its own fault, holds up nothing.
-        """
-        places = {call.inbound.place for call in self._missed.calls if call.command is None}
-        await self._look_before(places, event_loop.now() + BEHIND_SECONDS)
         failure: Exception | None = None
-        held = set[str]()
-        for call in self._missed.calls:
-            inbound = call.inbound
-            if inbound.session_id in held:
-                continue
-            if inbound.sent_at < time.time() - max(1.0, self._bounds.hours) * 3600:
-                log.error("%s: a message is lost, as it could not be kept for too long", self._channel)
-                self._missed.drop(call)
-                continue
-            try:
-                await self._take_one(replace(call, is_late=True))
-            except Exception as error:
-                failure = error
-                if call.holds_up and isinstance(error, StoreError) and error.retryable:
-                    await self._places.heard_at(self._part)  # which fails as well, if nothing can be kept for now
-                    held.add(inbound.session_id)
+        async with self._lock(session_id):
+            here = (call for call in self._pending.values() if call.inbound.session_id == session_id)
+            for call in sorted((call for call in here if _sent_at(call) <= until), key=_sent_at):
+                try:
+                    await self._store(call)
+                except Exception as error:
+                    failure = error
+                    if isinstance(error, StoreError) and error.retryable:
+                        break
         if failure is not None:
             raise failure
 
-    async def _look_back(self) -> None:
-        if self._since == inf:
-            return
-        if len(self._missed) >= MOST_MISSED:  # what is found and cannot be kept either would be looked for at once
-            raise StoreError("what was heard cannot be kept, and is as much as can be remembered")
-        since = self._looking_since = self._since
-        self._since = inf
+    async def _store(self, call: Call) -> None:
+        key = call.inbound.event_key
         try:
-            async with asyncio.timeout(LOOK_SECONDS) as limit:
-                found = await self._catch_up(self._bounded(since))
-            log.info("%s: looked back over %.0f s: %d messages found", self._channel, time.time() - since, found)
-        except BaseException as error:
-            if not (isinstance(error, TimeoutError) and limit.expired()):
-                self._since = min(since, self._since)
-                raise
-            log.warning("%s: looking back took too long; what was not found by now is left", self._channel)
-        finally:
-            self._looking_since = inf
+            if key not in self._edits:
+                await self._take(call)
+            elif (text := self._edits[key]) is not None:
+                await self._take(replace(call, inbound=replace(call.inbound, text=text)))
+        except Exception:
+            if self._pending.get(key) is call:
+                self._pending[key] = replace(call, is_late=True)
+            raise
+        if self._pending.get(key) is call:
+            del self._pending[key]
 
-    async def _catch_up(self, since: float, *, only: str | None = None) -> int:
-        """Take in what was said since then and not heard; how many messages. A place that cannot be looked into keeps
-        no other one from it.
+    async def _store_pending(self) -> None:
+        """Store what could not be stored before; a message that is too old is given up."""
+        oldest = time.time() - max(1.0, self._bounds.hours) * 3600
+        for call in [call for call in self._pending.values() if _sent_at(call) < oldest]:
+            log.error("%s: a message is lost: it could not be stored for too long", self._channel)
+            del self._pending[call.inbound.event_key]
+        calls = sorted(self._pending.values(), key=_sent_at)
+        await self._wait_for_fetches({call.inbound.place for call in calls if call.command is None})
+        await _for_each(self._store_session, dict.fromkeys(call.inbound.session_id for call in calls))
 
-        Args:
-            only: the one place to look at.
+    def _lock(self, session_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(session_id, asyncio.Lock())
 
-        Raises:
-            Exception: why one of them could not be looked into.
-        """
-        places = await self._places.served(self._channel, since=since - ALIVE, limit=MOST_PLACES)
-        places = [place for place in places if self._covers(place.id) and only in (None, place.id)]
-        if only is not None and not places:
-            return 0
-        alive = {session for place in places for session in place.sessions}
-        begun = {place.id: place.begun_at for place in places}
-        edited = max(since - MOMENT, time.time() - self._bounds.hours * 3600)  # to call the bot, and not heard either
-        look, found, failures = self._look(edited), 0, list[Exception]()
+    # Missing messages
 
-        async def take_in(place: Place) -> None:
-            nonlocal found
-            try:
-                said = await look(place)
-            except Exception as error:
-                failures.append(error)
-                if len(failures) >= AT_ONCE:
-                    raise
+    @property
+    def _since(self) -> float:
+        return self._gap.since if self._gap is not None else inf
+
+    def _bounded(self, since: float) -> float:
+        return max(since, time.time() - self._bounds.hours * 3600)
+
+    async def _fetch_all(self) -> None:
+        """Fetch what is missing in all places, and close the gap, unless another one was opened meanwhile."""
+        gap = self._gap
+        if gap is None:
+            return
+        if len(self._pending) >= MAX_PENDING:  # what is fetched could not be stored either
+            raise StoreError("too many messages could not be stored")
+
+        async def fetch(place_id: str) -> None:
+            if gap is not self._gap:
                 return
-            new = await unheard(self._places, said, alive, begun, since=since)
-            more = max(0, found + len(new) - self._bounds.messages)
-            if more:
-                log.warning("%s: %d messages more than are caught up with", self._channel, more)
-            newest = new[more:]
-            found += len(newest)
-            for call in newest:
-                with suppress(Exception):  # it is kept later
-                    await self._take_behind(replace(call, is_late=True))
+            fetching = self._fetch(gap, place_id)
+            await asyncio.wait([fetching])  # others may wait for it, so it is not cancelled with this one
+            if failure := fetching.result():
+                raise failure
 
-        await abreast(take_in, places, AT_ONCE)
-        if failures:
-            raise failures[0]
-        return found
+        try:
+            async with asyncio.timeout(BACKFILL_TIMEOUT) as limit:
+                await _for_each(fetch, await self._places_of(gap))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            log.warning("%s: the backfill took too long; messages that are not fetched by now are left", self._channel)
+        if gap is self._gap:
+            log.info("%s: backfill of %.0f s: %d messages found", self._channel, time.time() - gap.since, gap.found)
+            self._gap = None
 
-    async def _keep_up(self) -> None:
+    async def _wait_for_fetches(self, places: Collection[str]) -> None:
+        """If there is a gap, wait until these places are fetched, but no longer than `MAX_WAIT_SECONDS`."""
+        if self._gap is None or not self._holds or not places:
+            return
+        fetches = [self._fetch(self._gap, place) for place in places]
+        _, running = await asyncio.wait(fetches, timeout=MAX_WAIT_SECONDS)
+        if running:
+            log.info("%s: new messages do not wait any longer for older ones", self._channel)
+
+    def _fetch(self, gap: _Gap, place_id: str) -> asyncio.Task[Exception | None]:
+        """Store what is missing in a place, once for all who wait for it."""
+        if place_id not in gap.fetches:
+            gap.fetches[place_id] = self._run(self._fetch_place(gap, place_id))
+        return gap.fetches[place_id]
+
+    async def _fetch_place(self, gap: _Gap, place_id: str) -> Exception | None:
+        """Return why the place could not be fetched, if so: then it is fetched anew by whoever asks next."""
+        try:
+            missing = await retried(partial(self._missing_in, gap, place_id), what=f"fetching {place_id}")
+        except Exception as error:
+            del gap.fetches[place_id]
+            return error
+        surplus = max(0, gap.found + len(missing) - self._bounds.messages)
+        if surplus:
+            log.warning("%s: %d messages more than a backfill stores are left", self._channel, surplus)
+        newest = missing[surplus:]
+        gap.found += len(newest)
+        self._pending |= {call.inbound.event_key: replace(call, is_late=True) for call in newest}
+        for session_id in dict.fromkeys(call.inbound.session_id for call in newest):
+            try:
+                await self._store_session(session_id)
+            except Exception:
+                self._store_failed.set()
+        return None
+
+    async def _missing_in(self, gap: _Gap, place_id: str) -> list[Call]:
+        places = await self._places_of(gap)
+        if place_id not in places:
+            return []
+        since = self._bounded(gap.since - OVERLAP_SECONDS)
+        begun = {place.id: place.begun_at for place in places.values()}
+        return await filter_missing(self._places, await gap.fetch(places[place_id]), gap.active, begun, since=since)
+
+    async def _places_of(self, gap: _Gap) -> Mapping[str, Place]:
+        """Return the places in which the bot was spoken to, the one with the newest message first."""
+        if gap.places is None:
+            active_since = self._bounded(gap.since - OVERLAP_SECONDS) - ACTIVE_SECONDS
+            served = await self._places.served(self._channel, since=active_since, limit=MAX_PLACES)
+            gap.places = {place.id: place for place in served if self._covers(place.id)}
+            gap.active.update(session for place in gap.places.values() for session in place.sessions)
+        return gap.places
+
+    # The watermark
+
+    async def _keep_watermark(self) -> None:
         while True:
             try:
-                await self._keep()
+                await self._save_watermark()
             except StoreError as error:
-                log.warning("%s: until when all was heard cannot be kept: %s", self._channel, error)
-            await asyncio.sleep(KEEP_SECONDS)
+                log.warning("%s: the watermark cannot be stored: %s", self._channel, error)
+            await asyncio.sleep(WATERMARK_SECONDS)
 
-    async def _keep(self) -> None:
-        """Note until when all has been heard, unless that is noted already, or it is not known from when on."""
-        until = min(self._heard_at(), self._since, self._looking_since, self._missed.since)
-        if self._kept is not None and until and until != self._kept:
+    async def _save_watermark(self) -> None:
+        until = min(self._heard_at(), self._since, *map(_sent_at, self._pending.values()))
+        if self._watermark is not None and until and until != self._watermark:
             await self._places.keep_heard_at(self._part, until)
-            self._kept = until
+            self._watermark = until
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work, name=f"backfill of {self._part}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+async def filter_missing(
+    places: Places, calls: Sequence[Call], active: set[str], begun: Mapping[str, float], *, since: float
+) -> list[Call]:
+    """Return those of the fetched messages that are to be stored, in the order in which they were sent.
+
+    Left out are messages that are known, that were sent before the bot was first spoken to in the place, before a reset
+    of their session or before a `stop` of their author, and those of sessions that are over.
+
+    Args:
+        active: the sessions that are not over; those in which the bot is mentioned are added.
+        begun: when the bot was first spoken to, by place.
+        since: older messages are stored only if they mention the bot, which an edit may have added.
+    """
+    if not calls:
+        return []
+    known = await places.known(call.inbound.event_key for call in calls)
+    sessions = {call.inbound.session_id for call in calls}
+    over, stopped = await places.started_over_at(sessions), await places.stopped_at(sessions)
+    found = []
+    for call in sorted(calls, key=_sent_at):
+        inbound = call.inbound
+        if (call.is_called or call.is_on_answer) and (inbound.sent_at >= since or inbound.event_key not in known):
+            active.add(inbound.session_id)
+        after = max(over.get(inbound.session_id, 0.0), begun.get(inbound.place, inf))
+        if not call.is_called or call.is_free:
+            after = max(after, since)
+        if call.command is None:
+            after = max(after, stopped.get((inbound.session_id, inbound.author), 0.0))
+        if inbound.session_id in active and inbound.event_key not in known and inbound.sent_at >= after:
+            found.append(call)
+    return found
+
+
+async def _for_each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:
+    """Do the work for each item. A failure keeps no other item from it, unless nearly all fail.
+
+    Raises:
+        Exception: the first failure.
+    """
+    failures = list[Exception]()
+
+    async def attempt(item: T) -> None:
+        try:
+            await work(item)
+        except Exception as error:
+            failures.append(error)
+            if len(failures) >= CONCURRENCY:
+                raise
+
+    await abreast(attempt, items, CONCURRENCY)
+    if failures:
+        raise failures[0]
+
+
+def _sent_at(call: Call) -> float:
+    return call.inbound.sent_at

@@ -1,6 +1,6 @@
-"""What becomes of what a channel hears: of messages, their edits and deletions, and of presses.
+"""Handles incoming messages, their edits and deletions, and button presses.
 
-Whatever way it comes, the door is asked first who does it.
+The access policy is asked first.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from weakref import WeakValueDictionary
 
 from channels.access import Admission
 from channels.base import Surface
@@ -81,27 +80,27 @@ class Call:
     send_away: Callable[[str], Awaitable[None]] | None = None
 
     @property
-    def holds_up(self) -> bool:
-        """Whether what is said behind it waits for it."""
-        return self.command is None or self.command[0] in ENDING
-
-    @property
     def command(self) -> tuple[Name, str] | None:
         """What it asks for, and of what, if that is a command and nothing else."""
         return command_in(self.inbound.text) if self.is_called and not self.inbound.attachments else None
 
 
+async def _unchanged(call: Call) -> Call:
+    return call
+
+
 class Intake:
-    """Takes in what a channel hears.
+    """Handles the messages, edits, deletions and presses of a channel.
 
     Attributes:
-        commands: for those that come as something else than a message.
+        commands: for commands that are no messages.
 
     Args:
-        surface: where the answer to a message is shown.
-        locale: the language of who wrote it: see `Channel.locale`.
-        whisper: says something to who wrote it, and to nobody else, if the call has no way of its own.
+        surface: where the reply to a message is shown.
+        locale: see `Channel.locale`.
+        whisper: shows a text to the author of a message alone, if the message has no `send_away`.
         ways: how commands are given on the platform.
+        place: chooses where a message is answered, just before it is stored.
     """
 
     def __init__(
@@ -113,6 +112,7 @@ class Intake:
         whisper: Callable[[Inbound, str], Awaitable[None]],
         *,
         ways: Ways,
+        place: Callable[[Call], Awaitable[Call]] = _unchanged,
     ) -> None:
         self.commands = Commands(desk, receipts, ways, self.run)
         self._desk = desk
@@ -120,8 +120,8 @@ class Intake:
         self._surface = surface
         self._locale = locale
         self._whisper = whisper
+        self._place = place
         self._work = Work()
-        self._queues = WeakValueDictionary[str, asyncio.Lock]()
 
     async def refusal(self, visitor: Visitor, spot: Spot, *, is_owed: bool = False) -> str | None:
         """What somebody is told who may not speak; nothing at all if he may.
@@ -134,17 +134,6 @@ class Intake:
         if admission is Admission.ADMITTED:
             return None
         return admission.sentence if is_owed or await self._is_to_be_told(visitor, "door") else ""
-
-    async def admits(self, call: Call) -> bool:
-        """Whether a message is by somebody who may speak. If it is not, and calls the bot, he is told so."""
-        inbound = call.inbound
-        admission = self._desk.door.admits(inbound.who, inbound.spot)
-        if admission is Admission.ADMITTED:
-            return True
-        is_said_to_the_bot = call.is_called and not call.is_free and not call.is_late
-        if call.send_away or (is_said_to_the_bot and await self._is_to_be_told(inbound.who, "door")):
-            self.run(self._send_away(call, lambda say: say(admission.sentence)), name="refusal")
-        return False
 
     async def limited(self, said: Inbound | Asker) -> Limited | None:
         """Whether that would be one too many, as far as can be seen before it is taken."""
@@ -177,33 +166,42 @@ class Intake:
             return False
 
     async def take(self, call: Call) -> None:
-        """Have a message answered, if it is one for the bot, and by somebody who may speak; who has to wait for the
-        answer sees a receipt. What is heard of one session at the same time is kept in that order.
+        """Store a message that is for the bot and whose author has access, or do the command that it is. If the author
+        has to wait for the reply, the message gets a reaction.
 
         Raises:
-            StoreError: it could not be kept, and must not be acknowledged.
+            StoreError: it could not be stored, and must not be acknowledged.
         """
-        if not await self.admits(call):
-            return
-        async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
-            await self._take(call)
-
-    async def _take(self, call: Call) -> None:
-        inbound = call.inbound
-        if not (call.is_called or await self._is_for_the_bot(call)):
+        if not (await self._admits(call) and await self._is_for_the_bot(call)):
             return
         if call.command is not None:
             await self._do(*call.command, call)
             return
-        accepted = await self._desk.inbox.accept(inbound)
+        call = await self._place(call)
+        accepted = await self._desk.inbox.accept(call.inbound)
         if isinstance(accepted, Limited):
-            if call.send_away or await self._is_to_be_told(inbound.who, "rate", until=accepted.until):
+            if call.send_away or await self._is_to_be_told(call.inbound.who, "rate", until=accepted.until):
                 self.run(self._send_away(call, partial(too_often, accepted)), name="refusal")
         elif accepted is Accepted.WAITS:
-            self._receipts.give(inbound.address)
+            self._receipts.give(call.inbound.address)
+
+    async def _admits(self, call: Call) -> bool:
+        """Return whether the author has access; one without who mentions the bot is told so."""
+        inbound = call.inbound
+        admission = self._desk.door.admits(inbound.who, inbound.spot)
+        if admission is Admission.ADMITTED:
+            return True
+        is_said_to_the_bot = call.is_called and not call.is_free and not call.is_late
+        if call.send_away or (is_said_to_the_bot and await self._is_to_be_told(inbound.who, "door")):
+            self.run(self._send_away(call, lambda say: say(admission.sentence)), name="refusal")
+        return False
 
     async def _is_for_the_bot(self, call: Call) -> bool:
         conversations, follow = self._desk.conversations, self._desk.follow
+        if call.is_free:
+            return not await conversations.is_muted(call.inbound.session_id)
+        if call.is_called:
+            return True
         return await conversations.answers(call.inbound, follow=follow, is_on_answer=call.is_on_answer)
 
     async def _do(self, name: Name, argument: str, call: Call) -> None:

@@ -15,7 +15,7 @@ from slack_bolt.response import BoltResponse
 from channels.access import Admission
 from channels.base import Around, Check, Fetched, Heard
 from channels.i18n import messages as words
-from channels.intake.backfill import Gaps
+from channels.intake.backfill import Backfill
 from channels.intake.handler import Call, Intake
 from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
@@ -108,10 +108,10 @@ class SlackChannel:
         self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
         self._history = History(self._api, self._hear)
         look, heard_at = self._history.look, self.heard_at
-        self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=heard_at, holds=False)
+        self._backfill = Backfill(NAME, places, bounds, take=self._take, look=look, heard_at=heard_at, holds=False)
         self._seal = Seal(settings.bot_token or settings.client_secret)
         self._private = Private(self._api, self.surface)
-        commands, take = self._intake.commands, self._gaps.hear
+        commands, take = self._intake.commands, self._backfill.receive
         self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
         self._shortcuts = Shortcuts(
             self._surface_of, self._names, self._private, self._intake, take, direct=settings.direct
@@ -138,7 +138,7 @@ class SlackChannel:
         """How Slack reaches the app."""
         proof = Proof(self._client) if settings.bot_token else None
         if settings.mode == "socket":
-            count, on_back = settings.sockets, self._gaps.open
+            count, on_back = settings.sockets, self._backfill.open_gap
             return Sockets(self._app, settings.app_token, count=count, proof=proof, on_back=on_back)
         requests = Requests(self._app, settings.signing_secret, proof)
         self.routes += requests.routes
@@ -148,6 +148,10 @@ class SlackChannel:
         await verify(self._client, self._app_token)
         if self._workspaces is not None:
             await self._workspaces.verify()
+        await self._backfill.start(self._connect)
+        self._taking_up = asyncio.create_task(self._desk.errands.watch(NAME, self._deeds.again), name="slack errands")
+
+    async def _connect(self) -> None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 await self._line.open()
@@ -157,8 +161,6 @@ class SlackChannel:
                 f"SLACK_API_URL: no socket could be opened within {CONNECT_TIMEOUT:g} s; "
                 "can this machine reach wss:// addresses?"
             ) from error
-        await self._gaps.start()
-        self._taking_up = asyncio.create_task(self._desk.errands.watch(NAME, self._deeds.again), name="slack errands")
 
     async def stop(self) -> None:
         if self._taking_up is not None:
@@ -166,7 +168,7 @@ class SlackChannel:
             await asyncio.wait([self._taking_up], timeout=SETTLE_TIMEOUT)  # it may be at a database that hangs
         await self._line.close()
         await self._intake.settle(SETTLE_TIMEOUT)
-        await self._gaps.stop()
+        await self._backfill.stop()
 
     async def aclose(self) -> None:
         """Let Slack know of the end of what was shown last; to be called when nothing is shown any more."""
@@ -269,10 +271,7 @@ class SlackChannel:
         match event.get("type"):
             case "app_mention" | "message":
                 if call := self._hear(body):
-                    # what is not kept now is kept as soon as it can be: Slack, which delivers it again as well, may do
-                    # so later, and does so three times at the most
-                    with self._gaps.holding(call):
-                        await self._gaps.hear(await self._with_files(body, call) if lacks_files(event) else call)
+                    await self._backfill.receive(await self._with_files(body, call) if lacks_files(event) else call)
                 elif change := changed(body):
                     await self._take_change(change, called_by_edit(body, self._hear))
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
@@ -289,8 +288,10 @@ class SlackChannel:
                 await self._leave(body)
 
     async def _with_files(self, body: Mapping[str, Any], call: Call) -> Call:
-        """A mention with the files that came along. The other event of the message, which has them, is waited for. If
-        it stays out (it came by a socket that was just closed, say, and Slack brings it again later), Slack is asked.
+        """Return a mention with its files.
+
+        The other event of the message has the files. If it does not come within `FILES_SECONDS` (it was sent over a
+        socket that has just closed, and Slack sends it again later), the message is fetched.
         """
         await asyncio.sleep(FILES_SECONDS)
         event = body["event"]
@@ -303,7 +304,8 @@ class SlackChannel:
         except (SurfaceError, StoreError, TimeoutError) as error:
             log.warning("the files of a message are not known: %s", traced(error))
             return call
-        return self._hear({**body, "event": {**event, "files": (said or {}).get("files", ())}}) or call
+        now = {name: (said or event).get(name) for name in ("text", "blocks", "files")}  # it may have been edited
+        return self._hear({**body, "event": {**event, **now}}) or call
 
     async def _leave(self, body: Mapping[str, Any]) -> None:
         """Serve a workspace no more. Where it is the one that there is, its token will show that it is good no more."""
@@ -311,12 +313,11 @@ class SlackChannel:
             await self._workspaces.remove(team_of(body), float(body.get("event_time") or 0))
 
     async def _take_change(self, change: Change, call: Call | None) -> None:
-        self._gaps.changed(change.event_key, change.text)
-        await self._gaps.settled(change.event_key)
+        await self._backfill.apply_edit(change.event_key, change.text)
         if change.text is None:
             await self._intake.deleted(change.event_key)
         elif await self._intake.edited(change.event_key, change.text, calls=call is not None) and call is not None:
-            await self._gaps.hear(call)
+            await self._backfill.receive(call)
 
     async def _stop(self, body: Mapping[str, Any]) -> None:
         """Stop what somebody wants to be stopped by Slack's own button, if it was he who asked. What was streamed there

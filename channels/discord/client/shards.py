@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from channels.discord.client.gateway import PULSE, Gateway, GatewayClient, Shard
-from channels.intake.backfill import Gaps
+from channels.intake.backfill import Backfill
 from core.concurrency import event_loop
 
 #: Discord: so many seconds after a session was begun the next one of its group may be; with some for the way there.
@@ -33,10 +33,8 @@ def shard_of(place: str, count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is heard over one connection, and what was not."""
-
     gateway: Gateway
-    gaps: Gaps
+    backfill: Backfill
 
 
 class Shards:
@@ -48,17 +46,22 @@ class Shards:
     Args:
         at_once: how many sessions may be begun at once.
         make: a new client of a shard: see `Gateway`.
-        gaps: what was not heard of a shard, by the time of whose last sign of life.
+        backfill: returns the backfill of a shard with that last sign of life.
         admitted: keeps all processes from beginning more of them.
     """
 
     def __init__(
-        self, count: int, at_once: int, make: Make, gaps: Callable[[int, Callable[[], float]], Gaps], admitted: Admitted
+        self,
+        count: int,
+        at_once: int,
+        make: Make,
+        backfill: Callable[[int, Callable[[], float]], Backfill],
+        admitted: Admitted,
     ) -> None:
         self.count = count
         self._at_once = at_once
         self._make = make
-        self._gaps = gaps
+        self._backfill = backfill
         self._turnstile = Turnstile(at_once, admitted)
         self._parts = dict[int, _Part]()
         self._standing = set[int]()
@@ -68,10 +71,10 @@ class Shards:
         """Until when all shards were heard that stand, in seconds since the epoch; 0 if none does."""
         return min((self._parts[id_].gateway.heard_at for id_ in self._standing), default=0.0)
 
-    def gaps_of(self, place: str) -> Gaps | None:
-        """What was not heard in the surroundings of a place, if this process hears it."""
+    def backfill_of(self, place: str) -> Backfill | None:
+        """Return the backfill of a place, if this process receives its messages."""
         part = self._parts.get(shard_of(place, self.count))
-        return part.gaps if part is not None else None
+        return part.backfill if part is not None else None
 
     async def lead(self, ids: Collection[int], seconds: float) -> dict[int, Exception]:
         """Hear these shards, and no others; return when their connections stand.
@@ -103,13 +106,16 @@ class Shards:
 
     async def _begin(self, id_: int, seconds: float) -> None:
         shard = Shard(id_, self.count, self._turnstile.passed)
-        gaps = self._gaps(id_, lambda: gateway.heard_at)
-        gateway = Gateway(partial(self._make, shard), on_back=gaps.open)
-        self._parts[id_] = _Part(gateway, gaps)
-        try:
+        backfill = self._backfill(id_, lambda: gateway.heard_at)
+        gateway = Gateway(partial(self._make, shard), on_back=backfill.open_gap)
+        self._parts[id_] = _Part(gateway, backfill)
+
+        async def connect() -> None:
             async with asyncio.timeout(seconds):
                 await gateway.start()
-            await gaps.start()
+
+        try:
+            await backfill.start(connect)
         except BaseException:
             await self._end(id_)
             raise
@@ -119,7 +125,7 @@ class Shards:
         self._standing.discard(id_)
         if part := self._parts.get(id_):
             await part.gateway.stop()
-            await part.gaps.stop()
+            await part.backfill.stop()
             self._parts.pop(id_, None)
 
 

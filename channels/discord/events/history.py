@@ -4,23 +4,20 @@ Discord: a channel's history has nothing of its threads. A server lists its acti
 each channel and thread: one call shows which of them have new messages.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from math import inf
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 import discord
 
 from channels.base import Priority
 from channels.discord.client.api import MESSAGES, DiscordApi
 from channels.discord.session_ids import ASIDE, snowflake, thread_of
+from channels.intake.backfill import FetchOnce
 from channels.intake.handler import Call
 from channels.rate_limits.caller import RefusedError
-from core.concurrency import event_loop
 from core.inbox.watermarks import Place
 
 log = logging.getLogger(__name__)
@@ -49,21 +46,6 @@ class _Server:
     threads: Sequence[discord.Thread]
 
 
-@dataclass(slots=True, weakref_slot=True)
-class _Asked:
-    """What was told of a server last, for all looks that want to know it at one time: there may be one for each place
-    in which somebody speaks, and Discord takes few such calls.
-
-    Attributes:
-        at: when it was asked, by the loop's time.
-        server: nothing, if the bot is not in it.
-    """
-
-    at: float = -inf
-    server: _Server | None = None
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
 class History:
     """Reads what Discord has kept.
 
@@ -82,7 +64,6 @@ class History:
         self._api = api
         self._serves = serves
         self._hear = hear
-        self._asked = WeakValueDictionary[int, _Asked]()
 
     def look(self, since: float) -> Callable[[Place], Awaitable[list[Call]]]:
         """Begin a look: what was said in a place since then (seconds since the epoch). What may not be seen is left.
@@ -90,14 +71,13 @@ class History:
         Raises:
             SurfaceError: Discord is out of reach, or does not take the token.
         """
-        return partial(self._calls, after=snowflake(since), began=event_loop.now(), asked={})
+        return partial(self._calls, after=snowflake(since), servers=FetchOnce())
 
-    async def _calls(self, place: Place, *, after: int, began: float, asked: dict[int, _Asked]) -> list[Call]:
-        """The calls in what was said in a place after the message of that id.
+    async def _calls(self, place: Place, *, after: int, servers: FetchOnce[int, _Server | None]) -> list[Call]:
+        """Return the messages for the bot that were sent in a place after the message of that id.
 
         Args:
-            began: the loop's time; what is told of a server may be as old as that.
-            asked: what is told of servers, kept for as long as the whole look takes.
+            servers: by id; None if the bot is not in it.
         """
         _, where, channel = place.id.split(":")
         if where == ASIDE:  # Discord tells nothing of it but once
@@ -105,8 +85,7 @@ class History:
         if where == "dm":
             rooms = [self._api.direct(int(channel))]
         elif self._serves(guild := int(where)):
-            told = asked[guild] = self._asked.setdefault(guild, _Asked())
-            if (server := await self._server(guild, told, began)) is None:
+            if (server := await servers.get(guild, partial(self._server, guild))) is None:
                 return []
             rooms = await self._rooms(server, int(channel), place, after)
         else:
@@ -114,17 +93,9 @@ class History:
         messages = [message for room in rooms for message in await self._said(room, after)]
         return [call for message in messages if (call := await self._hear(message)) is not None]
 
-    async def _server(self, id_: int, told: _Asked, since: float) -> _Server | None:
-        """The server as it is since then (the loop's time), unless the bot is not in it any more."""
-        async with told.turn:
-            if told.at < since:
-                at, guild = event_loop.now(), await _unless_hidden(self._api.guild(id_))
-                told.server = None if guild is None else await self._told(guild)
-                told.at = at
-        return told.server
-
-    async def _told(self, guild: discord.Guild) -> _Server:
-        return _Server(guild, await self._api.latest(guild.id), await self._api.threads(guild))
+    async def _server(self, id_: int) -> _Server | None:
+        guild = await _unless_hidden(self._api.guild(id_))
+        return None if guild is None else _Server(guild, await self._api.latest(id_), await self._api.threads(guild))
 
     async def _rooms(self, server: _Server, channel_id: int, place: Place, after: int) -> list[Any]:
         """The channel, as far as one can speak there and anybody has since the message of that id, its active threads,

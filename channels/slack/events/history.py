@@ -7,12 +7,11 @@ the time of the latest reply; `conversations.replies` has a thread, oldest first
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from channels.base import Priority
-from channels.intake.backfill import ALIVE
+from channels.intake.backfill import ACTIVE_SECONDS, FetchOnce
 from channels.intake.handler import Call
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import Answer, SlackApi
@@ -31,14 +30,6 @@ MOST_PAGES = 5
 
 #: Slack: the refusals that speak of the app, and not of a place.
 _OF_THE_APP = {"account_inactive", "invalid_auth", "not_authed", "token_expired", "token_revoked"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Selves:
-    """What `auth.test` says of each workspace, asked once in a look."""
-
-    known: dict[str, Answer] = field(default_factory=dict)
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class History:
@@ -60,14 +51,13 @@ class History:
         Raises:
             SurfaceError: Slack is out of reach, or does not take the token.
         """
-        return partial(self._calls, since=since, selves=_Selves())
+        return partial(self._calls, since=since, selves=FetchOnce())
 
-    async def _calls(self, place: Place, *, since: float, selves: _Selves) -> list[Call]:
+    async def _calls(self, place: Place, *, since: float, selves: FetchOnce[str, Answer]) -> list[Call]:
         """The calls in what was said in a place since then."""
         _, team, channel = place.id.split(":")
         try:
-            async with selves.turn:
-                own = selves.known[team] = selves.known.get(team) or await self._self(team)
+            own = await selves.get(team, partial(self._self, team))
             messages = await self._said(team, channel, [root_of(session) for session in place.sessions], since)
             is_shared = await self._is_shared(team, channel, messages)
         except RefusedError as refusal:
@@ -83,7 +73,7 @@ class History:
         return calls
 
     async def message(self, team: str, channel: str, root: str, ts: str) -> Answer | None:
-        """What was said at `ts`, in the thread that began at `root`.
+        """Return the message at `ts` in the thread that began at `root`.
 
         Raises:
             SurfaceError: Slack does not tell.
@@ -117,7 +107,7 @@ class History:
             sessions: the first messages of threads that the bot follows, however old they are; empty for one
                 conversation of all that is said, in whichever thread.
         """
-        about = {"channel": channel, "oldest": _ts(since - (ALIVE if "" in sessions else THREADS))}
+        about = {"channel": channel, "oldest": _ts(since - (ACTIVE_SECONDS if "" in sessions else THREADS))}
         opening = await self._pages("conversations.history", team, about)
         said = {message["ts"]: message for message in opening}
         threads = [ts for ts, message in said.items() if float(message.get("latest_reply") or 0) >= since]

@@ -10,7 +10,7 @@ from channels.discord.adapter import DiscordChannel
 from channels.discord.client import gateway as gateway_module
 from channels.discord.client.gateway import GatewayClient
 from channels.i18n import messages as words
-from channels.intake import backfill as gaps
+from channels.intake import backfill
 from core.errors import StoreError
 from core.inbox.store import Accepted, Inbox
 from core.turns.store import Turns
@@ -157,8 +157,8 @@ def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
             raise StoreError("out of reach")
         return await accept(self, inbound)
 
-    monkeypatch.setattr(gaps, "PAUSES", (0.01,))
-    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.01,))
+    monkeypatch.setattr(backfill, "RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr(backfill, "STORE_RETRY_SECONDS", (0.01,))
     monkeypatch.setattr(Inbox, "accept", failing)
 
 
@@ -181,7 +181,7 @@ async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answer
         with pytest.MonkeyPatch.context() as patch:
             failing_inbox(patch, 1_000_000)
             question = await bot.ask("ada", "general", "two")
-            await until(lambda: "a message cannot be kept yet" in caplog.text)
+            await until(lambda: "a message is not stored yet" in caplog.text)
             async with asyncio.timeout(30):
                 await bot.channel.stop()
     assert bot.texts(question) == []

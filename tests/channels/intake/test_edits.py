@@ -9,7 +9,7 @@ import pytest
 
 from channels.discord.events import listener as ear
 from channels.i18n import messages as words
-from channels.intake import backfill as gaps
+from channels.intake import backfill
 from channels.slack.events import parser as hearing
 from core.errors import StoreError
 from core.inbox.store import Accepted, Inbox
@@ -68,7 +68,7 @@ async def test_what_was_said_to_others_in_a_thread_is_for_the_bot_as_soon_as_it_
 async def test_an_edit_that_calls_the_bot_while_it_is_away_is_a_question(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gaps, "MARGIN", 0.0)
+    monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     async with talking(sandbox, tmp_path, echo) as talk:
         await talk.say("one")
         await says(talk, "heard one")

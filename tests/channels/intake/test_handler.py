@@ -527,25 +527,5 @@ async def test_a_deletion_drops_what_waits_ends_what_runs_and_marks_what_was_ans
     assert place.shown == [(turn.id, words.WITHDRAWN), (other.id, words.WITHDRAWN)]
 
 
-async def test_what_is_heard_of_one_session_at_the_same_time_is_kept_in_that_order(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow, accept = asyncio.Event(), place.inbox.accept
-
-    async def first_is_slow(message: Inbound) -> Any:
-        if message.text == "first":
-            await slow.wait()
-        return await accept(message)
-
-    monkeypatch.setattr(place.inbox, "accept", first_is_slow)
-    calls = [Call(inbound(text), is_called=True) for text in ("first", "second")]
-    elsewhere = Call(inbound("elsewhere", session="place:2"), is_called=True)
-    taking = [asyncio.create_task(place.intake.take(call)) for call in (*calls, elsewhere)]
-    await taking[-1]
-    slow.set()
-    await asyncio.gather(*taking)
-    assert await place.waiting() == ["elsewhere", "first", "second"]
-
-
 async def away(*_: Any, **__: Any) -> Any:
     raise StoreError("out of reach")

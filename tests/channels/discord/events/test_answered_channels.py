@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from channels.discord.events import listener as ear
+from channels.discord import adapter
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from core.errors import StoreError
@@ -75,7 +75,7 @@ async def test_each_question_in_a_channel_is_answered_in_a_thread_of_its_own(
         assert len(bot.said_to_bot()) == 2
         other = await bot.ask("grace", "general", "x" * 200)
         await says_in(bot, await begun(bot, other), f"heard: Grace Hopper: {'x' * 200}")
-        assert len((await begun(bot, other)).name) == ear.MOST_NAME
+        assert len((await begun(bot, other)).name) == adapter.MAX_THREAD_NAME
         assert len(bot.said_to_bot()) == 1
         direct = await server.say("ada", server.open_dm("ada"), "hello")
         await bot.says(direct, "heard: hello")
@@ -125,7 +125,7 @@ async def test_where_no_thread_can_be_begun_the_answer_stands_in_the_channel(
         case "broken":
             server.faults.fail(THREAD, status=400, code=30033)
         case _:
-            monkeypatch.setattr(ear, "THREAD_TIMEOUT", 0.1)
+            monkeypatch.setattr(adapter, "THREAD_TIMEOUT", 0.1)
             server.faults.delay(THREAD, 0.5)
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
         question = await bot.ask("ada", "general", "one")

@@ -165,7 +165,7 @@ async def test_a_change_that_the_database_does_not_take_is_told_in_the_log(
         await bot.says(question, "heard: Ada Lovelace: one")
         monkeypatch.setattr(Inbox, "withdraw", failing)
         await server.delete("ada", question)
-        await until(lambda: "a change of what was said is not noted" in caplog.text)
+        await until(lambda: "an edit or a deletion is not stored" in caplog.text)
 
 
 async def test_what_is_changed_where_the_bot_does_not_serve_is_left(server: DiscordSandbox, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What was said in Discord while the bot was away, or while it was there and could not hear it."""
 
 import asyncio
-import math
 from pathlib import Path
 from time import monotonic
 
@@ -13,7 +12,8 @@ from channels.discord.client.auth import log_in
 from channels.discord.events import history
 from channels.discord.session_ids import sent_at
 from channels.i18n import messages as words
-from channels.intake import backfill as gaps
+from channels.intake import backfill
+from channels.intake.backfill import Backfill
 from channels.settings import Bounds
 from core.inbox.watermarks import Place
 from sandbox.discord import Channel, DiscordSandbox
@@ -26,8 +26,8 @@ CHANNEL = "GET /channels/{channel}"
 
 @pytest.fixture(autouse=True)
 def quick_tries(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(gaps, "PAUSES", (0.05,))
-    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.05,))
+    monkeypatch.setattr(backfill, "RETRY_SECONDS", (0.05,))
+    monkeypatch.setattr(backfill, "STORE_RETRY_SECONDS", (0.05,))
     caplog.set_level("INFO", "channels")
 
 
@@ -38,7 +38,7 @@ def answered(bot: Bot, place: Channel | str) -> list[str]:
 
 async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
     """Once the bot has looked back, and all that it found is answered."""
-    await until(lambda: "discord: looked back over" in caplog.text)
+    await until(lambda: "discord: backfill of" in caplog.text)
     await bot.at_rest(0)
 
 
@@ -94,7 +94,7 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
 async def test_a_restart_with_forty_channels_stays_within_the_limit_of_all_requests(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gaps, "AT_ONCE", 40)  # Discord answers no slower than the sandbox
+    monkeypatch.setattr(backfill, "CONCURRENCY", 40)  # Discord answers no slower than the sandbox
     async with discord_of() as server:
         places = [server.add_channel(f"place-{number}") for number in range(40)]
         async with running(server, tmp_path, echo) as bot:
@@ -123,15 +123,13 @@ async def test_who_speaks_before_the_bot_has_looked_back_is_answered_behind_what
             await bot.says(await bot.ask("ada", place, "one"), "heard: Ada Lovelace: one")
         await bot.at_rest(2)
     await bot.ask("ada", "general", "two")
-    slow, look = asyncio.Event(), gaps.Gaps._look_back
+    slow, fetch_all = asyncio.Event(), Backfill._fetch_all
 
-    async def held(self: gaps.Gaps) -> None:
-        self._looking_since, self._since = self._since, math.inf
+    async def held(self: Backfill) -> None:
         await slow.wait()
-        self._since = self._looking_since
-        await look(self)
+        await fetch_all(self)
 
-    monkeypatch.setattr(gaps.Gaps, "_look_back", held)
+    monkeypatch.setattr(Backfill, "_fetch_all", held)
     async with running(server, tmp_path, echo) as bot:
         await bot.ask("ada", "general", "three")
         await bot.ask("ada", "general", "four")
@@ -220,14 +218,14 @@ async def test_what_was_said_between_two_sessions_is_answered_once(
 async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_counts_as_heard(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gaps, "KEEP_SECONDS", 0.02)
+    monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.at_rest(1)
     question = await bot.ask("ada", "general", "two")
     server.faults.fail(GUILD, 1000, status=401)
     async with running(server, tmp_path, echo) as bot:
-        await until(lambda: "cannot be caught up with yet" in caplog.text and len(bot.calls(GUILD)) >= 2)
+        await until(lambda: "a gap is not fetched yet" in caplog.text and len(bot.calls(GUILD)) >= 2)
         heard_at = await bot.places.heard_at("discord")
         assert heard_at is not None
         assert heard_at < sent_at(int(question.id))
@@ -236,24 +234,22 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
         await bot.says(question, "heard: Ada Lovelace: two")
 
 
-async def test_looks_that_want_to_know_a_server_at_one_time_do_not_each_ask_for_it(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
-    """Discord takes few such calls, and each place in which somebody speaks in a gap has a look of its own."""
+async def test_a_server_is_asked_about_once_for_all_its_places(server: DiscordSandbox, tmp_path: Path) -> None:
+    """Discord takes few such calls."""
     async with running(server, tmp_path, echo, connect=False) as bot:
         await log_in(bot.channel._client, settings_of(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(5)]
         since = min([sent_at(int((await bot.ask("ada", room, room.name)).id)) for room in rooms]) - 1
 
-        async def look(room: Channel) -> list[str]:
-            place = Place(f"discord:{server.guild_id}:{room.id}", since)
-            return [call.inbound.text for call in await bot.channel._look(since)(place)]
+        look = bot.channel._look(since)
 
-        assert await asyncio.gather(*map(look, rooms)) == [[room.name] for room in rooms]
-        asked = len(bot.calls(GUILD))
-        assert asked <= 2
-        assert await look(rooms[0]) == [rooms[0].name]
-        assert len(bot.calls(GUILD)) == asked + 1
+        async def fetch(room: Channel) -> list[str]:
+            place = Place(f"discord:{server.guild_id}:{room.id}", since)
+            return [call.inbound.text for call in await look(place)]
+
+        assert await asyncio.gather(*map(fetch, rooms)) == [[room.name] for room in rooms]
+        assert await fetch(rooms[0]) == [rooms[0].name]
+        assert len(bot.calls(GUILD)) == 1
 
 
 async def test_where_nothing_was_said_a_look_costs_no_call_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:

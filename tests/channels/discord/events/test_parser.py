@@ -176,6 +176,17 @@ async def test_what_is_said_behind_what_is_still_being_placed_is_heard_behind_it
         assert [m.text for m in bot.own(post)] == [f"heard: Ada Lovelace: {said}" for said in ("one", "two", "three")]
 
 
+async def test_a_message_whose_place_is_not_known_in_time_is_fetched(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        post = await post_asleep(bot)
+        monkeypatch.setattr("channels.discord.events.listener.EXAMINE_TIMEOUT", 0.1)
+        server.faults.delay(GET_CHANNEL, 1.0)
+        await bot.says(await server.say("ada", post, "two"), "heard: Ada Lovelace: two")
+        assert "the author or the place of a message is not known: TimeoutError" in caplog.text
+
+
 async def test_a_thread_that_cannot_be_looked_up_is_told_in_the_log(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -184,7 +195,7 @@ async def test_a_thread_that_cannot_be_looked_up_is_told_in_the_log(
         await server.archive(post)
         server.faults.fail(GET_CHANNEL, status=403, code=50001)
         await bot.ask("ada", post, "two")
-        await until(lambda: "it cannot be seen where a message was said" in caplog.text)
+        await until(lambda: "the author or the place of a message is not known" in caplog.text)
         assert await nothing_was_heard(bot)
 
 

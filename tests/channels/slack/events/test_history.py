@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
-from channels.intake import backfill as gaps
+from channels.intake import backfill
 from channels.settings import Bounds
 from channels.slack.client import auth as proof
 from channels.slack.events import history
@@ -20,8 +20,8 @@ from tests.channels.wiring import until
 
 @pytest.fixture(autouse=True)
 def quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gaps, "PAUSES", (0.05,))
-    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.05,))
+    monkeypatch.setattr(backfill, "RETRY_SECONDS", (0.05,))
+    monkeypatch.setattr(backfill, "STORE_RETRY_SECONDS", (0.05,))
 
 
 def answers(slack: SlackSandbox, message: Message) -> list[str]:
@@ -37,7 +37,7 @@ def answered(slack: SlackSandbox, message: Message) -> list[str]:
 
 async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
     """Once the bot has looked back, and all that it found is answered."""
-    await until(lambda: "slack: looked back over" in caplog.text)
+    await until(lambda: "slack: backfill of" in caplog.text)
     await bot.at_rest(0)
 
 
@@ -156,8 +156,8 @@ async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
         called = await bot.ask("ada", "general", "one")
         await bot.at_rest(2)
         await until(lambda: bot.channel.heard_at() > float(called.ts))
-    monkeypatch.setattr(gaps, "MARGIN", 0.0)
-    monkeypatch.setattr(gaps, "ALIVE", -1.0)
+    monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
+    monkeypatch.setattr(backfill, "ACTIVE_SECONDS", -1.0)
     await slack.say("ada", "general", "two", thread_ts=quiet.ts)
     await bot.ask("ada", "general", "two", thread_ts=called.ts)
     await slack.give_up()
@@ -182,7 +182,7 @@ async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
     bounds: Bounds,
     answered: list[str],
 ) -> None:
-    monkeypatch.setattr(gaps, "MARGIN", 0.0)  # what is left now is not found by a second look
+    monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)  # what is left now is not found by a second look
     async with running(slack, tmp_path, echo) as bot:
         await slack.say("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(1)
@@ -195,7 +195,7 @@ async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
         await bot.at_rest(1 + len(answered))
         assert [m.content.text for m in said if answers(slack, m)] == answered
         assert len(await bot.inbox_rows()) == 1 + len(answered)
-        assert ("2 messages more than are caught up with" in caplog.text) == (bounds.messages == 2)
+        assert ("2 messages more than a backfill stores" in caplog.text) == (bounds.messages == 2)
 
 
 async def test_what_fills_several_pages_is_read_to_its_end(
@@ -232,7 +232,7 @@ async def test_what_was_said_into_a_dead_line_is_answered_by_looking_back(
         await slack.give_up()
         await slack.wait_connected()
         await bot.shows(question, lambda texts: texts == ["are you there?", "heard: are you there?"])
-        assert "slack: looked back over" in caplog.text
+        assert "slack: backfill of" in caplog.text
 
 
 async def test_what_comes_by_all_paths_at_once_is_answered_once(
@@ -272,7 +272,7 @@ async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_t
         await bot.at_rest(1)
         is_down = True
         one = await slack.say("ada", slack.open_dm("ada"), "one")
-        await until(lambda: "cannot be caught up with yet" in caplog.text)
+        await until(lambda: "messages are not stored yet" in caplog.text)
         assert not any(e.acknowledged_at for e in slack.envelopes if e.payload["event"].get("ts") == one.ts)
         await slack.give_up()
         is_down = False
@@ -283,7 +283,7 @@ async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_t
         await until(lambda: caplog.text.count("an event could not be taken") >= 2)
         await slack.give_up()
     is_down = False
-    monkeypatch.setattr(gaps, "MARGIN", 0.0)
+    monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     async with running(slack, tmp_path, echo) as bot:
         await bot.shows(two, lambda texts: texts == ["two", "heard: two"])
 
@@ -294,7 +294,7 @@ async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_t
 async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_counts_as_heard(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gaps, "KEEP_SECONDS", 0.02)
+    monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
     monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.02)
     async with running(slack, tmp_path, echo) as bot:
         await slack.say("ada", slack.open_dm("ada"), "hello")
@@ -303,7 +303,7 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
     await slack.give_up()
     slack.faults.fail("conversations.history", 1000, error="token_revoked")
     async with running(slack, tmp_path, echo) as bot:
-        await until(lambda: "cannot be caught up with yet" in caplog.text)
+        await until(lambda: "a gap is not fetched yet" in caplog.text)
         await until(lambda: sum(call.method == "conversations.history" for call in slack.calls) >= 3)
         heard_at = await bot.places.heard_at("slack")
         assert heard_at is not None
@@ -311,7 +311,7 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
         slack.faults.clear()
         slack.faults.rate_limit("conversations.history", 1)
         await bot.shows(question, lambda texts: texts == ["back?", "heard: back?"])
-        await until(lambda: (bot.channel._gaps._kept or 0.0) > float(question.ts))
+        await until(lambda: (bot.channel._backfill._watermark or 0.0) > float(question.ts))
 
 
 async def test_a_scope_that_is_missing_is_told_once_and_costs_nothing_else(
@@ -357,7 +357,7 @@ async def test_what_is_said_in_an_older_thread_of_direct_messages_is_found(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: Any
 ) -> None:
     monkeypatch.setattr(history, "THREADS", -30.0)  # a day: it began before that
-    monkeypatch.setattr(gaps, "MARGIN", 0.0)
+    monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     dm = slack.open_dm("ada")
 
     def answers(text: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from channels.commands.handlers import COMMANDS as DOES
 from channels.commands.handlers import Commands, Said
 from channels.i18n import messages as words
-from channels.intake.backfill import Gaps
+from channels.intake.backfill import Backfill
 from channels.slack.interactions.commands import COMMANDS, MOST
 from channels.slack.interactions.shortcuts import SHORTCUTS
 from core.conversations.service import Conversations
@@ -275,7 +275,7 @@ async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_aske
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(errands, "LOOK", 0.05)
-    begun, done, run, look = asyncio.Event(), asyncio.Event(), Commands.run, Gaps._look_back
+    begun, done, run, look = asyncio.Event(), asyncio.Event(), Commands.run, Backfill._fetch_all
 
     async def dies(*_: Any, **__: Any) -> Said:
         begun.set()
@@ -287,7 +287,7 @@ async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_aske
         done.set()
         return said
 
-    async def later(self: Gaps) -> None:
+    async def later(self: Backfill) -> None:
         await done.wait()
         await look(self)
 
@@ -303,6 +303,6 @@ async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_aske
     await bot.ask("ada", "general", "which colour?", thread_ts=one.ts)
     await slack.give_up()
     monkeypatch.setattr(Commands, "run", tells)
-    monkeypatch.setattr(Gaps, "_look_back", later)
+    monkeypatch.setattr(Backfill, "_fetch_all", later)
     async with running(slack, tmp_path, "Blue.") as bot:
         await bot.shows(one, lambda texts: texts[-1] == "Blue.")
