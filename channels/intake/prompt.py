@@ -76,10 +76,8 @@ class Asking:
         heard: Sequence[Heard] = [await channel.read(message) for message in turn.messages]
         files: Sequence[Part] = ()
         turn.meter.place = turn.inbound.place
-        turn.meter.people = {
-            f"{message.channel}:{message.author}": storable(one.speaker)
-            for message, one in zip(turn.messages, heard, strict=True)
-        }
+        turn.meter.author = f"{turn.inbound.channel}:{turn.inbound.author}"
+        turn.meter.author_name = storable(heard[-1].speaker)
         await turn.meter.ask(runtime.asks(turn.model), lambda: 0)  # what is refused is neither read nor stored
         speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
         speakers += await self._others(turn, channel)

@@ -394,19 +394,21 @@ artifacts = sa.Table(
 )
 sa.Index("ix_artifacts_session_run", artifacts.c.session, artifacts.c.run)
 
-#: What a person's turns have cost at a place, a day (UTC) and a model: kept when the turns are forgotten. `person` is a
-#: platform's id behind the platform's name, `name` what he was last called; both are empty of whom is to be forgotten.
-#: A turn is of the day on which it was begun. What several have asked together is shared out among them. `cost` is in
-#: trillionths of a dollar; `unpriced` is how many tokens have no price that is known, and are not in it.
+#: The ledger: one row per model call. It outlives the turns. `turn` is set only on the provisional rows of a running
+#: turn, its calls so far and the reserved cost of the next one, which exist where there are spending limits. `day` is
+#: the day (UTC) on which the turn began. `person` is the author of the turn's newest message, as the platform's name, a
+#: colon and the platform's id, and `name` that person's name; both are empty for people who were deleted. `cost` is in
+#: trillionths of a dollar; `unpriced` counts the tokens of models without a known price, which are not in the cost.
 spending = sa.Table(
     "spending",
     metadata,
-    sa.Column("day", sa.Text, primary_key=True),
-    sa.Column("person", sa.Text, primary_key=True),
-    sa.Column("place", sa.Text, primary_key=True),
-    sa.Column("model", sa.Text, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False, server_default=""),
-    sa.Column("calls", sa.BigInteger, nullable=False),
+    sa.Column("id", Serial, primary_key=True, autoincrement=True),
+    sa.Column("turn", sa.Text),
+    sa.Column("day", sa.Text, nullable=False),
+    sa.Column("person", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("place", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
     sa.Column("input", sa.BigInteger, nullable=False),
     sa.Column("output", sa.BigInteger, nullable=False),
     sa.Column("cached", sa.BigInteger, nullable=False),
@@ -416,18 +418,12 @@ spending = sa.Table(
 )
 sa.Index("ix_spending_person", spending.c.person, spending.c.day)
 sa.Index("ix_spending_place", spending.c.place, spending.c.day)
-
-#: What a turn that is under way has spent by now, and is about to spend: there only where there are caps, and counted
-#: as spent until the turn is.
-reservations = sa.Table(
-    "reservations",
-    metadata,
-    sa.Column("turn", sa.Text, primary_key=True),
-    sa.Column("person", sa.Text, primary_key=True),
-    sa.Column("model", sa.Text, primary_key=True),
-    sa.Column("place", sa.Text, nullable=False),
-    sa.Column("day", sa.Text, nullable=False, index=True),
-    sa.Column("cost", sa.BigInteger, nullable=False),
+sa.Index("ix_spending_day", spending.c.day, spending.c.model, spending.c.cost)
+sa.Index(
+    "ix_spending_turn",
+    spending.c.turn,
+    sqlite_where=spending.c.turn.is_not(None),
+    postgresql_where=spending.c.turn.is_not(None),
 )
 
 #: What an agent (`app`) was told to remember of what was said at a place (`user_id`), once by its `key`; what came of a

@@ -130,17 +130,18 @@ class Meter:
     """The calls of one run, in the order in which they ended.
 
     Args:
-        turn: whose run it is.
-        told: what an earlier attempt at it has left (`to_json`).
-        begun_at: when the turn was begun (seconds since the epoch).
+        turn: the id of the turn.
+        told: the stored usage of an earlier attempt (`to_json`).
+        begun_at: the start of the turn (seconds since the epoch).
 
     Attributes:
-        turn: its id.
-        day: the one on which it was begun (UTC).
-        place: where it was asked.
-        people: who has asked, by the platform's id behind the platform's name, and what each is called there.
-        ask: asked before each call.
-        begun: when a call began that is under way, by whose it is.
+        turn: the id of the turn.
+        day: the day on which the turn began (UTC).
+        place: the place of the turn's messages.
+        author: who pays: the author of the newest message, as the platform's name, a colon and the platform's id.
+        author_name: the name of the author on the platform.
+        ask: called before each model call.
+        begun: the start of each model call under way, by its context.
     """
 
     def __init__(self, turn: str = "", told: Mapping[str, Any] | None = None, *, begun_at: float | None = None) -> None:
@@ -148,7 +149,8 @@ class Meter:
         self.turn = turn
         self.day = day_of(time.time() if begun_at is None else begun_at)
         self.place: str = told.get("place", "")
-        self.people: dict[str, str] = dict(told.get("people", {}))
+        self.author: str = told.get("author", "")
+        self.author_name: str = told.get("author_name", "")
         self.ask: Ask = _unasked
         self.begun = dict[object, float]()
         self._part = uuid.uuid4().hex[:6]
@@ -180,9 +182,9 @@ class Meter:
         return {_MARK: {"turn": self.turn, "part": self._part, **written}}
 
     def after(self) -> Meter:
-        """One for what is asked for the same turn when it has ended."""
-        other = Meter(self.turn)
-        other.day, other.place, other.people = self.day, self.place, self.people
+        """Return a meter for the calls that are made for the same turn after its end."""
+        other = Meter(self.turn, self.attribution())
+        other.day = self.day
         return other
 
     def add(self, call: ModelCall) -> None:
@@ -203,12 +205,15 @@ class Meter:
                 self._calls.append(_call(event.model_version or "", event.usage_metadata, cache_write=written))
 
     def to_json(self) -> dict[str, Any]:
-        """What is kept with the turn: the sums, and each call; empty if there was none."""
+        """Return the usage that is stored with the turn: the sums and each call; empty if there was none."""
         if not self._calls:
             return {}
         calls = [call.to_json() for call in self._calls]
-        whose = {"day": self.day, "place": self.place, "people": self.people}
-        return {**asdict(self.usage), **whose, "calls": calls, "parts": [*self._parts, self._part]}
+        return {**asdict(self.usage), **self.attribution(), "calls": calls, "parts": [*self._parts, self._part]}
+
+    def attribution(self) -> dict[str, Any]:
+        """Return the day, the place and the author, as they are stored with the turn."""
+        return {"day": self.day, "place": self.place, "author": self.author, "author_name": self.author_name}
 
     @contextmanager
     def call(self, model: str, *, instead_of: str = "") -> Iterator[Count]:

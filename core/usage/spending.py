@@ -1,12 +1,12 @@
-"""Spending ledger by person, place, model and day; it outlives the turns.
+"""Spending ledger: one row per model call, with its author, place and cost. It outlives the turns.
 
-A turn is counted once, by the first worker that finds it ended: its cost is written in the transaction that adds it to
-the sums. Nothing is written while the turn runs.
+The calls of a turn are entered once, by the first worker that finds the turn ended, in the transaction that writes the
+cost of the turn. Under spending limits a running turn has provisional rows (`core.usage.spending_limits`).
 """
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,10 +17,9 @@ from core.observability import metrics
 from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.errors import Unreadable
-from core.store.schema import reservations, spending, turns
-from core.store.upsert import insert_of
+from core.store.schema import spending, turns
 from core.usage import By
-from core.usage.meter import Meter, ModelCall, calls_in
+from core.usage.meter import Meter, ModelCall
 from core.usage.prices import DOLLAR, Prices
 
 log = logging.getLogger(__name__)
@@ -34,24 +33,20 @@ EVERY = 60.0
 #: Of all days.
 FIRST, LAST = "0001-01-01", "9999-12-31"
 
-
-_SUMS = ("calls", "input", "output", "cached", "cache_write", "unpriced", "cost")
-
-#: What is to be added to a row, by its key: a name and the sums.
-_Added = dict[tuple[str, str, str, str], list[Any]]
+_SUMS = ("input", "output", "cached", "cache_write", "unpriced", "cost")
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was spent by one, or in all.
+    """The sums of a person, a place, a model or a day, or of all.
 
     Attributes:
-        key: whose, where, by which model or on which day; empty of all together, and of whom is forgotten.
-        name: what a person was last called.
-        calls: how many calls of models.
-        input: tokens read, those from a cache (`cached`) and those written to one (`cache_write`) among them.
+        key: the person, place, model or day; empty for all together, and for people who were deleted.
+        name: the last known name of a person.
+        calls: model calls.
+        input: tokens read, `cached` and `cache_write` among them.
         output: tokens written and thought.
-        unpriced: how many tokens have no price that is known, and are not in the cost.
+        unpriced: tokens of models without a known price; they are not in the cost.
         cost: in trillionths of a dollar.
     """
 
@@ -70,7 +65,7 @@ class Spending:
     """The `spending` table.
 
     Args:
-        prices: what models cost when their calls are counted.
+        prices: prices of the model calls that are counted from now on.
 
     Attributes:
         prices: the same.
@@ -82,7 +77,7 @@ class Spending:
         self._every = every
 
     async def run(self) -> None:
-        """Count what has ended, every now and then, until cancelled."""
+        """Count the turns that have ended, every `every` seconds, until cancelled."""
         while True:
             try:
                 await self.count()
@@ -91,7 +86,7 @@ class Spending:
             await asyncio.sleep(self._every)
 
     async def count(self) -> None:
-        """Count all turns that have ended. What was reserved for one that was counted before is free.
+        """Count all turns that have ended, and delete the provisional rows of turns that are counted or gone.
 
         Raises:
             StoreError: the database cannot be used.
@@ -100,9 +95,9 @@ class Spending:
         while counted == STEP:
             async with self._database.write() as connection:
                 counted = await count(connection, self.prices)
-        ended = reservations.c.turn.not_in(sa.select(turns.c.id).where(turns.c.cost.is_(None)))
-        async with self._database.write() as connection:  # of what a tool asked when its turn had ended
-            await connection.execute(sa.delete(reservations).where(ended))
+        uncounted = sa.exists().where(turns.c.id == spending.c.turn, turns.c.cost.is_(None))
+        async with self._database.write() as connection:  # a tool may call a model after its turn has ended
+            await connection.execute(sa.delete(spending).where(spending.c.turn.is_not(None), ~uncounted))
 
     async def settle(self, turn_id: str) -> None:
         """Count a turn, if it has ended.
@@ -114,7 +109,7 @@ class Spending:
             await count(connection, self.prices, turns.c.id == turn_id)
 
     async def add(self, meter: Meter) -> None:
-        """Count what was asked for a turn when it had ended, as a summary is: it is told and shared out with the rest.
+        """Enter the calls that were made for a turn after its end, such as a summary's, and add them to the turn.
 
         Raises:
             StoreError: the database cannot be used.
@@ -125,16 +120,15 @@ class Spending:
         async with self._database.write() as connection:
             await count(connection, self.prices, this)
             turn = (await connection.execute(sa.select(turns).where(this).with_for_update())).one_or_none()
-            usage = (turn.usage if turn is not None else None) or {"place": meter.place}  # of whom is forgotten, nobody
-            added = _Added()
-            cost = _share_out(added, usage, calls, self.prices, meter.day)
-            await _enter(connection, added)
+            usage = (turn.usage if turn is not None else None) or {}  # a deleted turn has no author
+            rows = ledger_rows(calls, {"day": meter.day, "place": meter.place, **usage}, self.prices)
             if turn is not None and turn.cost is not None:
                 sums = {name: usage.get(name, 0) + count for name, count in asdict(meter.usage).items()}
-                told = [*usage.get("calls", ()), *(call.to_json() for call in calls)]
-                left = {"cost": turn.cost + cost, "usage": {**usage, **sums, "calls": told}}
-                await connection.execute(sa.update(turns).where(this).values(left))
-            await connection.execute(sa.delete(reservations).where(reservations.c.turn == meter.turn))
+                all_calls = [*usage.get("calls", ()), *(call.to_json() for call in calls)]
+                cost = turn.cost + sum(row["cost"] for row in rows)
+                values = {"cost": cost, "usage": {**usage, **sums, "calls": all_calls}}
+                await connection.execute(sa.update(turns).where(this).values(values))
+            await _enter(connection, [meter.turn], rows)
 
     async def spent(
         self,
@@ -145,35 +139,39 @@ class Spending:
         person: str | None = None,
         place: str | None = None,
     ) -> list[Spent]:
-        """What was spent, the most expensive first, or by day; turns that run are not in it yet.
+        """Return the sums of the turns that have ended, the most expensive first, or by day.
 
         Args:
-            by: for each of these; without, one for all together.
-            since: from this day on (`2026-01-31`, UTC).
-            until: to this one.
-            person: his alone.
-            place: at this one alone.
+            by: the dimension; None for one sum of all.
+            since: the first day (`2026-01-31`, UTC).
+            until: the last day.
+            person: of this author alone.
+            place: of this place alone.
 
         Raises:
             StoreError: the database cannot be used.
         """
         await self.count()
-        sums = [sa.cast(sa.func.coalesce(sa.func.sum(spending.c[name]), 0), sa.Numeric) for name in _SUMS]
-        wanted = [spending.c.day >= since, spending.c.day <= until]
-        wanted += [spending.c.person == person] if person is not None else []
-        wanted += [spending.c.place == place] if place is not None else []
+        sums = [sa.cast(sa.func.coalesce(sa.func.sum(spending.c[name]), 0), sa.Numeric).label(name) for name in _SUMS]
         key = sa.literal("") if by is None else spending.c[by]
-        query = sa.select(key.label("key"), *(each.label(name) for name, each in zip(_SUMS, sums, strict=True)))
-        query = query.where(*wanted)
+        query = sa.select(key.label("key"), sa.func.count().label("calls"), *sums)
+        query = query.where(spending.c.turn.is_(None), spending.c.day >= since, spending.c.day <= until)
+        if person is not None:
+            query = query.where(spending.c.person == person)
+        if place is not None:
+            query = query.where(spending.c.place == place)
         if by is not None:
             query = query.group_by(key).order_by(key if by == "day" else sa.desc("cost"), key)
         async with self._database.read() as connection:
-            rows = (await connection.execute(query)).all()
+            rows = (await connection.execute(query.select_from(spending))).all()
             names = await _names(connection, [row.key for row in rows]) if by == "person" else {}
-        return [Spent(row.key, names.get(row.key, ""), *(int(getattr(row, name)) for name in _SUMS)) for row in rows]
+        return [
+            Spent(row.key, names.get(row.key, ""), row.calls, *(int(getattr(row, name)) for name in _SUMS))
+            for row in rows
+        ]
 
     async def names(self, people: Collection[str]) -> dict[str, str]:
-        """What people were last called, of those that are known.
+        """Return the last known names of people.
 
         Raises:
             StoreError: the database cannot be read.
@@ -183,10 +181,10 @@ class Spending:
 
 
 async def count(connection: AsyncConnection, prices: Prices, *which: sa.ColumnElement[bool]) -> int:
-    """Count turns that have ended, as a part of the caller's transaction; what was reserved for them is free.
+    """Enter the calls of turns that have ended, as a part of the caller's transaction.
 
     Returns:
-        How many there were, at the most `STEP`.
+        How many turns there were, at most `STEP`.
     """
     query = (
         sa.select(turns.c.id, turns.c.usage, turns.c.created_at)
@@ -198,74 +196,40 @@ async def count(connection: AsyncConnection, prices: Prices, *which: sa.ColumnEl
     ended = (await connection.execute(query)).all()
     if not ended:
         return 0
-    added, costs = _Added(), list[dict[str, Any]]()
+    rows, costs = list[dict[str, Any]](), list[dict[str, Any]]()
     for turn in ended:
-        usage, day = _told(turn.id, turn.usage or {}, turn.created_at)
-        costs.append({"the_turn": turn.id, "the_cost": _share_out(added, usage, calls_in(usage), prices, day)})
+        calls = _rows_of_turn(turn.id, turn.usage, turn.created_at, prices)
+        costs.append({"the_turn": turn.id, "the_cost": sum(call["cost"] for call in calls)})
+        rows += calls
     cost = sa.update(turns).where(turns.c.id == sa.bindparam("the_turn")).values(cost=sa.bindparam("the_cost"))
     await connection.execute(cost, costs)
-    await _enter(connection, added)
-    await connection.execute(sa.delete(reservations).where(reservations.c.turn.in_([turn.id for turn in ended])))
+    await _enter(connection, [turn.id for turn in ended], rows)
     return len(ended)
 
 
-def _told(turn_id: str, usage: Mapping[str, Any], begun_at: float) -> tuple[Mapping[str, Any], str]:
-    """What a turn has used, and on which day. What cannot be read counts as nothing: it must not keep the others from
-    being counted.
-    """
-    try:
-        meter = Meter(turn_id, usage, begun_at=begun_at)
-        if min(asdict(meter.usage).values()) < 0:
-            raise ValueError("less than nothing")
-        return usage, str(usage.get("day") or meter.day)
-    except Unreadable:
-        log.error("what turn %s has used cannot be read: it counts as nothing", turn_id)
-        return {}, ""
-
-
-def _share_out(added: _Added, usage: Mapping[str, Any], calls: Sequence[ModelCall], prices: Prices, day: str) -> int:
-    """Add what calls come to, for those who have asked; their cost.
+def ledger_rows(
+    calls: Iterable[ModelCall], usage: Mapping[str, Any], prices: Prices, *, turn: str | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows of model calls.
 
     Args:
-        usage: says who that is, and where (`Meter.to_json`).
+        usage: has the day, the place and the author (`Meter.attribution`).
+        turn: the running turn, if the rows are provisional.
     """
-    cost, place = 0, str(usage.get("place", ""))
-    for person, model, share in shared(calls, usage.get("people", {}), prices):
-        row = added.setdefault((day, person, place, model), ["", *(0 for _ in _SUMS)])
-        row[0] = share.name or row[0]
-        for nth, name in enumerate(_SUMS, 1):
-            row[nth] += getattr(share, name)
-        metrics.cost.add(share.cost / DOLLAR, {"model": model})
-        cost += share.cost
-    return cost
-
-
-async def _enter(connection: AsyncConnection, added: _Added) -> None:
-    for key in sorted(added):  # in one order, so that two that count do not wait for each other
-        columns = ("day", "person", "place", "model", "name", *_SUMS)
-        await _add(connection, dict(zip(columns, (*key, *added[key]), strict=True)))
-
-
-def shared(calls: Sequence[ModelCall], people: Mapping[str, str], prices: Prices) -> Iterator[tuple[str, str, Spent]]:
-    """What calls come to, by person and model: what several have asked together is shared out evenly, to the last
-    token and to the last trillionth.
-    """
-    askers = sorted(people) or [""]
-    for model in dict.fromkeys(call.model for call in calls):
-        sums = dict.fromkeys(_SUMS, 0)
-        for call in calls:
-            if call.model == model:
-                cost, unpriced = prices.bill([call])
-                sums["calls"] += 1
-                sums["input"] += call.input
-                sums["output"] += call.output + call.thinking
-                sums["cached"] += call.cached
-                sums["cache_write"] += call.cache_write
-                sums["unpriced"] += unpriced
-                sums["cost"] += cost
-        for nth, person in enumerate(askers):
-            parts = {name: _part(total, nth, len(askers)) for name, total in sums.items()}
-            yield person, model, Spent(person, people.get(person, ""), **parts)
+    of_turn = {
+        "turn": turn,
+        "day": usage["day"],
+        "person": usage.get("author", ""),
+        "name": usage.get("author_name", ""),
+        "place": usage.get("place", ""),
+    }
+    rows = list[dict[str, Any]]()
+    for call in calls:
+        cost, unpriced = prices.bill([call])
+        tokens = {name: getattr(call, name) for name in ("input", "cached", "cache_write")}
+        output = call.output + call.thinking
+        rows.append({**of_turn, "model": call.model, **tokens, "output": output, "unpriced": unpriced, "cost": cost})
+    return rows
 
 
 async def count_all(connection: AsyncConnection, prices: Prices, *which: sa.ColumnElement[bool]) -> None:
@@ -275,61 +239,58 @@ async def count_all(connection: AsyncConnection, prices: Prices, *which: sa.Colu
 
 
 async def forget_person(connection: AsyncConnection, prices: Prices, person: str) -> None:
-    """Keep what somebody has spent as nobody's, as a part of the caller's transaction: what is counted, and what a turn
-    still has to tell. What was asked at a place that is his alone is of no place then.
+    """Remove a person from the ledger and from the usage of turns, as a part of the caller's transaction. The sums
+    stay. A place that is that person's alone, such as their DM, is removed as well.
 
     Args:
-        person: the id that his platform has for him.
+        person: the platform's id of the person.
     """
-    tells = sa.cast(turns.c.usage, sa.Text).contains(person, autoescape=True)
-    await count_all(connection, prices, tells)
-    for id_, usage in (await connection.execute(sa.select(turns.c.id, turns.c.usage).where(tells))).all():
-        people = {("" if ends_in(key, person) else key): name for key, name in usage.get("people", {}).items()}
-        where = "" if ends_in(usage.get("place", ""), person) else usage.get("place", "")
-        left = {**usage, "people": people | ({"": ""} if "" in people else {}), "place": where}
-        await connection.execute(sa.update(turns).where(turns.c.id == id_).values(usage=left))
-    await _moved(connection, is_of(spending.c.person, person), person="", name="")
-    await _moved(connection, is_of(spending.c.place, person), place="")
-    his = is_of(reservations.c.person, person) | is_of(reservations.c.place, person)
-    await connection.execute(sa.delete(reservations).where(his))
+    named = sa.cast(turns.c.usage, sa.Text).contains(person, autoescape=True)
+    await count_all(connection, prices, named)
+    for id_, usage in (await connection.execute(sa.select(turns.c.id, turns.c.usage).where(named))).all():
+        author = {"author": "", "author_name": ""} if ends_in(usage.get("author", ""), person) else {}
+        place = {"place": ""} if ends_in(usage.get("place", ""), person) else {}
+        await connection.execute(sa.update(turns).where(turns.c.id == id_).values(usage={**usage, **author, **place}))
+    await forget_people(connection, is_of(spending.c.person, person))
+    await connection.execute(sa.update(spending).where(is_of(spending.c.place, person)).values(place=""))
 
 
 async def forget_people(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> None:
-    """Keep these rows of `spending` as nobody's, as a part of the caller's transaction."""
-    await _moved(connection, which & (spending.c.person != ""), person="", name="")
+    """Remove the people from these rows of `spending`, as a part of the caller's transaction."""
+    await connection.execute(sa.update(spending).where(which).values(person="", name=""))
 
 
 def is_of(column: sa.ColumnElement[str], person: str) -> sa.ColumnElement[bool]:
-    """Whether a column has somebody's id, by itself or as the last part of what it has."""
+    """Return whether a column has a person's id, by itself or as the last part of its value."""
     return (column == person) | column.endswith(f":{person}", autoescape=True)
 
 
 def ends_in(text: str, person: str) -> bool:
-    """The same of a text."""
+    """Return the same of a text."""
     return text == person or text.endswith(f":{person}")
 
 
-async def _moved(connection: AsyncConnection, which: sa.ColumnElement[bool], **to: str) -> None:
-    """Give rows of `spending` other keys: what has the same key then is added up."""
-    taken = await connection.execute(sa.delete(spending).where(which).returning(*spending.c))
-    for row in sorted(taken.mappings().all(), key=lambda row: [row[column.name] for column in spending.primary_key]):
-        await _add(connection, {**row, **to})
+def _rows_of_turn(turn_id: str, usage: Any, begun_at: float, prices: Prices) -> list[dict[str, Any]]:
+    """Return the rows of a turn. A turn whose usage cannot be read has none, and keeps no other from being counted."""
+    try:
+        meter = Meter(turn_id, usage, begun_at=begun_at)
+        return ledger_rows(meter.calls, {"day": meter.day, **(usage or {})}, prices)
+    except Unreadable:
+        log.error("what turn %s has used cannot be read: it counts as nothing", turn_id)
+        return []
 
 
-def _part(total: int, nth: int, of: int) -> int:
-    """The nth of so many parts of a whole, that come to the whole."""
-    return total * (nth + 1) // of - total * nth // of
-
-
-async def _add(connection: AsyncConnection, row: dict[str, Any]) -> None:
-    insert = insert_of(connection.dialect.name, spending).values(row)
-    sums = {name: spending.c[name] + insert.excluded[name] for name in _SUMS}
-    name = sa.case((insert.excluded.name == "", spending.c.name), else_=insert.excluded.name)
-    key = list(spending.primary_key)
-    await connection.execute(insert.on_conflict_do_update(index_elements=key, set_={**sums, "name": name}))
+async def _enter(connection: AsyncConnection, turn_ids: Collection[str], rows: list[dict[str, Any]]) -> None:
+    """Insert rows in place of the provisional rows of these turns."""
+    await connection.execute(sa.delete(spending).where(spending.c.turn.in_(turn_ids)))
+    if rows:
+        await connection.execute(sa.insert(spending), rows)
+        for row in rows:
+            metrics.cost.add(row["cost"] / DOLLAR, {"model": row["model"]})
 
 
 async def _names(connection: AsyncConnection, people: Collection[str]) -> dict[str, str]:
     named = spending.c.person.in_(people) & (spending.c.name != "")
-    query = sa.select(spending.c.person, spending.c.name).where(named).order_by(spending.c.day)
-    return {row.person: row.name for row in await connection.execute(query)}
+    query = sa.select(spending.c.person, spending.c.name).where(named).group_by(spending.c.person, spending.c.name)
+    newest_last = query.order_by(sa.func.max(spending.c.id))
+    return {row.person: row.name for row in await connection.execute(newest_last)}

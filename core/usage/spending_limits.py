@@ -1,14 +1,14 @@
-"""Caps: what may be spent a day, asked before each call of a model, over all workers.
+"""Spending limits per day, checked before each model call, over all workers.
 
-What a turn has spent, and what its next call is expected to, is reserved before that call; what is reserved counts as
-spent. Who finds something left may go on: the one call that takes the last of it may pass the cap by what it costs,
-and no other is made behind it. A reservation is the turn's and not the worker's: of a worker that dies, whoever takes
-the turn up has it, and when the turn is counted (`core.usage.spending`) it is free.
+Before each call one transaction writes provisional rows to the ledger: the calls of the turn so far, and the expected
+cost of the next one. A call is made while its limits have something left, so one call may pass a limit by its own cost,
+and no call follows it. The rows belong to the turn, not to the worker: its next attempt replaces them, and so do the
+final rows when the turn is counted (`core.usage.spending`).
 """
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
@@ -18,23 +18,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.errors import CapError, DayCapError, ModelCapError, PersonCapError, PlaceCapError, StoreError
 from core.secret_redaction import traced
 from core.store.database import Database
-from core.store.schema import reservations, spending
+from core.store.schema import spending
 from core.usage.meter import Meter, ModelCall, day_of
 from core.usage.prices import Prices, dollars
-from core.usage.spending import Spending, shared
+from core.usage.spending import Spending, ledger_rows
 
 log = logging.getLogger(__name__)
 
 #: How many tokens a call is expected to write.
 EXPECTED = 500
 
-#: PostgreSQL: who asks holds this lock until his answer is written. On SQLite one writes at a time.
+#: PostgreSQL: the advisory lock of a check until its rows are committed. SQLite has one writer at a time.
 _LOCK = 0x6361_7073
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What may be spent a day (UTC), in trillionths of a dollar; 0 for as much as one likes."""
+    """The spending limits per day (UTC), in trillionths of a dollar; 0 is no limit."""
 
     person: int = 0
     place: int = 0
@@ -47,12 +47,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A cap of which much is spent.
+    """A limit of which much is spent.
 
     Attributes:
-        kind: of what it is: `person`, `place`, `model`, or `all`.
-        of: of which one; empty of all together.
-        spent: today, what is reserved in it, in trillionths of a dollar.
+        kind: `person`, `place`, `model` or `all`.
+        of: the person, place or model; empty for all.
+        spent: today, with reserved costs, in trillionths of a dollar.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class Near:
 
 
 class Caps:
-    """Sees that no more is spent than may be."""
+    """Enforces the spending limits."""
 
     def __init__(self, database: Database, prices: Prices, spending: Spending, limits: Limits) -> None:
         self._database = database
@@ -72,7 +72,7 @@ class Caps:
 
     @asynccontextmanager
     async def over(self, meter: Meter) -> AsyncIterator[None]:
-        """Have a run ask before each of its calls, and count what it has spent at its end; without a cap, neither."""
+        """Check the limits before each call of a run, and count the turn at its end; without limits, do neither."""
         if not self._limits:
             yield
             return
@@ -87,7 +87,7 @@ class Caps:
 
     @asynccontextmanager
     async def after(self, meter: Meter) -> AsyncIterator[None]:
-        """The same of what is asked for a turn when it has ended: that is counted without a cap, too."""
+        """Do the same for calls that are made after a turn has ended. These are counted without limits, too."""
         self._bind(meter)
         try:
             yield
@@ -105,110 +105,61 @@ class Caps:
             meter.ask = ask
 
     async def near(self, part: float) -> list[Near]:
-        """The caps of which such a part, or more, is spent today (UTC).
+        """Return the limits of which this fraction, or more, is spent or reserved today (UTC).
 
         Raises:
             StoreError: the database cannot be read.
         """
-        today, found = day_of(time.time()), list[Near]()
-        names = ("person", "place", "model", "cost")
-        tables = (spending, reservations)
-        of_day = (sa.select(*(table.c[name] for name in names)).where(table.c.day == today) for table in tables)
-        both = sa.union_all(*of_day).subquery()
-        total = sa.func.sum(both.c.cost)
+        found, today = list[Near](), spending.c.day == day_of(time.time())
+        total = sa.func.sum(spending.c.cost)
         async with self._database.read() as connection:
             for kind, limit in asdict(self._limits).items():
                 if not limit:
                     continue
-                key = sa.literal("") if kind == "all" else both.c[kind]
-                query = sa.select(key, total).having(total >= int(limit * part)).order_by(total.desc(), key)
+                key = sa.literal("") if kind == "all" else spending.c[kind]
+                query = (
+                    sa.select(key, total).where(today).having(total >= int(limit * part)).order_by(total.desc(), key)
+                )
                 rows = await connection.execute(query if kind == "all" else query.group_by(key))
                 found += [Near(kind, of, int(spent), limit) for of, spent in rows if of or kind != "person"]
         return found
 
     async def reserve(self, meter: Meter, model: str, tokens: int) -> None:
-        """Reserve what a run has spent, and what a call of a model is expected to that reads so many tokens.
+        """Reserve the expected cost of a model call that reads so many tokens, beside the cost of the turn so far.
 
         Raises:
-            CapError: there is nothing left.
-            StoreError: it cannot be known what is.
+            CapError: a limit is reached.
+            StoreError: the database cannot be used.
         """
         expected = ModelCall(model, input=tokens, output=EXPECTED)
         async with self._database.write() as connection:
             if not self._database.is_sqlite:
                 await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-            await connection.execute(sa.delete(reservations).where(reservations.c.turn == meter.turn))
+            await connection.execute(sa.delete(spending).where(spending.c.turn == meter.turn))
+            await self._insert(connection, meter, meter.calls)
             refusal = await self._refusal(connection, meter, model)
-            # what it has spent is reserved even so, until it is counted
-            calls = [*meter.calls, expected] if refusal is None else meter.calls
-            rows = [
-                {"person": person, "model": asked, "cost": share.cost}
-                for person, asked, share in shared(calls, meter.people, self._prices)
-            ]
-            whose = {"turn": meter.turn, "place": meter.place, "day": meter.day}
-            if rows:
-                await connection.execute(sa.insert(reservations), [{**whose, **row} for row in rows])
+            if refusal is None:
+                await self._insert(connection, meter, [expected])
         if refusal is not None:
             raise refusal
 
+    async def _insert(self, connection: AsyncConnection, meter: Meter, calls: Sequence[ModelCall]) -> None:
+        if rows := ledger_rows(calls, meter.attribution(), self._prices, turn=meter.turn):
+            await connection.execute(sa.insert(spending), rows)
+
     async def _refusal(self, connection: AsyncConnection, meter: Meter, model: str) -> CapError | None:
-        """Why a run may not call a model; None if it may.
-
-        Of several who have asked together, one whose own cap is reached keeps no other from an answer: where nothing
-        is spent yet, the others have it alone, and what is asked on the way ends when all have reached theirs.
-        """
-        reached = await self._reached(connection, meter, model)
-        done = {cap.of["person"] for cap in reached if "person" in cap.of}
-        if left := {person: name for person, name in meter.people.items() if person not in done}:
-            meter.people = meter.people if meter.calls else left
-            reached = [cap for cap in reached if "person" not in cap.of]
-        for cap in reached:
-            limit = dollars(cap.limit)
-            return cap.error(f"{limit} a day are spent ({cap.of or 'in all'})", cap=limit)
+        """Return the error of the first limit that is reached; None if there is none."""
+        limits, c = self._limits, spending.c
+        checks: list[tuple[int, type[CapError], str, sa.ColumnElement[bool]]] = [
+            (limits.person, PersonCapError, f"by {meter.author}", c.person == meter.author),
+            (limits.place, PlaceCapError, f"at {meter.place}", c.place == meter.place),
+            (limits.model, ModelCapError, f"on {model}", c.model == model),
+            (limits.all, DayCapError, "in all", sa.true()),
+        ]
+        for limit, error, what, which in checks:
+            if not limit or (error is PersonCapError and not meter.author):
+                continue
+            query = sa.select(sa.func.coalesce(sa.func.sum(c.cost), 0)).where(c.day == meter.day, which)
+            if int((await connection.execute(query)).scalar_one()) >= limit:
+                return error(f"{dollars(limit)} a day are spent {what}", cap=dollars(limit))
         return None
-
-    async def _reached(self, connection: AsyncConnection, meter: Meter, model: str) -> list["_Cap"]:
-        caps = list(self._caps(meter, model))
-        if not caps:
-            return []
-        sums = [_spent(table, meter.day, cap.of) for cap in caps for table in (spending, reservations)]
-        found = [int(spent) for spent in (await connection.execute(sa.select(*sums))).one()]
-        own = list(shared(meter.calls, meter.people, self._prices))
-        mine = [sum(share.cost for person, asked, share in own if cap.holds(person, asked)) for cap in caps]
-        return [cap for nth, cap in enumerate(caps) if sum(found[2 * nth : 2 * nth + 2]) + mine[nth] >= cap.limit]
-
-    def _caps(self, meter: Meter, model: str) -> Iterator["_Cap"]:
-        """Those that are set."""
-        limits = self._limits
-        if limits.person:
-            yield from (
-                _Cap(limits.person, PersonCapError, {"person": person}) for person in sorted(meter.people) if person
-            )
-        if limits.place:
-            yield _Cap(limits.place, PlaceCapError, {"place": meter.place})
-        if limits.model:
-            yield _Cap(limits.model, ModelCapError, {"model": model})
-        if limits.all:
-            yield _Cap(limits.all, DayCapError, {})
-
-
-@dataclass(frozen=True, slots=True)
-class _Cap:
-    """One of them, as it holds for a run.
-
-    Attributes:
-        of: of which person, place or model it is; of all together, nothing.
-    """
-
-    limit: int
-    error: type[CapError]
-    of: Mapping[str, str]
-
-    def holds(self, person: str, model: str) -> bool:
-        """Whether what the run has spent for somebody, by a model, counts for it."""
-        return self.of.get("person", person) == person and self.of.get("model", model) == model
-
-
-def _spent(table: sa.Table, day: str, of: Mapping[str, str]) -> sa.ScalarSelect[int]:
-    here = [table.c.day == day, *(table.c[name] == value for name, value in of.items())]
-    return sa.select(sa.func.coalesce(sa.func.sum(table.c.cost), 0)).where(*here).scalar_subquery()

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from channels.i18n import messages as words
-from core.store.schema import reservations, spending
+from core.store.schema import spending
 from core.usage.prices import money
 from core.usage.spending import FIRST
 from core.usage.spending_limits import Limits
@@ -114,7 +114,7 @@ async def test_the_model_is_asked_once_and_no_more(slack: SlackSandbox, tmp_path
         (spent,) = await bot.desk.spending.spent(since=FIRST)
         assert spent.cost == money(Decimal("0.012"))
         async with bot.database.read() as connection:
-            assert (await connection.execute(sa.select(reservations))).all() == []
+            assert (await connection.execute(sa.select(spending).where(spending.c.turn.is_not(None)))).all() == []
 
 
 async def test_an_answer_stopped_in_the_middle_again_and_again_is_not_for_nothing(

@@ -31,9 +31,9 @@ from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.turns.store import Turns
 from core.turns.turn import Turn
-from core.usage.meter import ModelCall
+from core.usage.meter import Meter, ModelCall
 from core.usage.prices import Prices
-from core.usage.spending import FIRST, Spending
+from core.usage.spending import FIRST, Spending, ledger_rows
 from tests.core.conftest import Faulty
 from tests.core.sessions.events import answered, called, replied
 from tests.fixtures.inbox_messages import inbound
@@ -132,7 +132,7 @@ class Office:
             when = {"asked_at": 1.0, "expires_at": 2.0, "decided_at": 1.5}
             decided = {"decided_by": author, "decider": name, "decision": "approved"}
             await connection.execute(sa.insert(approvals).values(**asks, **what, **who, **when, **decided))
-        turn.meter.place, turn.meter.people = said.place, {f"slack:{author}": name}
+        turn.meter.place, turn.meter.author, turn.meter.author_name = said.place, f"slack:{author}", name
         turn.meter.day = day or turn.meter.day
         turn.meter.add(CALL)
         await self.turns.answered(turn, f"{name}, you said {words}.", turn.meter.to_json())
@@ -224,13 +224,15 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
     async with database.write() as connection:
         told = {"person": "slack:U0ZOFIA", "kind": "door", "until": 1.0}
         await connection.execute(sa.insert(metadata.tables["refusals"]).values(told))
-        reserved = {"turn": "t", "person": "slack:U0ZOFIA", "model": "m", "place": "p", "day": "d", "cost": 1}
-        await connection.execute(sa.insert(metadata.tables["reservations"]).values(reserved))
+        reserved = Meter("t")
+        reserved.author, reserved.author_name = "slack:U0ZOFIA", "Zofia"
+        rows = ledger_rows([ModelCall("m", input=1)], reserved.attribution(), PRICES, turn="t")
+        await connection.execute(sa.insert(metadata.tables["spending"]), rows)
     deletion = Forgetting(database, PRICES)
     survey = await deletion.survey(Wish(person="U0ZOFIA"))
-    assert (survey.whole, survey.parts, survey.records) == ((ALONE,), (SHARED,), 6)
+    assert (survey.whole, survey.parts, survey.records) == ((ALONE,), (SHARED,), 7)
     deleted = await deletion.forget(Wish(person="U0ZOFIA"))
-    assert deleted == Deleted(conversations=1, changed=1, messages=5, redacted=5, files=4, records=6)
+    assert deleted == Deleted(conversations=1, changed=1, messages=5, redacted=5, files=4, records=7)
     assert await office.holds(*WORDS) == []
     assert not await deletion.survey(Wish(person="U0ZOFIA"))
     if database.file is not None:

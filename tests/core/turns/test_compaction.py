@@ -87,7 +87,7 @@ class Talk:
         (turn,) = await self.turns.claim(1)
         self.compaction.give_way(turn.session_id)
         reply = await self.run(turn)
-        turn.meter.place, turn.meter.people = PLACE, {"slack:ada": "Ada"}
+        turn.meter.place, turn.meter.author, turn.meter.author_name = PLACE, "slack:ada", "Ada"
         turn.meter.add(ModelCall("openai/scripted", input=7, output=1))
         await self.turns.answered(turn, reply, turn.meter.to_json())
         await self.turns.end(turn, "done")

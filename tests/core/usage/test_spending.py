@@ -1,4 +1,4 @@
-"""What was spent is counted once, to the last trillionth, for whoever asked; and kept when turns are forgotten."""
+"""The spending ledger: each model call is counted once, for the newest author, and outlives its turn."""
 
 import asyncio
 import time
@@ -7,20 +7,19 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import given
-from hypothesis import strategies as st
 
 from core.inbox.store import Inbox
 from core.observability import metrics
 from core.privacy.retention import Pruning
-from core.store.schema import reservations, spending
+from core.store.schema import spending
 from core.store.schema import turns as turns_table
 from core.store.turn_states import Ended
 from core.turns.store import Turns
 from core.turns.turn import Turn
+from core.usage import By
 from core.usage.meter import Meter, ModelCall
 from core.usage.prices import DOLLAR, Prices
-from core.usage.spending import FIRST, Spending, Spent, forget_person, shared
+from core.usage.spending import FIRST, Spending, Spent, forget_person, ledger_rows
 from tests.core.conftest import Faulty, worker_on
 from tests.fixtures.inbox_messages import inbound
 
@@ -28,6 +27,7 @@ PRICES = Prices()
 MODEL, OTHER, UNKNOWN = "gemini-2.5-flash", "openai/gpt-5", "openai/of-my-own"
 CALL = ModelCall(MODEL, input=1001, output=7, thinking=2, cached=13, cache_write=17)
 COST = PRICES.cost(CALL) or 0
+SUMS = ("calls", "input", "output", "cached", "cache_write", "unpriced", "cost")
 
 
 @pytest.fixture
@@ -36,12 +36,13 @@ def books(database: Faulty) -> Spending:
 
 
 async def claimed(inbox: Inbox, turns: Turns, *authors: str, place: str = "slack:T:C") -> Turn:
-    """A turn that people ask for together."""
+    """Accept a message of each author, and claim the turn that answers them all."""
     for author in authors or ("ada",):
         await inbox.accept(inbound(session=f"{place}:1", place=place, author=author))
     (turn,) = await turns.claim(1)
     turn.meter.place = place
-    turn.meter.people = {f"slack:{author}": author.title() for author in authors or ("ada",)}
+    newest = turn.inbound.author
+    turn.meter.author, turn.meter.author_name = f"slack:{newest}", newest.title()
     return turn
 
 
@@ -99,7 +100,7 @@ async def test_what_a_turn_has_spent_that_came_to_no_answer_counts_as_well(
         return
     await inbox.again(turn.id, author="ada", kind="retry")  # the second one counts what it has asked itself
     (again,) = await turns.claim(1)
-    again.meter.people = turn.meter.people
+    again.meter.author = turn.meter.author
     await spends(turns, again, CALL)
     assert (await books.spent(since=FIRST))[0].cost == 2 * COST
 
@@ -124,26 +125,39 @@ async def test_a_turn_that_is_handed_back_or_whose_session_is_reset_counts_what_
     ]
 
 
-async def test_several_who_asked_together_share_it_to_the_last_trillionth(
+async def test_a_merged_turn_is_of_the_author_of_its_newest_message(
     inbox: Inbox, turns: Turns, books: Spending
 ) -> None:
     await spends(turns, await claimed(inbox, turns, "ada", "bob", "cy"), CALL)
-    each = await books.spent("person", since=FIRST)
-    assert [one.name for one in sorted(each, key=lambda one: one.key)] == ["Ada", "Bob", "Cy"]
-    assert sum(one.cost for one in each) == COST
-    assert sum(one.input for one in each) == CALL.input
-    assert max(one.cost for one in each) - min(one.cost for one in each) <= 1
+    assert [(each.key, each.name, each.cost) for each in await books.spent("person", since=FIRST)] == [
+        ("slack:cy", "Cy", COST)
+    ]
 
 
-@given(
-    st.lists(st.builds(ModelCall, model=st.sampled_from([MODEL, UNKNOWN]), input=st.integers(0, 10**9))),
-    st.integers(1, 7),
-)
-def test_shares_come_to_the_whole(calls: list[ModelCall], askers: int) -> None:
-    shares = list(shared(calls, {str(n): "" for n in range(askers)}, PRICES))
-    assert sum(share.cost for _, _, share in shares) == sum(PRICES.cost(call) or 0 for call in calls)
-    assert sum(share.input for _, _, share in shares) == sum(call.input for call in calls)
-    assert sum(share.unpriced for _, _, share in shares) == sum(call.input for call in calls if call.model == UNKNOWN)
+async def test_the_ledger_has_one_row_per_model_call(
+    inbox: Inbox, turns: Turns, database: Faulty, books: Spending
+) -> None:
+    await spends(turns, await claimed(inbox, turns), CALL, CALL, ModelCall(UNKNOWN, 5, 6))
+    await books.count()
+    async with database.read() as connection:
+        rows = (await connection.execute(sa.select(spending).order_by(spending.c.id))).all()
+    assert [(row.turn, row.person, row.model, row.cost, row.unpriced) for row in rows] == [
+        (None, "slack:ada", MODEL, COST, 0),
+        (None, "slack:ada", MODEL, COST, 0),
+        (None, "slack:ada", UNKNOWN, 0, 11),
+    ]
+
+
+async def test_the_sums_of_each_dimension_add_up_to_the_whole(inbox: Inbox, turns: Turns, books: Spending) -> None:
+    for nth, authors in enumerate([("ada",), ("ada", "bob"), ("cy",), ("bob", "ada")]):
+        turn = await claimed(inbox, turns, *authors, place=f"slack:T:{nth % 3}")
+        await spends(turns, turn, CALL, ModelCall(OTHER, input=nth, output=1), ModelCall(UNKNOWN, nth))
+    (whole,) = await books.spent(since=FIRST)
+    dimensions: list[By] = ["person", "place", "model", "day"]
+    for by in dimensions:
+        parts = await books.spent(by, since=FIRST)
+        sums = Spent(**{name: sum(getattr(part, name) for part in parts) for name in SUMS})
+        assert sums == whole
 
 
 async def test_a_turn_over_midnight_is_of_the_day_on_which_it_was_begun(
@@ -182,23 +196,26 @@ async def test_who_is_forgotten_has_no_name_in_it_and_the_sums_stay(
             await forget_person(connection, PRICES, author)
     async with database.read() as connection:
         kept = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
-    assert [used["people"] for used in kept] == [{"": ""}] * 3
+    assert [(used["author"], used["author_name"]) for used in kept] == [("", "")] * 3
     assert (await books.spent(since=FIRST))[0].cost == before[0].cost + COST
     assert [(each.key, each.name) for each in await books.spent("person", since=FIRST)] == [("", "")]
     assert await books.names(["slack:ada"]) == {}
 
 
-async def test_the_round_frees_what_was_reserved_when_a_turn_was_counted_and_no_other(
+async def test_provisional_rows_end_with_their_turn_and_are_in_no_sum(
     inbox: Inbox, turns: Turns, database: Faulty, books: Spending
 ) -> None:
-    runs = await claimed(inbox, turns)
-    rows = [{"turn": id_, "person": "p", "model": "m", "place": "", "day": "d", "cost": 1} for id_ in (runs.id, "gone")]
+    running = await claimed(inbox, turns)
+    of_turns = [
+        row
+        for id_ in (running.id, "gone")
+        for row in ledger_rows([CALL], running.meter.attribution(), PRICES, turn=id_)
+    ]
     async with database.write() as connection:
-        await connection.execute(sa.insert(reservations), rows)
-    await books.count()
+        await connection.execute(sa.insert(spending), of_turns)
+    assert await books.spent(since=FIRST) == [Spent()]
     async with database.read() as connection:
-        assert (await connection.execute(sa.select(reservations.c.turn))).scalars().all() == [runs.id]
-        assert (await connection.execute(sa.select(sa.func.count()).select_from(spending))).scalar_one() == 0
+        assert (await connection.execute(sa.select(spending.c.turn))).scalars().all() == [running.id]
 
 
 @pytest.mark.parametrize("usage", ["7", '{"calls": ["x"]}', '{"calls": [{"model": "m", "input": "many"}]}'])

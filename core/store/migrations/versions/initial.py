@@ -229,33 +229,32 @@ def upgrade() -> None:
     )
     op.create_table(
         "spending",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("turn", sa.Text(), nullable=True),
         sa.Column("day", sa.Text(), nullable=False),
         sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
         sa.Column("place", sa.Text(), nullable=False),
         sa.Column("model", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), server_default="", nullable=False),
-        sa.Column("calls", sa.BigInteger(), nullable=False),
         sa.Column("input", sa.BigInteger(), nullable=False),
         sa.Column("output", sa.BigInteger(), nullable=False),
         sa.Column("cached", sa.BigInteger(), nullable=False),
         sa.Column("cache_write", sa.BigInteger(), nullable=False),
         sa.Column("unpriced", sa.BigInteger(), nullable=False),
         sa.Column("cost", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("day", "person", "place", "model", name=op.f("pk_spending")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_spending")),
     )
     op.create_index("ix_spending_person", "spending", ["person", "day"], unique=False)
     op.create_index("ix_spending_place", "spending", ["place", "day"], unique=False)
-    op.create_table(
-        "reservations",
-        sa.Column("turn", sa.Text(), nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
-        sa.Column("model", sa.Text(), nullable=False),
-        sa.Column("place", sa.Text(), nullable=False),
-        sa.Column("day", sa.Text(), nullable=False),
-        sa.Column("cost", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("turn", "person", "model", name=op.f("pk_reservations")),
+    op.create_index("ix_spending_day", "spending", ["day", "model", "cost"], unique=False)
+    op.create_index(
+        "ix_spending_turn",
+        "spending",
+        ["turn"],
+        unique=False,
+        sqlite_where=sa.text("turn IS NOT NULL"),
+        postgresql_where=sa.text("turn IS NOT NULL"),
     )
-    op.create_index(op.f("ix_reservations_day"), "reservations", ["day"], unique=False)
     op.create_table(
         "feedback",
         sa.Column("turn", sa.Text(), nullable=False),
