@@ -26,7 +26,7 @@ from core.concurrency.retry import retried
 from core.concurrency.tasks import beside
 from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations
-from core.conversations.turn_report import Ledger
+from core.conversations.turn_report import TurnReports
 from core.errors import OverdueError, SettingsError
 from core.inbox.interactions import Errands
 from core.inbox.store import Inbox
@@ -215,7 +215,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
             approvals,
             answerer.reask,
             Errands(database, lease),
-            Ledger(database, prices),
+            TurnReports(database, prices),
             Refusals(database),
             spending,
             settings.door,

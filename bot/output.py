@@ -4,7 +4,7 @@ import json
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
@@ -13,7 +13,7 @@ from threading import Timer
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
@@ -32,18 +32,43 @@ _VERDICTS = {"ok": "green", "note": "yellow", "FAIL": "bold red"}
 _TIMES = ("_at", "at")
 
 
-def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; without columns that have names, one of facts. The first column is never broken."""
+def show(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    numbers: Collection[str] = (),
+    total: Sequence[object] | None = None,
+) -> None:
+    """Print a table; columns without names are facts. The first column is never broken.
+
+    Args:
+        numbers: the columns that are right-justified.
+        total: the last row, set apart from the others.
+    """
     named = any(columns)
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_header=named)
     for place, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=not place)
+        justify: JustifyMethod = "right" if column in numbers else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=not place)
     for row in rows:
-        table.add_row(*(Text(plain(str(cell))) for cell in row))
+        table.add_row(*map(_cell, row))
+    if total is not None:
+        table.add_section()
+        table.add_row(*map(_cell, total))
     if not table.row_count:
         say(f"{title}: none")
         return
     _console().print(table)
+
+
+def _cell(value: object) -> Text:
+    return Text(plain(f"{value:,}" if isinstance(value, int) else str(value)))
+
+
+def person(name: str, id_: str) -> str:
+    """Return how operators see a person: by name, where one is known, and by id."""
+    return f"{name} ({id_})" if name else id_
 
 
 def say(*lines: str) -> None:

@@ -6,7 +6,7 @@ from typing import Protocol
 from channels.access import Door
 from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations
-from core.conversations.turn_report import Ledger
+from core.conversations.turn_report import TurnReports
 from core.inbox.interactions import Errands
 from core.inbox.store import Inbox
 from core.inbox_message import Follow
@@ -38,7 +38,7 @@ class Desk:
     approvals: Approvals
     reask: Reask
     errands: Errands
-    ledger: Ledger
+    turn_reports: TurnReports
     refusals: Refusals
     spending: Spending
     door: Door = field(default_factory=Door)

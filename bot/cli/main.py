@@ -160,8 +160,7 @@ def usage(
 
     async def work(settings: Settings, _stop: asyncio.Event) -> None:
         with tables.progress("counting"):
-            spent = await usages.usage(settings, by, since=since, until=until, as_json=as_json)
-        process.say(spent)
+            await usages.usage(settings, by, since=since, until=until, as_json=as_json)
 
     process.run(work, load())
 

@@ -16,11 +16,11 @@ import typer
 from bot import output as tables
 from bot import settings as configuration
 from bot.cli import database as stored
-from bot.cli import turn_view as accounts
+from bot.cli import turn_view
 from bot.monitoring.diagnostics import NEAR, findings, is_alive
-from core.conversations.overview import TurnSeen, overview, sessions_seen, turns_seen
+from core.conversations.overview import overview, sessions_seen
 from core.conversations.service import Conversations
-from core.conversations.turn_report import Account, Ledger
+from core.conversations.turn_report import TurnReport, TurnReports
 from core.errors import ParleyError
 from core.inbox.store import Inbox
 from core.sessions.routing import Agents
@@ -32,7 +32,7 @@ from core.turns.rerun import Refused
 from core.turns.store import Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
-from core.usage.prices import Prices, exact
+from core.usage.prices import Prices
 from core.usage.spending import Spending
 from core.usage.spending_limits import Caps
 from core.workers.lease import Lease
@@ -72,15 +72,17 @@ def status(*, as_json: bool) -> None:
     """Show the workers, what runs and waits, and what is slow, stuck, deaf, failing or near a cap: exit code 1."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        seen, by = await overview(database), holder(database)
-        names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
         prices = Prices(settings.prices_file)
+        seen, by = await overview(database, prices), holder(database)
+        names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
         caps = await Caps(database, prices, Spending(database, prices), settings.limits).near(NEAR)
         told = findings(seen, holder=by, time_limit=settings.turn_seconds, platforms=names, caps=caps)
         wrong = list(told)
         if as_json:
             workers = [{**asdict(worker), "is_alive": is_alive(worker, by)} for worker in seen.workers]
-            tables.dump({**asdict(seen), "workers": workers, "findings": wrong, "is_well": not wrong})
+            running = [turn_view.as_json(turn) for turn in seen.running]
+            told_of = {"running": running, "workers": workers, "findings": wrong, "is_well": not wrong}
+            tables.dump({**asdict(seen), **told_of})
             return bool(wrong)
         tables.show(
             "Workers",
@@ -98,7 +100,10 @@ def status(*, as_json: bool) -> None:
         tables.show(
             "Running",
             ["turn", "state", "since", "attempt", "worker", "session"],
-            [[t.id, t.state, tables.span(t.age), t.attempt, t.owner or "", t.session] for t in seen.running],
+            [
+                [t.id, t.state, tables.span(seen.at - t.created_at), t.attempt, t.owner or "", t.session]
+                for t in seen.running
+            ],
         )
         tables.show("Channels", ["name", "all heard until"], [[c.name, _ago(c.heard)] for c in seen.channels])
         waiting = f"for up to {tables.span(seen.waiting.oldest)}" if seen.waiting.messages else ""
@@ -124,14 +129,13 @@ def list_turns(
     """List the newest turns."""
     from_ = _moment(since) if since is not None else None
 
-    async def work(database: Database, _settings: configuration.Settings) -> int:
-        found = await turns_seen(database, limit=limit, state=state, session=session, person=person, since=from_)
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        reports = _reports(database, settings)
+        found = await reports.list(limit=limit, state=state, session=session, person=person, since=from_)
         if as_json:
-            tables.dump(found)
-            return 0
-        columns = ["turn", "state", "begun (UTC)", "took", "tokens", "asked by", "session", "error"]
-        rows = [[t.id, t.state, tables.short(t.created_at), tables.span(t.took), t.tokens, *_whose(t)] for t in found]
-        tables.show("Turns", columns, rows)
+            tables.dump([turn_view.as_json(report) for report in found])
+        else:
+            turn_view.show_list(found)
         return 0
 
     _run(work, "reading turns")
@@ -169,12 +173,11 @@ def why(turn: str, *, as_json: bool) -> None:
     """Show what a turn was made of, by its id, as an apology shows it, or by how that begins."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        account = await _account(_ledger(database, settings), turn)
+        report = await _find(_reports(database, settings), turn)
         if as_json:
-            told = asdict(account)
-            tables.dump({**told, "dollars": exact(told.pop("cost"))})
+            tables.dump(turn_view.as_json(report))
         else:
-            accounts.show(account)
+            turn_view.show(report)
         return 0
 
     _run(work, "reading")
@@ -184,16 +187,16 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
     """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        ledger = _ledger(database, settings)
-        account = await _account(ledger, turn)
-        inbox, _ = _hands(database, account)
-        asked = await inbox.again(account.id, author=None, kind="retry")
+        reports = _reports(database, settings)
+        report = await _find(reports, turn)
+        inbox, _ = _hands(database, report)
+        asked = await inbox.again(report.id, author=None, kind="retry")
         if isinstance(asked, Refused):
-            if account.state != "failed":
-                raise ParleyError(f"turn {account.id} is {account.state}: only what failed is tried again")
-            newer = f": `parley why {account.again[-1]}`" if account.again else ""
-            raise ParleyError(f"turn {account.id} was tried again before, or its conversation was started over{newer}")
-        done = await _waited(database, ledger, account, wait, is_done=lambda now: bool(now.again))
+            if report.state != "failed":
+                raise ParleyError(f"turn {report.id} is {report.state}: only what failed is tried again")
+            newer = f": `parley why {report.reruns[-1]}`" if report.reruns else ""
+            raise ParleyError(f"turn {report.id} was tried again before, or its conversation was started over{newer}")
+        done = await _waited(database, reports, report, wait, is_done=lambda now: bool(now.reruns))
         return _tell(done, "is being tried again", as_json=as_json)
 
     _run(work, "trying again")
@@ -203,12 +206,12 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     """Have a turn ended that has not ended, as the button does: what was said so far stays."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        ledger = _ledger(database, settings)
-        account = await _account(ledger, turn)
-        _, conversations = _hands(database, account)
-        if await conversations.stop_turn(account.id, None) is not Stopped.DONE:
-            raise ParleyError(f"turn {account.id} is {account.state}: there is nothing to end")
-        done = await _waited(database, ledger, account, wait, is_done=lambda now: now.state in ENDED)
+        reports = _reports(database, settings)
+        report = await _find(reports, turn)
+        _, conversations = _hands(database, report)
+        if await conversations.stop_turn(report.id, None) is not Stopped.DONE:
+            raise ParleyError(f"turn {report.id} is {report.state}: there is nothing to end")
+        done = await _waited(database, reports, report, wait, is_done=lambda now: now.state in ENDED)
         return _tell(done, "is ended", as_json=as_json)
 
     _run(work, "ending")
@@ -221,12 +224,12 @@ def _run(work: Callable[[Database, configuration.Settings], Awaitable[int]], wha
     raise typer.Exit(code=code)
 
 
-def _ledger(database: Database, settings: configuration.Settings) -> Ledger:
-    return Ledger(database, Prices(settings.prices_file))
+def _reports(database: Database, settings: configuration.Settings) -> TurnReports:
+    return TurnReports(database, Prices(settings.prices_file))
 
 
-async def _account(ledger: Ledger, given: str) -> Account:
-    """The turn that is meant.
+async def _find(reports: TurnReports, given: str) -> TurnReport:
+    """Return the turn of an id, or of the beginning of one.
 
     Raises:
         UnknownIdError: there is none, or there are several.
@@ -237,20 +240,20 @@ async def _account(ledger: Ledger, given: str) -> Account:
             f"{tables.plain(given)[:40]!r} is no id of a turn: it has up to 10 of 0-9 and a-f, as an apology shows it; "
             "`parley turns` lists them"
         )
-    found = await ledger.matching(id_, _NAMED)
+    found = await reports.find_ids(id_, _NAMED)
     if len(found) > 1 and id_ not in found:
         raise UnknownIdError(f"several turns begin with {id_}: {', '.join(found)}; write more of it")
-    account = await ledger.account(id_ if id_ in found else found[0]) if found else None
-    if account is None:
+    report = await reports.get(id_ if id_ in found else found[0]) if found else None
+    if report is None:
         raise UnknownIdError(
             f"there is no turn {id_}: `parley turns` lists those that there are; they are kept for TURNS_KEPT_DAYS days"
         )
-    return account
+    return report
 
 
-def _hands(database: Database, account: Account) -> tuple[Inbox, Conversations]:
+def _hands(database: Database, report: TurnReport) -> tuple[Inbox, Conversations]:
     """What buttons go through, for one who runs no turns himself."""
-    turns = Turns(database, Lease(database), Agents(account.app))
+    turns = Turns(database, Lease(database), Agents(report.app))
     worker = Worker(turns, _never)
     return Inbox(database, turns, worker), Conversations(database, turns, worker, budget=0)
 
@@ -260,20 +263,25 @@ async def _never(turn: Turn) -> None:
 
 
 async def _waited(
-    database: Database, ledger: Ledger, account: Account, seconds: float, *, is_done: Callable[[Account], bool]
+    database: Database,
+    reports: TurnReports,
+    report: TurnReport,
+    seconds: float,
+    *,
+    is_done: Callable[[TurnReport], bool],
 ) -> AskedFor:
     """Wait until a worker has done what was asked for."""
     until = time.monotonic() + seconds
-    seen = await overview(database)
+    seen = await overview(database, reports.prices)
     works = any(is_alive(worker, holder(database)) for worker in seen.workers)
     while works:
-        now = await ledger.account(account.id)
+        now = await reports.get(report.id)
         if now is not None and is_done(now):
-            return AskedFor(now.id, now.again[-1] if now.again else now.id, is_done=True, has_worker=True)
+            return AskedFor(now.id, now.reruns[-1] if now.reruns else now.id, is_done=True, has_worker=True)
         if time.monotonic() >= until:
             break
         await asyncio.sleep(_LOOK)
-    return AskedFor(account.id, account.id, is_done=False, has_worker=works)
+    return AskedFor(report.id, report.id, is_done=False, has_worker=works)
 
 
 def _tell(asked: AskedFor, what: str, *, as_json: bool) -> int:
@@ -288,10 +296,6 @@ def _tell(asked: AskedFor, what: str, *, as_json: bool) -> int:
         )
         tables.say(f"turn {asked.turn}: it is asked for; {who}")
     return 0
-
-
-def _whose(turn: TurnSeen) -> list[str]:
-    return [", ".join(turn.askers), turn.session, turn.error or ""]
 
 
 def _ago(seconds: float | None) -> str:

@@ -1,35 +1,38 @@
-"""What is known of a turn, as operators are shown it."""
+"""Turn reports in the terminal, for operators."""
+
+from collections.abc import Iterable
+from typing import Any
 
 from bot import output as tables
 from core.agents.run_record import Receipt, ToolUse
-from core.conversations.turn_report import Account, Ruling
+from core.conversations.turn_report import ApprovalRecord, TurnReport
 from core.usage.meter import ModelCall
-from core.usage.prices import dollars
+from core.usage.prices import dollars, exact
 
 
-def show(account: Account) -> None:
-    """Print all of it."""
+def show(report: TurnReport) -> None:
+    """Print a report."""
     facts = {
-        "turn": account.id,
-        "state": f"{account.state}{f' ({account.cancel})' if account.cancel else ''}",
-        "error": account.error,
-        "kind": f"{account.kind}{f' of {account.parent}' if account.parent else ''}",
-        "session": f"{account.session_id}, generation {account.generation}{' (started over since)' * account.is_reset}",
-        "asked by": ", ".join(sorted(account.askers)),
-        "messages": account.asked,
-        "attempts": account.attempt,
-        "worker": account.owner,
-        "begun (UTC)": tables.short(account.created_at),
-        "had waited": tables.span(account.waited),
-        "took": tables.span(account.seconds),
-        "model": account.model or "the default",
-        "tokens": ", ".join(f"{name} {count:,}" for name, count in account.usage.items() if count),
-        "cost": _cost(account),
-        "answered again by": ", ".join(account.again),
-        **_receipt(account),
+        "turn": report.id,
+        "state": f"{report.state}{f' ({report.cancel})' if report.cancel else ''}",
+        "error": report.error,
+        "kind": f"{report.kind}{f' of {report.parent}' if report.parent else ''}",
+        "session": f"{report.session}, generation {report.generation}{' (started over since)' * report.is_reset}",
+        "asked by": ", ".join(authors(report)),
+        "messages": report.messages,
+        "attempts": report.attempt,
+        "worker": report.owner,
+        "begun (UTC)": tables.short(report.created_at),
+        "had waited": tables.span(report.waited),
+        "took": tables.span(report.took),
+        "model": report.model or "the default",
+        "tokens": ", ".join(f"{name} {count:,}" for name, count in report.usage.items() if count),
+        "cost": _cost(report),
+        "answered again by": ", ".join(report.reruns),
+        **_receipt(report),
     }
-    tables.show(f"Turn {account.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
-    if account.calls:
+    tables.show(f"Turn {report.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
+    if report.calls:
         columns = [
             "model",
             "in place of",
@@ -42,40 +45,72 @@ def show(account: Account) -> None:
             "error",
             "for",
         ]
-        tables.show("Models", columns, [_call(call) for call in account.calls])
-    if account.receipt is not None and account.receipt.tools:
+        numbers = columns[2:8]
+        tables.show("Models", columns, [_call(call) for call in report.calls], numbers=numbers)
+    if report.receipt is not None and report.receipt.tools:
         columns = ["tool", "how it ended", "took", "arguments", "error"]
-        tables.show("Tools", columns, [_tool(use) for use in account.receipt.tools])
-    if rulings := [*account.led_by, *account.rulings]:
-        tables.show("Decisions", ["tool", "decision", "by", "at"], [_ruling(ruling) for ruling in rulings])
+        tables.show("Tools", columns, [_tool(use) for use in report.receipt.tools])
+    if approvals := [*report.led_by, *report.approvals]:
+        tables.show("Decisions", ["tool", "decision", "by", "at"], [_approval(approval) for approval in approvals])
 
 
-def _receipt(account: Account) -> dict[str, object]:
-    receipt = account.receipt
+def show_list(reports: Iterable[TurnReport]) -> None:
+    """Print reports, one a line."""
+    columns = ["turn", "state", "begun (UTC)", "took", "tokens", "cost", "asked by", "session", "error"]
+    rows = [
+        [
+            report.id,
+            report.state,
+            tables.short(report.created_at),
+            tables.span(report.took),
+            report.tokens,
+            dollars(report.known_cost) if report.known_cost is not None else "",
+            ", ".join(authors(report)),
+            report.session,
+            report.error or "",
+        ]
+        for report in reports
+    ]
+    tables.show("Turns", columns, rows, numbers=("took", "tokens", "cost"))
+
+
+def authors(report: TurnReport) -> list[str]:
+    """Return the authors as operators see them: by name, where one is known, and by id."""
+    return [tables.person(name, id_) for id_, name in sorted(report.authors.items())]
+
+
+def as_json(report: TurnReport) -> dict[str, Any]:
+    """Return a report for machines, with the cost in dollars."""
+    fields = tables.jsonable(report)
+    return {**fields, "dollars": exact(fields.pop("cost"))}
+
+
+def _receipt(report: TurnReport) -> dict[str, object]:
+    receipt = report.receipt
     if receipt is None:
-        return {"receipt": "none is kept" if account.finished_at is not None else "it has not ended"}
+        return {"receipt": "none is kept" if report.finished_at is not None else "it has not ended"}
     return {
         "first word": tables.span(receipt.first_word),
         "run": tables.span(receipt.seconds),
-        "history": _history(account, receipt),
+        "history": _history(report, receipt),
         "others' words": _others(receipt),
         "files": "; ".join(f"{file.name}{f': not read, {file.why}' if file.why else ''}" for file in receipt.files),
         "more tools": receipt.tools_hidden,
     }
 
 
-def _history(account: Account, receipt: Receipt) -> str:
+def _history(report: TurnReport, receipt: Receipt) -> str:
     if (history := receipt.history) is None:
         return ""
     bounds = {"tokens": "there is no room in the budget", "turns": f"only the newest {history.turns} turns are sent"}
-    cut = f"; {account.left_out:,} older messages left out: {bounds[history.bound]}" if history.bound else ""
+    cut = f"; {report.left_out:,} older messages left out: {bounds[history.bound]}" if history.bound else ""
     cut += "; what came before stood in a summary" if history.covers else ""
     return f"{history.messages} messages, {history.tokens:,} of {history.budget:,} tokens{cut}"
 
 
-def _cost(account: Account) -> str:
-    told = [dollars(account.cost)] if account.cost or (account.calls and not account.unpriced) else []
-    return "; ".join([*told, *([f"no price is known for {account.unpriced:,} tokens"] if account.unpriced else [])])
+def _cost(report: TurnReport) -> str:
+    told = [dollars(report.known_cost)] if report.known_cost is not None else []
+    return "; ".join([*told, *([f"no price is known for {report.unpriced:,} tokens"] if report.unpriced else [])])
 
 
 def _others(receipt: Receipt) -> str:
@@ -107,6 +142,6 @@ def _tool(use: ToolUse) -> list[object]:
     return [use.tool, ended, tables.span(use.seconds), f"{use.arguments}{more}", use.error]
 
 
-def _ruling(ruling: Ruling) -> list[object]:
-    at = tables.short(ruling.decided_at) if ruling.decided_at else ""
-    return [ruling.tool, ruling.verdict or "open", ruling.decider, at]
+def _approval(approval: ApprovalRecord) -> list[object]:
+    at = tables.short(approval.decided_at) if approval.decided_at else ""
+    return [approval.tool, approval.verdict or "open", approval.decider, at]

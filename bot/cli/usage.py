@@ -1,11 +1,8 @@
-"""What was spent, for operators: as a table, or as JSON."""
+"""`parley usage`: spending by person, place, model or day."""
 
-import json
 from datetime import UTC, date, datetime
 
-from rich.console import Console
-from rich.table import Table
-
+from bot import output as tables
 from bot.cli.database import opened
 from bot.settings import Settings
 from core.errors import SettingsError
@@ -13,9 +10,11 @@ from core.usage import By
 from core.usage.prices import Prices, dollars, exact
 from core.usage.spending import LAST, Spending, Spent
 
+_COLUMNS = ("calls", "read", "cached", "cache write", "written", "cost")
 
-async def usage(settings: Settings, by: By, *, since: str, until: str, as_json: bool) -> str:
-    """What was spent by each, from a day to another, both counted in (`2026-01-31`, UTC).
+
+async def usage(settings: Settings, by: By, *, since: str, until: str, as_json: bool) -> None:
+    """Print the spending between two days, both included (`2026-01-31`, UTC).
 
     Args:
         since: by default, the first of this month.
@@ -30,7 +29,14 @@ async def usage(settings: Settings, by: By, *, since: str, until: str, as_json: 
         spending = Spending(database, Prices(settings.prices_file))
         rows = await spending.spent(by, since=begin, until=end)
         (total,) = await spending.spent(since=begin, until=end)
-    return json.dumps([_as_json(row, by) for row in rows], indent=2) if as_json else _table(rows, total, by, begin)
+    if as_json:
+        tables.dump([_as_json(row, by) for row in rows])
+        return
+    lines = [_line(tables.person(row.name, row.key) or "nobody", row) for row in rows]
+    title = f"Usage since {begin} (UTC)"
+    tables.show(title, [by, *_COLUMNS], lines, numbers=_COLUMNS, total=_line("in all", total))
+    if total.unpriced:
+        tables.say(f"No price is known for {total.unpriced:,} of these tokens; they are not in the cost.")
 
 
 def _day(text: str) -> str:
@@ -41,23 +47,11 @@ def _day(text: str) -> str:
 
 
 def _as_json(spent: Spent, by: By) -> dict[str, str | int]:
-    """With the dollars to the last digit, as text."""
+    """Return the sums with all digits of the dollars, as text."""
     name = {"name": spent.name} if by == "person" else {}
     tokens = {name: getattr(spent, name) for name in ("input", "cached", "cache_write", "output", "unpriced")}
     return {by: spent.key, **name, "calls": spent.calls, **tokens, "dollars": exact(spent.cost)}
 
 
-def _table(rows: list[Spent], total: Spent, by: By, since: str) -> str:
-    table = Table(by, "calls", "read", "cached", "cache write", "written", "cost", title=f"since {since} (UTC)")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for spent in (*rows, total):
-        counts = (f"{count:,}" for count in (spent.calls, spent.input, spent.cached, spent.cache_write, spent.output))
-        label = "in all" if spent is total else f"{spent.name} ({spent.key})" if spent.name else spent.key or "nobody"
-        table.add_row(label, *counts, dollars(spent.cost), end_section=bool(rows) and spent is rows[-1])
-    console = Console(width=120, highlight=False, markup=False)
-    with console.capture() as said:
-        console.print(table)
-        if total.unpriced:
-            console.print(f"No price is known for {total.unpriced:,} of these tokens; they are not in the cost.")
-    return said.get().rstrip()
+def _line(label: str, spent: Spent) -> list[object]:
+    return [label, spent.calls, spent.input, spent.cached, spent.cache_write, spent.output, dollars(spent.cost)]

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from core.conversations.overview import Overview, TurnSeen, WorkerSeen
+from core.conversations.overview import Overview, WorkerSeen
+from core.conversations.turn_report import TurnReport
 from core.usage.prices import dollars
 from core.usage.spending_limits import Near
 
@@ -98,7 +99,7 @@ def findings(
             gone = f"worker {worker.id} is gone; turns that are its own still: {worker.turns}"
             yield Finding("dead", worker.id, gone, "another worker takes them within seconds; if not, start one")
     for turn in seen.running:
-        yield from _turn(turn, alive, time_limit)
+        yield from _turn(turn, seen.at - turn.created_at, alive, time_limit)
     if seen.waiting.free > UNTAKEN:
         since = f"one of them for {seen.waiting.free:.0f} s with none before it"
         line = f"messages that wait: {seen.waiting.messages}, {since}"
@@ -119,16 +120,16 @@ def findings(
         yield Finding("budget", near.of or setting, line, todo)
 
 
-def _turn(turn: TurnSeen, alive: Collection[str], time_limit: float) -> Iterator[Finding]:
+def _turn(turn: TurnReport, age: float, alive: Collection[str], time_limit: float) -> Iterator[Finding]:
     stop = f"`parley cancel {turn.id}` ends it"
-    if turn.cancel is not None and turn.age > SLOW:
+    if turn.cancel is not None and age > SLOW:
         line = f"turn {turn.id} is to be ended ({turn.cancel}), and has not been"
         yield Finding("stuck", turn.id, line, "its worker hangs, or the platform is out of reach: see the log")
-    elif turn.owner not in alive and turn.age > GRACE:
-        line = f"turn {turn.id} has been {turn.state} for {turn.age:.0f} s, and no worker has it"
+    elif turn.owner not in alive and age > GRACE:
+        line = f"turn {turn.id} has been {turn.state} for {age:.0f} s, and no worker has it"
         yield Finding("stuck", turn.id, line, "it is taken up as soon as a worker is at work")
-    elif turn.age > time_limit + GRACE:
-        line = f"turn {turn.id} has been {turn.state} for {turn.age:.0f} s, longer than TURN_SECONDS"
+    elif age > time_limit + GRACE:
+        line = f"turn {turn.id} has been {turn.state} for {age:.0f} s, longer than TURN_SECONDS"
         yield Finding("stuck", turn.id, line, f"the platform may be out of reach: see the log; {stop}")
-    elif turn.age > SLOW:
-        yield Finding("slow", turn.id, f"turn {turn.id} has been {turn.state} for {turn.age:.0f} s", stop)
+    elif age > SLOW:
+        yield Finding("slow", turn.id, f"turn {turn.id} has been {turn.state} for {age:.0f} s", stop)

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
@@ -21,13 +22,13 @@ from google.adk.models import LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
 
 from core.concurrency.tasks import beside
+from core.conversations.turn_report import TurnReport, TurnReports
 from core.models.messages import convert_messages
 from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, ToolResult
 from core.secret_redaction import redact
 from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, tool_calls, turns
 from core.store.turn_states import UNDER_WAY
-from core.usage.meter import calls_in
 from core.usage.prices import DOLLAR, Prices
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Feed(BasePlugin):
         super().__init__(name="parley_feed")
         self._address = address
         self._database = database
-        self._prices = prices
+        self._reports = TurnReports(database, prices)
         self._news: asyncio.Queue[str] = asyncio.Queue()
         self._slow = 0.0
         self._told: dict[str, str] = {}
@@ -129,22 +130,23 @@ class Feed(BasePlugin):
 
     async def _tell_turns(self) -> bool:
         """Tell what has changed; whether a turn is under way."""
+        reports = list(reversed(await self._reports.list(limit=TURNS)))
+        these = turns.c.id.in_([report.id for report in reports])
+        said = sa.select(turns.c.id, inbox.c.inbound).join(inbox, inbox.c.turn == turns.c.origin)
+        run = sa.func.coalesce(turns.c.run, turns.c.origin)
+        called = sa.select(tool_calls, turns.c.id.label("turn_id")).join(turns, tool_calls.c.run == run)
         async with self._database.read() as connection:
-            newest = sa.select(turns).order_by(turns.c.created_at.desc()).limit(TURNS)
-            rows = list(reversed((await connection.execute(newest)).all()))
-            said = sa.select(inbox.c.turn, inbox.c.inbound).where(inbox.c.turn.in_([row.origin for row in rows]))
             questions: dict[str, list[str]] = {}
-            for turn, inbound in await connection.execute(said.order_by(inbox.c.sent_at)):
+            for turn, inbound in await connection.execute(said.where(these).order_by(inbox.c.sent_at)):
                 questions.setdefault(turn, []).append(str((inbound or {}).get("text", "")))
-            runs = {row.run or row.origin: row.id for row in rows}
-            asked = sa.select(tool_calls).where(tool_calls.c.run.in_(runs)).order_by(tool_calls.c.begun_at)
-            calls = (await connection.execute(asked)).all()
-        for row in rows:
-            question = redact("\n".join(questions.get(row.origin, ())))
-            self._tell("turn", _turn(row, self._prices) | ({"question": question} if question else {}))
-        for call in calls:
-            self._tell("tool", _tool(call, runs[call.run]))
-        return any(row.state in UNDER_WAY for row in rows)
+            oldest_first = called.where(these).order_by(turns.c.created_at, tool_calls.c.begun_at)
+            calls = {(call.run, call.id): call for call in await connection.execute(oldest_first)}
+        for report in reports:
+            question = redact("\n".join(questions.get(report.id, ())))
+            self._tell("turn", _turn(report) | ({"question": question} if question else {}))
+        for call in calls.values():
+            self._tell("tool", _tool(call, call.turn_id))
+        return any(report.state in UNDER_WAY for report in reports)
 
     # What the model is asked
 
@@ -218,26 +220,20 @@ class Feed(BasePlugin):
         return {"messages": len(rows), "tokens": sum(row.tokens for row in rows), "newest": shown}
 
 
-def _turn(row: sa.Row[Any], prices: Prices) -> Json:
-    calls = calls_in(row.usage)
-    cost, unpriced = prices.bill(calls)
+def _turn(report: TurnReport) -> Json:
     return {
-        "id": row.id,
-        "session": row.session,
-        "kind": row.kind,
-        "parent": row.parent,
-        "state": row.state,
-        "attempt": row.attempt,
-        "cancel": row.cancel,
-        "model": row.model,
-        "text": redact((row.text or "")[:LETTERS]),
-        "chunks": len(row.chunks or ()),
-        "tokens": row.usage or {},
-        "cost": cost / DOLLAR if calls and (cost or not unpriced) else None,
-        "error": row.error or "",
-        "others": (row.receipt or {}).get("others"),
-        "at": row.created_at,
-        "seconds": None if row.finished_at is None else round(row.finished_at - row.created_at, 3),
+        "id": report.id,
+        "session": report.session,
+        "kind": report.kind,
+        "state": report.state,
+        "attempt": report.attempt,
+        "chunks": report.chunks,
+        "tokens": report.tokens,
+        "cost": None if report.known_cost is None else report.known_cost / DOLLAR,
+        "error": report.error or "",
+        "others": None if report.receipt is None else asdict(report.receipt.others),
+        "at": report.created_at,
+        "seconds": None if report.took is None else round(report.took, 3),
     }
 
 

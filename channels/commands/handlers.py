@@ -222,10 +222,10 @@ class Commands:
 
     async def why_of(self, message_id: str, event_key: str, asker: Asker) -> Said:
         """What an answer was made of, by one of its messages or by its question; as `run`."""
-        say, ledger = words.of(asker.locale), self._desk.ledger
+        say, reports = words.of(asker.locale), self._desk.turn_reports
         try:
-            turn_id = await ledger.of_message(asker.session_id or "", message_id, event_key)
-            return Said(await told(ledger, turn_id, asker.author, say, is_admin=self._is_admin(asker)))
+            turn_id = await reports.of_message(asker.session_id or "", message_id, event_key)
+            return Said(await told(reports, turn_id, asker.author, say, is_admin=self._is_admin(asker)))
         except StoreError as error:
             log.error("why cannot be told: %s", traced(error))
             return Said(say.sorry(error.public))
@@ -282,10 +282,10 @@ class Commands:
         return Said(say(words.EXPORTED), File(f"transcript.{form}", exported.encode()))
 
     async def _why(self, named: str, asker: Asker, say: Words) -> str:
-        ledger, is_admin = self._desk.ledger, self._is_admin(asker)
+        reports, is_admin = self._desk.turn_reports, self._is_admin(asker)
         author = None if is_admin else asker.author
-        turn_id = turn_in(named) or await ledger.newest(session_id=asker.session_id, place=asker.place, author=author)
-        return await told(ledger, turn_id, asker.author, say, is_admin=is_admin)
+        turn_id = turn_in(named) or await reports.newest(session_id=asker.session_id, place=asker.place, author=author)
+        return await told(reports, turn_id, asker.author, say, is_admin=is_admin)
 
     def _is_admin(self, asker: Asker) -> bool:
         return asker.visitor is not None and self._desk.door.is_admin(asker.visitor)

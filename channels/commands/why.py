@@ -1,4 +1,4 @@
-"""What is told of what an answer was made of: short lines, to who asked, and to nobody else."""
+"""Turn reports in the chat ("Why?"): short lines, for the authors of the question and for admins."""
 
 import re
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.replies.approval_message import moment, plain
 from core.agents.run_record import Receipt, ToolUse
-from core.conversations.turn_report import Account, Ledger, Ruling
+from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
 from core.usage.meter import ModelCall
 from core.usage.prices import dollars
 
-#: How many models, calls of tools, files and decisions are told of, and how much of each, in characters. Operators get
-#: to see all.
-MOST_MODELS, MOST_TOOLS, MOST_FILES, MOST_RULINGS = 3, 6, 4, 3
+#: How many models, tool calls, files and approvals a report shows, and how many characters of each. The terminal shows
+#: all.
+MOST_MODELS, MOST_TOOLS, MOST_FILES, MOST_APPROVALS = 3, 6, 4, 3
 MOST_ARGUMENTS, MOST_ERROR, MOST_NAME = 110, 100, 50
 
 #: How long all of it may be, in UTF-16 code units: a message of Discord's.
@@ -31,50 +31,49 @@ def turn_in(text: str) -> str:
     return found[-1] if found else text
 
 
-async def told(ledger: Ledger, turn_id: str | None, author: str, say: Words, *, is_admin: bool = False) -> str:
-    """What there is to tell of a turn, if `author` has asked for it, or is an admin. Of one that is another's he hears
-    no more than of one that is not there.
+async def told(reports: TurnReports, turn_id: str | None, author: str, say: Words, *, is_admin: bool = False) -> str:
+    """Render the report of a turn for one of its authors or an admin. Others get the text for an unknown turn.
 
     Raises:
         StoreError: the database cannot be read.
     """
-    account = await ledger.account(turn_id) if turn_id else None
-    if account is None or account.is_reset or not (is_admin or author in account.askers):
+    report = await reports.get(turn_id) if turn_id else None
+    if report is None or report.is_reset or not (is_admin or author in report.authors):
         return say(words.WHY_NOT_YOURS)
-    return why_text(account, say)
+    return why_text(report, say)
 
 
-def why_text(account: Account, say: Words) -> str:
-    """An account in words; nothing in it is more than text."""
-    lines = [say(words.WHY_TITLE, id=account.id), *(f"- {line}" for line in _lines(account, say))]
+def why_text(report: TurnReport, say: Words) -> str:
+    """Render a turn report for a chat; no text in it is markup."""
+    lines = [say(words.WHY_TITLE, id=report.id), *(f"- {line}" for line in _lines(report, say))]
     while len("\n".join(lines).encode("utf-16-le")) // 2 > MOST:
         lines[-2:] = ["- …"]
     return "\n".join(lines)
 
 
-def _lines(account: Account, say: Words) -> Iterator[str]:
-    yield from _outcome(account, say)
-    yield from _models(account, say)
-    if account.receipt is not None:
-        yield from _tools(account.receipt, say)
-    for ruling in [*account.led_by, *account.rulings][:MOST_RULINGS]:
-        yield _ruling(ruling, say)
-    if account.receipt is not None:
-        yield from _read(account, account.receipt, say)
-        yield _time(account, account.receipt, say)
-    if account.waited > _SOON:
-        yield say(words.WHY_WAITED, waited=f"{account.waited:.1f}")
+def _lines(report: TurnReport, say: Words) -> Iterator[str]:
+    yield from _outcome(report, say)
+    yield from _models(report, say)
+    if report.receipt is not None:
+        yield from _tools(report.receipt, say)
+    for approval in [*report.led_by, *report.approvals][:MOST_APPROVALS]:
+        yield _approval(approval, say)
+    if report.receipt is not None:
+        yield from _read(report, report.receipt, say)
+        yield _time(report, report.receipt, say)
+    if report.waited > _SOON:
+        yield say(words.WHY_WAITED, waited=f"{report.waited:.1f}")
 
 
-def _outcome(account: Account, say: Words) -> Iterator[str]:
-    match account.state:
+def _outcome(report: TurnReport, say: Words) -> Iterator[str]:
+    match report.state:
         case "queued" | "running":
             yield say(words.WHY_RUNS)
         case "failed":
             yield say(words.WHY_FAILED)
         case "cancelled":
             yield say(words.WHY_STOPPED)
-    if account.receipt is None and account.finished_at is not None:
+    if report.receipt is None and report.finished_at is not None:
         yield say(words.WHY_LOST)
     kinds = {
         "retry": words.WHY_RETRY,
@@ -82,18 +81,18 @@ def _outcome(account: Account, say: Words) -> Iterator[str]:
         "revise": words.WHY_REVISE,
         "approval": words.WHY_DECIDED,
     }
-    if kind := kinds.get(account.kind):
+    if kind := kinds.get(report.kind):
         yield say(kind)
-    if account.asked > 1:
-        yield say(words.WHY_SEVERAL, count=account.asked)
-    if account.attempt > 1:
-        yield say(words.WHY_ATTEMPTS, count=account.attempt)
+    if report.messages > 1:
+        yield say(words.WHY_SEVERAL, count=report.messages)
+    if report.attempt > 1:
+        yield say(words.WHY_ATTEMPTS, count=report.attempt)
 
 
-def _models(account: Account, say: Words) -> Iterator[str]:
-    """The models that were asked, each with all of its calls."""
+def _models(report: TurnReport, say: Words) -> Iterator[str]:
+    """Yield the models, each with the sums of its calls."""
     asked = dict[tuple[str, str, bool, bool], list[ModelCall]]()
-    for call in account.calls:
+    for call in report.calls:
         asked.setdefault((call.model, call.instead_of, bool(call.error), call.is_summary), []).append(call)
     for (model, other, has_failed, is_summary), calls in [*asked.items()][:MOST_MODELS]:
         seconds = sum(call.seconds for call in calls)
@@ -111,19 +110,19 @@ def _models(account: Account, say: Words) -> Iterator[str]:
             yield say(words.WHY_MODEL_SUMMARY, **facts)
         else:
             yield say(words.WHY_MODEL_INSTEAD if other else words.WHY_MODEL, **facts)
-    cached, cache_write = account.usage.get("cached", 0), account.usage.get("cache_write", 0)
+    cached, cache_write = report.usage.get("cached", 0), report.usage.get("cache_write", 0)
     if cached or cache_write:
         yield say(words.WHY_CACHE, read=f"{cached:,}", written=f"{cache_write:,}")
-    if account.cost or (asked and not account.unpriced):
-        yield say(words.WHY_COST, cost=dollars(account.cost))
-    if account.unpriced:
-        yield say(words.WHY_UNPRICED, tokens=f"{account.unpriced:,}")
+    if report.known_cost is not None:
+        yield say(words.WHY_COST, cost=dollars(report.known_cost))
+    if report.unpriced:
+        yield say(words.WHY_UNPRICED, tokens=f"{report.unpriced:,}")
     if not asked:
-        if account.model:
-            yield say(words.STATUS_MODEL, model=_code(account.model, MOST_NAME))
-        if account.usage:
-            written = account.usage.get("output", 0) + account.usage.get("thinking", 0)
-            yield say(words.WHY_TOKENS, read=f"{account.usage.get('input', 0):,}", written=f"{written:,}")
+        if report.model:
+            yield say(words.STATUS_MODEL, model=_code(report.model, MOST_NAME))
+        if report.usage:
+            written = report.usage.get("output", 0) + report.usage.get("thinking", 0)
+            yield say(words.WHY_TOKENS, read=f"{report.usage.get('input', 0):,}", written=f"{written:,}")
 
 
 def _tools(receipt: Receipt, say: Words) -> Iterator[str]:
@@ -147,30 +146,30 @@ def _tool(use: ToolUse, say: Words) -> str:
     return say(sentences.get(use.ended, words.WHY_TOOL), **facts)
 
 
-def _ruling(ruling: Ruling, say: Words) -> str:
+def _approval(approval: ApprovalRecord, say: Words) -> str:
     sentences = {
         "approved": words.APPROVED,
         "always": words.APPROVED_ALWAYS,
         "denied": words.DENIED,
         "expired": words.EXPIRED,
     }
-    tool = _code(ruling.tool, MOST_NAME)
-    sentence = sentences.get(ruling.verdict or "")
+    tool = _code(approval.tool, MOST_NAME)
+    sentence = sentences.get(approval.verdict or "")
     if sentence is None:
         return say(words.WHY_WAITS, tool=tool)
-    name = plain(ruling.decider)[:MOST_NAME] or say(words.SOMEBODY)
-    return f"`{tool}`: {say(sentence, name=_inert(name), when=moment(ruling.decided_at or 0.0))}"
+    name = plain(approval.decider)[:MOST_NAME] or say(words.SOMEBODY)
+    return f"`{tool}`: {say(sentence, name=_inert(name), when=moment(approval.decided_at or 0.0))}"
 
 
-def _read(account: Account, receipt: Receipt, say: Words) -> Iterator[str]:
+def _read(report: TurnReport, receipt: Receipt, say: Words) -> Iterator[str]:
     """What the model has got to read."""
     if (history := receipt.history) is not None and history.messages:
         yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
         if history.covers:
             yield say(words.WHY_SUMMARY)
-        if account.left_out:
+        if report.left_out:
             cut = words.WHY_CUT_TURNS if history.bound == "turns" else words.WHY_CUT_TOKENS
-            yield say(cut, count=f"{account.left_out:,}", budget=f"{history.budget:,}", turns=history.turns)
+            yield say(cut, count=f"{report.left_out:,}", budget=f"{history.budget:,}", turns=history.turns)
     if receipt.others.messages:
         yield say(words.WHY_OTHERS, count=receipt.others.messages, tokens=f"{receipt.others.tokens:,}")
     if receipt.others.left_out:
@@ -184,8 +183,8 @@ def _read(account: Account, receipt: Receipt, say: Words) -> Iterator[str]:
         )
 
 
-def _time(account: Account, receipt: Receipt, say: Words) -> str:
-    took = f"{account.seconds if account.seconds is not None else receipt.seconds:.1f}"
+def _time(report: TurnReport, receipt: Receipt, say: Words) -> str:
+    took = f"{report.took if report.took is not None else receipt.seconds:.1f}"
     if receipt.first_word is None:
         return say(words.WHY_TIME_ALL, all=took)
     return say(words.WHY_TIME, first=f"{receipt.first_word:.1f}", all=took)

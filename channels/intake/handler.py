@@ -288,7 +288,7 @@ class Intake:
                     )
                 case "why", turn_id:
                     is_admin = self._desk.door.is_admin(visitor)
-                    return await told(self._desk.ledger, turn_id, visitor.author, say, is_admin=is_admin)
+                    return await told(self._desk.turn_reports, turn_id, visitor.author, say, is_admin=is_admin)
                 case other, turn_id:
                     return await self._grant(other, turn_id, visitor.author, say)
         except StoreError as error:

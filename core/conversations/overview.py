@@ -1,16 +1,15 @@
-"""The overview: what workers, turns, sessions and channels are at, as operators look at them from outside."""
+"""Overview of workers, running turns, sessions and channels, for operators."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.conversations.turn_report import TurnReport, load_reports
 from core.store.database import Database
 from core.store.schema import approvals, channels, inbox, sessions, turns, workers
-from core.store.turn_states import State
 from core.turns.queries import is_under_way, is_waiting
+from core.usage.prices import Prices
 
 HOUR = 3600.0
 
@@ -27,33 +26,6 @@ class WorkerSeen:
     id: str
     left: float | None
     turns: int
-
-
-@dataclass(frozen=True, slots=True)
-class TurnSeen:
-    """A turn, in a line.
-
-    Attributes:
-        age: seconds since it began.
-        took: seconds from its beginning to its end; None if it has not ended.
-        askers: the authors of what it answers.
-        tokens: what the models have read and written for it.
-    """
-
-    id: str
-    session: str
-    state: State
-    kind: str
-    attempt: int
-    owner: str | None
-    cancel: str | None
-    error: str | None
-    created_at: float
-    finished_at: float | None
-    age: float
-    took: float | None
-    askers: tuple[str, ...]
-    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,25 +90,29 @@ class Overview:
 
     at: float
     workers: tuple[WorkerSeen, ...]
-    running: tuple[TurnSeen, ...]
+    running: tuple[TurnReport, ...]
     waiting: Waiting
     undecided: int
     channels: tuple[ChannelSeen, ...]
     failures: tuple[Failure, ...]
 
 
-async def overview(database: Database) -> Overview:
-    """What goes on now, and what has failed in the last hour.
+async def overview(database: Database, prices: Prices) -> Overview:
+    """Return the current state, and the failures of the last hour.
+
+    Args:
+        prices: what models cost.
 
     Raises:
         StoreError: the database cannot be read.
     """
     async with database.read() as connection:
         now = float((await connection.execute(sa.select(database.now))).scalar_one())
+        running = sa.select(turns).where(is_under_way(turns)).order_by(turns.c.created_at.desc())
         return Overview(
             at=now,
             workers=await _workers(connection, now, ends=not database.is_sqlite),
-            running=await _turns(connection, now, is_under_way(turns), limit=None),
+            running=tuple(await load_reports(connection, (await connection.execute(running)).all(), prices)),
             waiting=await _waiting(connection, now),
             undecided=await _count(connection, approvals, approvals.c.decision.is_(None)),
             channels=await _channels(connection, now),
@@ -152,39 +128,6 @@ async def waiting(database: Database) -> Waiting:
     """
     async with database.read() as connection:
         return await _waiting(connection, float((await connection.execute(sa.select(database.now))).scalar_one()))
-
-
-async def turns_seen(
-    database: Database,
-    *,
-    limit: int,
-    state: State | None = None,
-    session: str | None = None,
-    person: str | None = None,
-    since: float | None = None,
-) -> tuple[TurnSeen, ...]:
-    """The newest turns.
-
-    Args:
-        session: the beginning of its id.
-        person: the id of somebody who has asked.
-        since: seconds since the epoch.
-
-    Raises:
-        StoreError: the database cannot be read.
-    """
-    where: sa.ColumnElement[bool] = sa.true()
-    if state is not None:
-        where &= turns.c.state == state
-    if session is not None:
-        where &= turns.c.session.startswith(session, autoescape=True)
-    if person is not None:
-        where &= sa.exists().where(inbox.c.turn == turns.c.origin, inbox.c.author == person)
-    if since is not None:
-        where &= turns.c.created_at >= since
-    async with database.read() as connection:
-        now = float((await connection.execute(sa.select(database.now))).scalar_one())
-        return await _turns(connection, now, where, limit=limit)
 
 
 async def sessions_seen(
@@ -235,38 +178,6 @@ async def _workers(connection: AsyncConnection, now: float, *, ends: bool) -> tu
     own = sa.select(sa.func.count()).where(turns.c.owner == workers.c.id, is_under_way(turns)).scalar_subquery()
     rows = (await connection.execute(sa.select(workers.c.id, workers.c.lease, own).order_by(workers.c.id))).all()
     return tuple(WorkerSeen(id_, lease - now if ends else None, count) for id_, lease, count in rows)
-
-
-async def _turns(
-    connection: AsyncConnection, now: float, where: sa.ColumnElement[bool], *, limit: int | None
-) -> tuple[TurnSeen, ...]:
-    query = sa.select(turns).where(where).order_by(turns.c.created_at.desc()).limit(limit)
-    rows = (await connection.execute(query)).all()
-    asked: dict[str, set[str]] = {}
-    of_these = sa.select(inbox.c.turn, inbox.c.author).where(inbox.c.turn.in_({row.origin for row in rows}))
-    for turn, author in (await connection.execute(of_these)).all():
-        asked.setdefault(turn, set()).add(author)
-    return tuple(_seen(row, now, asked.get(row.origin, ())) for row in rows)
-
-
-def _seen(row: sa.Row[Any], now: float, askers: set[str] | Sequence[str]) -> TurnSeen:
-    usage = row.usage or {}
-    return TurnSeen(
-        id=row.id,
-        session=row.session,
-        state=row.state,
-        kind=row.kind,
-        attempt=row.attempt,
-        owner=row.owner,
-        cancel=row.cancel,
-        error=row.error,
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-        age=now - row.created_at,
-        took=None if row.finished_at is None else row.finished_at - row.created_at,
-        askers=tuple(sorted(askers)),
-        tokens=sum(int(usage.get(name, 0)) for name in ("input", "output", "thinking")),
-    )
 
 
 async def _waiting(connection: AsyncConnection, now: float) -> Waiting:

@@ -1,7 +1,10 @@
-"""The ledger: what there is to tell of a turn, to who asked and to operators, out of all the rows that know of it."""
+"""Turn reports: what a turn did, read from all tables that have rows of it.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+The chat ("Why?"), the terminal (`parley why`, `turns`, `status`) and the sandbox's inspector render the same report.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,21 +14,29 @@ from core.agents.run_record import Receipt
 from core.store.database import Database
 from core.store.schema import approvals, inbox, messages, sessions, turns
 from core.store.turn_states import State
-from core.turns.queries import answered_by
 from core.usage.meter import ModelCall, calls_in
 from core.usage.prices import Prices
+from core.usage.spending import last_names
 
-#: How many of the newest turns of a session are looked through for a message.
+#: How many of the newest turns of a session are searched for a message of a reply.
 _LOOK = 200
+
+#: The columns of `turns` that a report has as they are.
+_COLUMNS = (
+    *("id", "session", "generation", "kind", "parent", "state", "attempt", "owner", "model", "cancel", "error"),
+    *("created_at", "finished_at"),
+)
+
+_TOKENS = ("input", "output", "thinking", "cached", "cache_write")
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
-    """What a person was asked for, and what was decided.
+class ApprovalRecord:
+    """A tool call that waits, or waited, for a person's decision.
 
     Attributes:
-        verdict: see `core.tools.approvals.Verdict`; None as long as nobody has decided.
-        decider: the name of who has; empty if nobody has, in time.
+        verdict: see `core.tools.approvals.Verdict`; None while nobody has decided.
+        decider: the name of the person; empty if nobody decided in time.
         decided_at: in seconds since the epoch.
     """
 
@@ -35,36 +46,35 @@ class Ruling:
     decided_at: float | None
 
 
-#: What is counted of models.
-_COUNTED = ("input", "output", "thinking", "cached", "cache_write")
-
-
 @dataclass(frozen=True, slots=True)
-class Account:
-    """All that is known of a turn.
+class TurnReport:
+    """A turn, with all that is known of it.
 
     Attributes:
-        kind, parent, attempt, model, cancel, error: see the table `turns`.
-        askers: the authors of what it answers.
-        asked: how many messages it answers.
-        waited: seconds that the oldest of them had waited when the turn began.
-        usage: the tokens, by what they were used for.
-        calls: the calls of models, as far as they are known one by one.
-        cost: what they have cost by now, in trillionths of a dollar (`core.usage.spending`).
-        unpriced: how many tokens have no price that is known, and are not in that.
-        receipt: what its run has told; None if it has not ended, or that is forgotten.
-        left_out: how many older messages of the conversation were not sent to the model, nor told of by a
-            summary, as far as they still stand.
-        rulings: what it has asked people for.
-        led_by: what was decided for it to begin, where it goes on with what another turn had asked for.
-        again: the turns that have answered the same messages once more.
+        kind, parent, owner, attempt, model, cancel, error: see the table `turns`.
+        authors: the ids of the authors of the messages, each with the last known name, or an empty one.
+        messages: how many messages the turn answers.
+        chunks: how many messages the reply has.
+        waited: seconds between the message, or the request to rerun, and the start of the turn.
+        took: seconds between start and end, over all attempts; None if the turn has not ended.
+        tokens: tokens read, written and thought.
+        usage: tokens by kind.
+        calls: the model calls.
+        cost: in trillionths of a dollar (`core.usage.spending`).
+        unpriced: tokens of models without a known price; they are not in the cost.
+        receipt: the run record; None if the turn has not ended, or the record is deleted.
+        left_out: stored older messages that the model did not get, neither by themselves nor in a summary; None where
+            they were not counted (`TurnReports.list`).
+        approvals: the approvals that the turn asked for.
+        led_by: the decided approvals that the turn goes on with.
+        reruns: the ids of later turns that answer the same messages.
         created_at, finished_at: in seconds since the epoch.
-        is_reset: whether its conversation was started over since.
-        app: the ADK app that its session is of.
+        is_reset: whether the session was reset since.
+        app: the ADK app of the session.
     """
 
     id: str
-    session_id: str
+    session: str
     generation: int
     kind: str
     parent: str | None
@@ -74,57 +84,91 @@ class Account:
     model: str | None
     cancel: str | None
     error: str | None
-    askers: frozenset[str]
-    asked: int
+    authors: Mapping[str, str]
+    messages: int
+    chunks: int
     waited: float
-    usage: dict[str, int]
+    took: float | None
+    tokens: int
+    usage: Mapping[str, int]
+    calls: tuple[ModelCall, ...]
+    cost: int
+    unpriced: int
     receipt: Receipt | None
-    left_out: int
-    rulings: tuple[Ruling, ...]
-    led_by: tuple[Ruling, ...]
-    again: tuple[str, ...]
+    left_out: int | None
+    approvals: tuple[ApprovalRecord, ...]
+    led_by: tuple[ApprovalRecord, ...]
+    reruns: tuple[str, ...]
     created_at: float
     finished_at: float | None
-    is_reset: bool = False
-    app: str = ""
-    calls: tuple[ModelCall, ...] = ()
-    cost: int = 0
-    unpriced: int = 0
+    is_reset: bool
+    app: str
 
     @property
-    def seconds(self) -> float | None:
-        """How long it took from its beginning to its end, over all attempts; None if it has not ended."""
-        return None if self.finished_at is None else self.finished_at - self.created_at
-
-    @property
-    def channel(self) -> str:
-        """The name of the platform's adapter."""
-        return self.session_id.partition(":")[0]
+    def known_cost(self) -> int | None:
+        """The cost; None if there was no call, or no price is known for any."""
+        return self.cost if self.cost or (self.calls and not self.unpriced) else None
 
 
-class Ledger:
-    """Reads it.
+class TurnReports:
+    """The reports of the stored turns.
 
     Args:
         prices: what models cost.
+
+    Attributes:
+        prices: the same.
     """
 
     def __init__(self, database: Database, prices: Prices) -> None:
         self._database = database
-        self._prices = prices
+        self.prices = prices
 
-    async def account(self, turn_id: str) -> Account | None:
-        """What is known of a turn; None if it is forgotten.
+    async def get(self, turn_id: str) -> TurnReport | None:
+        """Return the report of a turn; None if the turn is deleted.
 
         Raises:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            turn = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
-            return None if turn is None else await _account(connection, turn, self._prices)
+            rows = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).all()
+            for report in await load_reports(connection, rows, self.prices):
+                return replace(report, left_out=await _count_left_out(connection, report))
+        return None
 
-    async def matching(self, beginning: str, limit: int) -> list[str]:
-        """The turns whose ids begin so, the newest first.
+    async def list(
+        self,
+        *,
+        limit: int,
+        state: State | None = None,
+        session: str | None = None,
+        person: str | None = None,
+        since: float | None = None,
+    ) -> list[TurnReport]:
+        """Return the reports of the newest turns, the newest first.
+
+        Args:
+            session: the beginning of a session id.
+            person: the id of an author.
+            since: seconds since the epoch.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        query = sa.select(turns).order_by(turns.c.created_at.desc()).limit(limit)
+        if state is not None:
+            query = query.where(turns.c.state == state)
+        if session is not None:
+            query = query.where(turns.c.session.startswith(session, autoescape=True))
+        if person is not None:
+            query = query.where(_is_by(person))
+        if since is not None:
+            query = query.where(turns.c.created_at >= since)
+        async with self._database.read() as connection:
+            return await load_reports(connection, (await connection.execute(query)).all(), self.prices)
+
+    async def find_ids(self, beginning: str, limit: int) -> Sequence[str]:
+        """Return the ids of turns that begin so, the newest first.
 
         Raises:
             StoreError: the database cannot be read.
@@ -132,13 +176,14 @@ class Ledger:
         begins = turns.c.id.startswith(beginning, autoescape=True)
         query = sa.select(turns.c.id).where(begins).order_by(turns.c.created_at.desc()).limit(limit)
         async with self._database.read() as connection:
-            return list((await connection.execute(query)).scalars())
+            return (await connection.execute(query)).scalars().all()
 
     async def newest(self, *, session_id: str | None, place: str, author: str | None) -> str | None:
-        """The newest turn of a session that answers something that `author` has asked; None for anybody.
+        """Return the id of the newest turn of a session that answers a message of `author`.
 
         Args:
-            session_id: None for all those at `place`.
+            session_id: None for all sessions at `place`.
+            author: None for any author.
 
         Raises:
             StoreError: the database cannot be read.
@@ -146,13 +191,13 @@ class Ledger:
         here = sessions.c.user_id == place if session_id is None else turns.c.session == session_id
         query = _living().where(here).order_by(turns.c.created_at.desc()).limit(1)
         if author is not None:
-            query = query.where(sa.exists().where(inbox.c.turn == turns.c.origin, inbox.c.author == author))
+            query = query.where(_is_by(author))
         async with self._database.read() as connection:
             turn_id: str | None = (await connection.execute(query)).scalar_one_or_none()
         return turn_id
 
     async def of_message(self, session_id: str, message_id: str, event_key: str) -> str | None:
-        """The newest turn that answers the message of that key, or of a session, whose reply has that message.
+        """Return the id of the newest turn that answers the message of that key, or whose reply has that message.
 
         Raises:
             StoreError: the database cannot be read.
@@ -173,63 +218,89 @@ class Ledger:
         return found or next((row.id for row in rows if message_id in (row.chunks or ())), None)
 
 
+def _is_by(author: str) -> sa.ColumnElement[bool]:
+    return sa.exists().where(inbox.c.turn == turns.c.origin, inbox.c.author == author)
+
+
 def _living() -> sa.Select[Any]:
-    """The turns of sessions since they were last started over."""
+    """Select the turns of sessions since their last reset."""
     lives = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
     return sa.select(turns.c.id).join(sessions, lives)
 
 
-async def _account(connection: AsyncConnection, turn: sa.Row[Any], prices: Prices) -> Account:
-    asked = await answered_by(connection, turn.origin)
-    of_it = sa.select(sessions.c.generation, sessions.c.app).where(sessions.c.id == turn.session)
-    session = (await connection.execute(of_it)).one_or_none()
-    receipt, calls = Receipt.from_json(turn.receipt), calls_in(turn.usage)
-    cost, unpriced = prices.bill(calls)
-    again = sa.select(turns.c.id).where(turns.c.origin == turn.origin, turns.c.id != turn.id)
-    again = again.where(turns.c.created_at > turn.created_at).order_by(turns.c.created_at)
-    led_by = await _rulings(connection, turn.parent) if turn.kind == "approval" and turn.parent else ()
-    return Account(
-        id=turn.id,
-        session_id=turn.session,
-        generation=turn.generation,
-        kind=turn.kind,
-        parent=turn.parent,
-        state=turn.state,
-        attempt=turn.attempt,
-        owner=turn.owner,
-        model=turn.model,
-        cancel=turn.cancel,
-        error=turn.error,
-        askers=frozenset(row.author for row in asked),
-        asked=len(asked),
-        waited=max(0.0, turn.created_at - min((row.accepted_at for row in asked), default=turn.created_at)),
-        usage={name: int(turn.usage[name]) for name in _COUNTED if name in (turn.usage or {})},
-        calls=tuple(calls),
-        cost=cost if turn.cost is None else turn.cost,
-        unpriced=unpriced,
-        receipt=receipt,
-        left_out=await _left_out(connection, turn, receipt),
-        rulings=await _rulings(connection, turn.id),
-        led_by=led_by,
-        again=tuple((await connection.execute(again)).scalars()),
-        created_at=turn.created_at,
-        finished_at=turn.finished_at,
-        is_reset=session is None or session.generation != turn.generation,
-        app=session.app if session is not None else "",
-    )
+async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], prices: Prices) -> list[TurnReport]:
+    """Return the reports of rows of `turns`, in their order, without `left_out`."""
+    if not rows:
+        return []
+    ids, origins = [row.id for row in rows], [row.origin for row in rows]
+    of_inbox = sa.select(inbox.c.turn, inbox.c.author, inbox.c.accepted_at).where(inbox.c.turn.in_([*ids, *origins]))
+    accepted = _by_key(await connection.execute(of_inbox))
+    of_sessions = sa.select(sessions.c.id, sessions.c.generation, sessions.c.app)
+    of_sessions = of_sessions.where(sessions.c.id.in_([row.session for row in rows]))
+    found_sessions = {row.id: row for row in await connection.execute(of_sessions)}
+    of_approvals = sa.select(
+        approvals.c.turn, approvals.c.tool, approvals.c.decision, approvals.c.decider, approvals.c.decided_at
+    ).where(approvals.c.turn.in_([*ids, *(row.parent for row in rows if row.kind == "approval")]))
+    decisions = _by_key(await connection.execute(of_approvals.order_by(approvals.c.asked_at, approvals.c.id)))
+    of_reruns = sa.select(turns.c.origin, turns.c.id, turns.c.created_at).where(turns.c.origin.in_(origins))
+    reruns = _by_key(await connection.execute(of_reruns.order_by(turns.c.created_at)))
+    people = {_person(row.session, said.author) for row in rows for said in accepted.get(row.origin, ())}
+    names = await last_names(connection, people)
+
+    def report(row: sa.Row[Any]) -> TurnReport:
+        answered, session = accepted.get(row.origin, []), found_sessions.get(row.session)
+        requested_at = min((each.accepted_at for each in accepted.get(row.id, ())), default=row.created_at)
+        usage, calls = row.usage or {}, calls_in(row.usage)
+        cost, unpriced = prices.bill(calls)
+        return TurnReport(
+            **{name: getattr(row, name) for name in _COLUMNS},
+            authors={each.author: names.get(_person(row.session, each.author), "") for each in answered},
+            messages=len(answered),
+            chunks=len(row.chunks or ()),
+            waited=max(0.0, row.created_at - requested_at),
+            took=None if row.finished_at is None else row.finished_at - row.created_at,
+            tokens=sum(int(usage.get(name, 0)) for name in ("input", "output", "thinking")),
+            usage={name: int(usage[name]) for name in _TOKENS if name in usage},
+            calls=tuple(calls),
+            cost=cost if row.cost is None else row.cost,
+            unpriced=unpriced,
+            receipt=Receipt.from_json(row.receipt),
+            left_out=None,
+            approvals=_approvals(decisions.get(row.id, ())),
+            led_by=_approvals(decisions.get(row.parent, ())) if row.kind == "approval" else (),
+            reruns=tuple(
+                each.id for each in reruns[row.origin] if each.id != row.id and each.created_at > row.created_at
+            ),
+            is_reset=session is None or session.generation != row.generation,
+            app=session.app if session is not None else "",
+        )
+
+    return [report(row) for row in rows]
 
 
-async def _rulings(connection: AsyncConnection, turn_id: str) -> tuple[Ruling, ...]:
-    query = sa.select(approvals).where(approvals.c.turn == turn_id).order_by(approvals.c.asked_at, approvals.c.id)
-    rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
-    return tuple(Ruling(row.tool, row.decision, row.decider or "", row.decided_at) for row in rows)
+def _by_key(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
+    """Group rows by their first column."""
+    found = dict[str, list[sa.Row[Any]]]()
+    for row in rows:
+        found.setdefault(row[0], []).append(row)
+    return found
 
 
-async def _left_out(connection: AsyncConnection, turn: sa.Row[Any], receipt: Receipt | None) -> int:
-    if receipt is None or receipt.history is None or not receipt.history.bound:
+def _person(session: str, author: str) -> str:
+    """Return the key of an author in the ledger: the platform's name, a colon and the platform's id."""
+    return f"{session.partition(':')[0]}:{author}"
+
+
+def _approvals(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
+    return tuple(ApprovalRecord(row.tool, row.decision, row.decider or "", row.decided_at) for row in rows)
+
+
+async def _count_left_out(connection: AsyncConnection, report: TurnReport) -> int:
+    history = report.receipt.history if report.receipt is not None else None
+    if history is None or not history.bound:
         return 0
     said = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
-    here = (messages.c.session == turn.session) & (messages.c.generation == turn.generation)
-    since = (messages.c.id > receipt.history.covers) & (messages.c.id <= receipt.history.until)
+    here = (messages.c.session == report.session) & (messages.c.generation == report.generation)
+    since = (messages.c.id > history.covers) & (messages.c.id <= history.until)
     query = sa.select(sa.func.count()).where(here, said, since)
-    return max(0, (await connection.execute(query)).scalar_one() - receipt.history.messages)
+    return max(0, (await connection.execute(query)).scalar_one() - history.messages)

@@ -164,7 +164,7 @@ class Spending:
             query = query.group_by(key).order_by(key if by == "day" else sa.desc("cost"), key)
         async with self._database.read() as connection:
             rows = (await connection.execute(query.select_from(spending))).all()
-            names = await _names(connection, [row.key for row in rows]) if by == "person" else {}
+            names = await last_names(connection, [row.key for row in rows]) if by == "person" else {}
         return [
             Spent(row.key, names.get(row.key, ""), row.calls, *(int(getattr(row, name)) for name in _SUMS))
             for row in rows
@@ -177,7 +177,7 @@ class Spending:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            return await _names(connection, people)
+            return await last_names(connection, people)
 
 
 async def count(connection: AsyncConnection, prices: Prices, *which: sa.ColumnElement[bool]) -> int:
@@ -260,6 +260,14 @@ async def forget_people(connection: AsyncConnection, which: sa.ColumnElement[boo
     await connection.execute(sa.update(spending).where(which).values(person="", name=""))
 
 
+async def last_names(connection: AsyncConnection, people: Collection[str]) -> dict[str, str]:
+    """Return the last known names of people that the ledger has."""
+    named = spending.c.person.in_(people) & (spending.c.name != "")
+    query = sa.select(spending.c.person, spending.c.name).where(named).group_by(spending.c.person, spending.c.name)
+    newest_last = query.order_by(sa.func.max(spending.c.id))
+    return {row.person: row.name for row in await connection.execute(newest_last)}
+
+
 def is_of(column: sa.ColumnElement[str], person: str) -> sa.ColumnElement[bool]:
     """Return whether a column has a person's id, by itself or as the last part of its value."""
     return (column == person) | column.endswith(f":{person}", autoescape=True)
@@ -287,10 +295,3 @@ async def _enter(connection: AsyncConnection, turn_ids: Collection[str], rows: l
         await connection.execute(sa.insert(spending), rows)
         for row in rows:
             metrics.cost.add(row["cost"] / DOLLAR, {"model": row["model"]})
-
-
-async def _names(connection: AsyncConnection, people: Collection[str]) -> dict[str, str]:
-    named = spending.c.person.in_(people) & (spending.c.name != "")
-    query = sa.select(spending.c.person, spending.c.name).where(named).group_by(spending.c.person, spending.c.name)
-    newest_last = query.order_by(sa.func.max(spending.c.id))
-    return {row.person: row.name for row in await connection.execute(newest_last)}

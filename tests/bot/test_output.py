@@ -39,3 +39,11 @@ def test_a_finding_is_broken_between_words_on_a_terminal_and_in_no_file(
     assert capsys.readouterr().out == (
         f"note Discord: I am in no server, and nobody can write to me\n     there. Invite me:\n     {address}\n"
     )
+
+
+def test_numbers_are_right_justified_and_the_total_is_the_last_row(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [["Ada (U1)", 1234], ["nobody", 5]]
+    tables.show("Usage", ["person", "read"], rows, numbers=["read"], total=["in all", 1239])
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert (lines[0], lines[1].split()) == ("Usage", ["person", "read"])
+    assert lines[-3:] == ["Ada (U1)   1,234", "nobody         5", "in all     1,239"]

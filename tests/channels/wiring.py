@@ -22,7 +22,7 @@ from core.agents.factory import make_app, ours
 from core.agents.runtime import AgentRuntime
 from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations
-from core.conversations.turn_report import Ledger
+from core.conversations.turn_report import TurnReports
 from core.errors import StoreError
 from core.identity import ASKER
 from core.inbox.interactions import Errands
@@ -176,7 +176,7 @@ async def core_of(
             approvals,
             answerer.reask,
             Errands(database, turns._lease),
-            Ledger(database, books.prices),
+            TurnReports(database, books.prices),
             Refusals(database),
             books,
             door,

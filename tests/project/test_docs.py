@@ -46,8 +46,8 @@ from channels.slack.replies import streaming as slack_streams
 from channels.slack.replies import surface as slack_surface
 from core import errors
 from core.agents.run_record import Receipt, ToolUse
-from core.conversations.overview import ChannelSeen, Failure, Overview, SessionSeen, TurnSeen, Waiting, WorkerSeen
-from core.conversations.turn_report import Account
+from core.conversations.overview import ChannelSeen, Failure, Overview, SessionSeen, Waiting, WorkerSeen
+from core.conversations.turn_report import TurnReport
 from core.errors import ParleyError
 from core.identity import Speaker
 from core.identity import told as speaker_told
@@ -159,9 +159,8 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
         ("status", "channels"): ChannelSeen,
         ("status", "failures"): Failure,
         ("status", "findings"): Finding,
-        ("turns", ""): TurnSeen,
         ("sessions", ""): SessionSeen,
-        ("why", ""): Account,
+        ("why", ""): TurnReport,
         ("why", "calls"): ModelCall,
         ("why", "receipt"): Receipt,
         ("why", "tools"): ToolUse,

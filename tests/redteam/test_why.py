@@ -13,7 +13,7 @@ from bot.cli import turn_view as accounts
 from channels.commands.why import MOST, why_text
 from channels.i18n import messages as words
 from core.agents.run_record import FileUse, Receipt, ToolUse, told
-from core.conversations.turn_report import Ledger, Ruling
+from core.conversations.turn_report import ApprovalRecord, TurnReports
 from core.secret_redaction import remember
 from core.tools.tool import Tool, adapt
 from core.usage.prices import Prices
@@ -120,7 +120,7 @@ async def test_markup_in_arguments_and_errors_calls_nobody_and_ends_no_code(sand
             assert line.count("`") == 6  # the tool, the arguments and the error: nothing in them ends its span
         assert not any(message.pings for message in talk.replies())
         assert not LEAKS.search(json.dumps(turn.receipt))
-        found = await Ledger(talk.bot.database, Prices()).account(turn.id)
+        found = await TurnReports(talk.bot.database, Prices()).get(turn.id)
         assert found is not None
         assert not LEAKS.search(repr(found))
 
@@ -130,7 +130,8 @@ def test_markup_in_the_names_of_people_files_and_tools_stays_text() -> None:
         tools=(ToolUse("1", "`x` <!here>", "{}", ended="done"),), files=(FileUse("`a`\n# b", "<@U1> **no** [x](y)"),)
     )
     told_ = why_text(
-        account(receipt=names, rulings=(Ruling("t", "approved", "<!channel> `Eve` [x](y)", 1.0),)), words.ENGLISH
+        account(receipt=names, approvals=(ApprovalRecord("t", "approved", "<!channel> `Eve` [x](y)", 1.0),)),
+        words.ENGLISH,
     )
     assert len(told_) <= MOST
     assert not re.search(r"<[!@#]", told_)
@@ -143,7 +144,7 @@ def test_an_operators_terminal_obeys_nothing_that_a_tool_was_called_with(
     attack: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     use = ToolUse("1", f"tool{attack}", attack, ended="failed", error=attack)
-    accounts.show(account(receipt=Receipt(tools=(use,)), error=f"Error: {attack}", session_id=f"s{attack}"))
+    accounts.show(account(receipt=Receipt(tools=(use,)), error=f"Error: {attack}", session=f"s{attack}"))
     tables.dump(account(receipt=Receipt(tools=(use,))))
     said = capsys.readouterr().out
     assert not set("\x1b\x9b\x07\r\u202e") & set(said)

@@ -72,7 +72,6 @@ export class Inspector {
   }
 
   turn(turn) {
-    const tokens = turn.tokens ?? {};
     const platform = (turn.session ?? "").split(":")[0];
     return h(
       "details",
@@ -82,7 +81,7 @@ export class Inspector {
         { "data-focus": `turn ${turn.id}` },
         h("span", { class: `pill ${turn.state}` }, turn.state),
         h("span", { class: "question" }, turn.question || kind(turn)),
-        h("span", { class: "meta" }, platform, turn.kind && turn.kind !== "message" ? ` · ${turn.kind}` : "", turn.attempt > 1 ? ` · attempt ${turn.attempt}` : "", turn.seconds ? ` · ${turn.seconds.toFixed(1)} s` : "", tokens.input ? ` · ${tokens.input + tokens.output} tokens` : "", money(turn)),
+        h("span", { class: "meta" }, platform, turn.kind && turn.kind !== "message" ? ` · ${turn.kind}` : "", turn.attempt > 1 ? ` · attempt ${turn.attempt}` : "", turn.seconds ? ` · ${turn.seconds.toFixed(1)} s` : "", turn.tokens ? ` · ${turn.tokens} tokens` : "", money(turn)),
       ),
       h("div", { class: "inside" }, h("ol", { class: "states", "aria-label": "States" }, turn.states.map(([state, at], index) => h("li", {}, h("span", { class: `pill ${state}` }, state), index ? h("small", {}, `+${(at - turn.states[0][1]).toFixed(1)} s`) : h("small", {}, new Date(at * 1000).toTimeString().slice(0, 8))))),
         turn.error ? h("p", { class: "error" }, turn.error) : null,

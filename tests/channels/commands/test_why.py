@@ -1,20 +1,27 @@
 """Why: who asked is told what an answer was made of, on each platform the same."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from bot.cli import turn_view
+from bot.sandbox.feed import feeding
 from channels.commands.why import MOST, MOST_TOOLS, why_text
 from channels.i18n import messages as words
 from core.agents.run_record import FileUse, Others, Receipt, ToolUse
-from core.conversations.turn_report import Account, Ledger, Ruling
+from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
 from core.sessions.history import Extent
+from core.store.database import Database
 from core.tools.tool import Tool, adapt
 from core.usage.meter import ModelCall
-from core.usage.prices import DOLLAR, Prices
+from core.usage.prices import DOLLAR, Prices, dollars
 from sandbox.models import Asked, Call, Fail, Turn
 from tests.channels.commands.why_requests import by_button, by_command, by_menu
 from tests.channels.platforms import PLATFORMS, SlackTalk, sandbox_of, says, shows, talking
@@ -109,15 +116,72 @@ async def test_a_reset_forgets_it(sandbox: Any, tmp_path: Path) -> None:
         await shows(talk, lambda found: found[-1] == words.RESET_DONE)
         assert await by_command(talk, turn=turn.id) == words.WHY_NOT_YOURS
         assert [row.receipt for row in await talk.bot.turn_rows()] == [None]
-        account = await Ledger(talk.bot.database, Prices()).account(turn.id)
+        account = await TurnReports(talk.bot.database, Prices()).get(turn.id)
         assert account is not None
         assert account.is_reset
 
 
-def account(**more: Any) -> Account:
+async def inspector_report(database: Database, prices: Prices) -> dict[str, Any]:
+    """Return the newest turn as the bot sends it to the inspector of the sandbox."""
+    received = asyncio.Queue[dict[str, Any]]()
+
+    async def receive(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            received.put_nowait(message.json())
+        return socket
+
+    page = web.Application()
+    page.router.add_get("/", receive)
+    async with TestServer(page) as server, feeding(str(server.make_url("/")), database, prices):
+        turn: dict[str, Any] = (await received.get())["turn"]
+    return turn
+
+
+async def test_chat_terminal_status_and_inspector_report_the_same_turn(
+    sandbox: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools = {"tools": [adapt(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
+    async with talking(sandbox, tmp_path, asks_both, core=tools) as talk:
+        await talk.say("how is the weather?")
+        await says(talk, "Sun on Monday.")
+        (turn,) = await talk.bot.settled(1)
+        reports = talk.bot.desk.turn_reports
+        await talk.bot.desk.spending.count()
+        report = await reports.get(turn.id)
+        assert report is not None
+        assert (await reports.list(limit=1)) == [replace(report, left_out=None)]
+        chat = await by_button(talk)
+        turn_view.show(report)
+        terminal = capsys.readouterr().out
+        turn_view.show_list([report])
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if turn.id in line]
+        inspector = await inspector_report(talk.bot.database, reports.prices)
+        status = await talk.bot.desk.conversations.status(turn.session)
+
+        assert report.known_cost
+        cost, name = dollars(report.known_cost), next(iter(report.authors.values()))
+        assert name
+        assert f"Cost: {cost}" in chat
+        assert (cost in terminal, cost in line, inspector["cost"]) == (True, True, report.known_cost / DOLLAR)
+        assert (name in terminal, name in line) == (True, True)
+        assert report.tokens == status.used_tokens == inspector["tokens"]
+        assert f"{report.tokens:,}" in line
+        read, written = (int(n.replace(",", "")) for n in re.findall(r"tokens: ([\d,]+) read, ([\d,]+)", chat)[0])
+        assert read + written == report.tokens
+        took = f"{report.took:.1f} s"
+        assert (took in chat, took in terminal, took in line) == (True, True, True)
+        assert inspector["seconds"] == pytest.approx(report.took, abs=0.001)
+        for shown in (chat, terminal):
+            assert shown.count("monday") == shown.count("never") == 1
+            assert "failed" in shown
+
+
+def account(**more: Any) -> TurnReport:
     facts: dict[str, Any] = {
         "id": "t1",
-        "session_id": "slack:T1:C1:1.0",
+        "session": "slack:T1:C1:1.0",
         "generation": 1,
         "kind": "message",
         "parent": None,
@@ -127,19 +191,27 @@ def account(**more: Any) -> Account:
         "model": None,
         "cancel": None,
         "error": None,
-        "askers": frozenset({"ada"}),
-        "asked": 1,
+        "authors": {"ada": "Ada"},
+        "messages": 1,
+        "chunks": 1,
         "waited": 0.0,
+        "took": 3.25,
+        "tokens": 0,
         "usage": {},
+        "calls": (),
+        "cost": 0,
+        "unpriced": 0,
         "receipt": Receipt(),
         "left_out": 0,
-        "rulings": (),
+        "approvals": (),
         "led_by": (),
-        "again": (),
+        "reruns": (),
         "created_at": 100.0,
         "finished_at": 103.25,
+        "is_reset": False,
+        "app": "app",
     }
-    return Account(**{**facts, **more})
+    return TurnReport(**{**facts, **more})
 
 
 def test_it_tells_what_was_read_and_what_was_left_out() -> None:
@@ -148,7 +220,9 @@ def test_it_tells_what_was_read_and_what_was_left_out() -> None:
         others=Others(messages=3, tokens=120, left_out=2),
         files=(FileUse("a.pdf"), FileUse("b.zip", "I cannot read files of its kind")),
     )
-    told = why_text(account(receipt=receipt, left_out=40, kind="retry", attempt=2, asked=2), words.ENGLISH).splitlines()
+    told = why_text(
+        account(receipt=receipt, left_out=40, kind="retry", attempt=2, messages=2), words.ENGLISH
+    ).splitlines()
     assert told[1:] == [
         f"- {words.WHY_RETRY}",
         "- It answers 2 messages at once.",
@@ -201,8 +275,12 @@ def test_what_has_no_price_is_said_to_have_none_and_a_summary_is_told_of() -> No
 
 
 def test_it_tells_who_has_decided() -> None:
-    rulings = (Ruling("pay", "approved", "Grace", 0.0), Ruling("sell", None, "", None), Ruling("buy", "expired", "", 1))
-    told = why_text(account(rulings=rulings), words.ENGLISH)
+    rulings = (
+        ApprovalRecord("pay", "approved", "Grace", 0.0),
+        ApprovalRecord("sell", None, "", None),
+        ApprovalRecord("buy", "expired", "", 1),
+    )
+    told = why_text(account(approvals=rulings), words.ENGLISH)
     assert "`pay`: ✅ Approved by Grace, 1970-01-01 00:00 (UTC)." in told
     assert "`sell`: nobody has decided yet." in told
     assert f"`buy`: {words.EXPIRED}" in told
@@ -211,7 +289,9 @@ def test_it_tells_who_has_decided() -> None:
 def test_it_is_never_a_wall() -> None:
     tools = tuple(ToolUse(str(n), "t" * 300, "x" * 600, 10, 1.0, "failed", "e" * 300) for n in range(50))
     told = why_text(
-        account(receipt=Receipt(tools=tools, tools_hidden=7), rulings=(Ruling("r" * 99, None, "", None),) * 9),
+        account(
+            receipt=Receipt(tools=tools, tools_hidden=7), approvals=(ApprovalRecord("r" * 99, None, "", None),) * 9
+        ),
         words.of("ko"),
     )
     assert len(told) <= MOST

@@ -18,7 +18,7 @@ from channels.replies.reactions import Address, Receipts
 from channels.services import Desk
 from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations
-from core.conversations.turn_report import Ledger
+from core.conversations.turn_report import TurnReports
 from core.errors import DamagedSessionError, StoreError, SurfaceError
 from core.identity import NOWHERE, Visitor
 from core.inbox.interactions import Errands
@@ -79,7 +79,7 @@ class Place:
             Approvals(self.database, self.turns, self.worker),
             self._reask,
             Errands(self.database, self.turns._lease),
-            Ledger(self.database, Prices()),
+            TurnReports(self.database, Prices()),
             Refusals(self.database),
             Spending(self.database, Prices()),
             self.door,

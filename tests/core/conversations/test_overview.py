@@ -3,17 +3,21 @@
 import time
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from bot.monitoring.diagnostics import DEAF, Finding, findings
-from core.conversations.overview import overview, sessions_seen, turns_seen
-from core.conversations.turn_report import Ledger
+from core.conversations.overview import overview, sessions_seen
+from core.conversations.turn_report import TurnReports
 from core.inbox.store import Inbox
 from core.store.schema import approvals, channels, messages
+from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.store.turn_states import Ended
 from core.turns.store import Turns
+from core.usage.meter import ModelCall
 from core.usage.prices import Prices
+from core.usage.spending import Spending
 from tests.core.conftest import Faulty, done
 from tests.fixtures.inbox_messages import inbound
 
@@ -24,7 +28,7 @@ async def change(database: Faulty, statement: Any) -> None:
 
 
 async def found(database: Faulty, *, holder: str | None = "7") -> list[Finding]:
-    seen = await overview(database)
+    seen = await overview(database, Prices())
     return list(findings(seen, holder=holder, time_limit=600, platforms=["slack"]))
 
 
@@ -34,15 +38,16 @@ async def test_turns_are_listed_newest_first_by_what_is_asked_for(inbox: Inbox, 
         (turn,) = await turns.claim(1)
         if number < 2:
             await done(turns, turn)
-    everything = await turns_seen(database, limit=10)
+    reports = TurnReports(database, Prices())
+    everything = await reports.list(limit=10)
     assert [turn.session for turn in everything] == ["place:2", "place:1", "place:0"]
-    assert [turn.askers for turn in everything] == [("ada",), ("grace",), ("ada",)]
-    assert len(await turns_seen(database, limit=2)) == 2
-    assert [turn.session for turn in await turns_seen(database, limit=9, state="running")] == ["place:2"]
-    assert [turn.session for turn in await turns_seen(database, limit=9, person="grace")] == ["place:1"]
-    assert [turn.session for turn in await turns_seen(database, limit=9, session="place:1")] == ["place:1"]
-    assert await turns_seen(database, limit=9, session="place_") == ()
-    assert await turns_seen(database, limit=9, since=time.time() + 60) == ()
+    assert [list(turn.authors) for turn in everything] == [["ada"], ["grace"], ["ada"]]
+    assert len(await reports.list(limit=2)) == 2
+    assert [turn.session for turn in await reports.list(limit=9, state="running")] == ["place:2"]
+    assert [turn.session for turn in await reports.list(limit=9, person="grace")] == ["place:1"]
+    assert [turn.session for turn in await reports.list(limit=9, session="place:1")] == ["place:1"]
+    assert await reports.list(limit=9, session="place_") == []
+    assert await reports.list(limit=9, since=time.time() + 60) == []
     listed = await sessions_seen(database, limit=2)
     assert [(one.id, one.people, one.messages, bool(one.running)) for one in listed] == [
         ("place:2", 1, 1, True),
@@ -103,10 +108,10 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: 
             "tool_calls": [],
         }
         await change(database, sa.insert(messages).values(**said, created_at=1.0))
-    ledger = Ledger(database, Prices())
-    running = await ledger.account(turn.id)
+    reports = TurnReports(database, Prices())
+    running = await reports.get(turn.id)
     assert running is not None
-    assert (running.state, running.receipt, running.seconds) == ("running", None, None)
+    assert (running.state, running.receipt, running.took) == ("running", None, None)
 
     await turns.answered(turn, "the answer", {"input": 3, "output": 4}, {"history": history})
     asked = {
@@ -118,37 +123,63 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: 
     await change(database, sa.insert(approvals).values(**asked))
     await turns.shown(turn, ["m1", "m2"])
     await turns.end(turn, "done")
-    account = await ledger.account(turn.id)
+    account = await reports.get(turn.id)
     assert account is not None
-    assert (account.askers, account.asked) == (frozenset({"ada", "grace"}), 2)
+    assert (account.authors, account.messages) == ({"ada": "", "grace": ""}, 2)
     assert account.usage == {"input": 3, "output": 4}
     assert account.receipt is not None
     assert account.receipt.history is not None
     assert account.left_out == 1  # of the two that were there then
-    assert [(one.tool, one.verdict, one.decider) for one in account.rulings] == [("pay", "approved", "Ada")]
-    assert (account.again, account.is_reset, account.app) == ((), False, "app")
+    assert [(one.tool, one.verdict, one.decider) for one in account.approvals] == [("pay", "approved", "Ada")]
+    assert (account.reruns, account.is_reset, account.app) == ((), False, "app")
 
-    assert await ledger.matching(turn.id[:6], 5) == [turn.id]
-    assert await ledger.matching("%", 5) == []
+    assert await reports.find_ids(turn.id[:6], 5) == [turn.id]
+    assert await reports.find_ids("%", 5) == []
     of = {"session_id": turn.session_id, "place": ""}
-    assert await ledger.newest(**of, author="grace") == turn.id
-    assert await ledger.newest(**of, author="eve") is None
-    assert await ledger.newest(**of, author=None) == turn.id
-    assert await ledger.of_message(turn.session_id, "m2", "none") == turn.id
-    assert await ledger.of_message("elsewhere", "m2", "none") is None
-    assert await ledger.of_message("elsewhere", "m9", first.event_key) == turn.id
+    assert await reports.newest(**of, author="grace") == turn.id
+    assert await reports.newest(**of, author="eve") is None
+    assert await reports.newest(**of, author=None) == turn.id
+    assert await reports.of_message(turn.session_id, "m2", "none") == turn.id
+    assert await reports.of_message("elsewhere", "m2", "none") is None
+    assert await reports.of_message("elsewhere", "m9", first.event_key) == turn.id
+
+
+async def test_a_rerun_has_waited_since_it_was_requested(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+    await inbox.accept(inbound())
+    (first,) = await turns.claim(1)
+    await turns.answered(first, "the answer", {})
+    await done(turns, first)
+    await change(database, sa.update(inbox_table).values(accepted_at=time.time() - 600))
+    await inbox.again(first.id, author=first.inbound.author, kind="regenerate")
+    (rerun,) = await turns.claim(1)
+    reports = TurnReports(database, Prices())
+    waited = {report.id: report.waited for report in await reports.list(limit=2)}
+    assert waited[first.id] == pytest.approx(600, abs=5)
+    assert waited[rerun.id] < 5
+
+
+async def test_authors_have_their_last_known_names(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+    await inbox.accept(inbound(session="slack:T:C", author="ada"))
+    (turn,) = await turns.claim(1)
+    turn.meter.author, turn.meter.author_name = "slack:ada", "Ada"
+    turn.meter.add(ModelCall("m", input=1))
+    await turns.answered(turn, "the answer", turn.meter.to_json())
+    await turns.end(turn, "done")
+    await Spending(database, Prices()).count()
+    (report,) = await TurnReports(database, Prices()).list(limit=1)
+    assert report.authors == {"ada": "Ada"}
 
 
 async def test_a_turn_that_ends_without_an_answer_keeps_its_receipt_and_one_that_is_reset_none(
     inbox: Inbox, turns: Turns, database: Faulty
 ) -> None:
-    ledger = Ledger(database, Prices())
+    reports = TurnReports(database, Prices())
     states: tuple[Ended, ...] = ("failed", "cancelled")
     for state in states:
         await inbox.accept(inbound())
         (turn,) = await turns.claim(1)
         await turns.end(turn, state, error="x", receipt={"seconds": 2.5})
-        account = await ledger.account(turn.id)
+        account = await reports.get(turn.id)
         assert account is not None
         assert account.receipt is not None
         assert account.receipt.seconds == 2.5

@@ -15,7 +15,7 @@ from google.genai import types
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.agents.runtime import AgentRuntime
-from core.conversations.turn_report import Ledger
+from core.conversations.turn_report import TurnReports
 from core.inbox.store import Inbox
 from core.models.adapter import ModelAdapter
 from core.models.providers.openai import OpenAIProvider
@@ -223,7 +223,7 @@ async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(talk: Talk)
     books = talk.compaction._caps._spending
     (spent,) = await books.spent("person", since=FIRST)
     assert (spent.key, spent.calls, spent.input, spent.cost) == ("slack:ada", 2, 1_007, cost)
-    account = await Ledger(talk.database, books.prices).account(talk.last.id)
+    account = await TurnReports(talk.database, books.prices).get(talk.last.id)
     assert account is not None
     assert [call.is_summary for call in account.calls] == [False, True]
     assert account.cost == cost
