@@ -23,17 +23,37 @@ def is_weak(key: str) -> bool:
     return len(key) < SHORTEST_KEY or len(set(key)) < MIN_DISTINCT
 
 
-class Vault:
-    """Keeps JSON by name, encrypted and signed (Fernet: AES-128-CBC with HMAC-SHA256). What is kept under one name is
-    not good under another.
+class Seal:
+    """Encrypts and signs text (Fernet: AES-128-CBC with HMAC-SHA256).
 
     Args:
-        key: any text that cannot be guessed; who has another one reads nothing of what is here.
+        key: a secret text that all workers have and the database does not.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._fernet = Fernet(base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()))
+
+    def close(self, text: str) -> str:
+        return self._fernet.encrypt(text.encode()).decode()
+
+    def open(self, sealed: str, *, seconds: int | None = None) -> str:
+        """Return the text; empty if it is forged, from another key, or older than so many seconds."""
+        try:
+            return self._fernet.decrypt(sealed, ttl=seconds).decode()
+        except InvalidToken:
+            return ""
+
+
+class Vault:
+    """Stores encrypted JSON by name. A value that is moved to another name is refused.
+
+    Args:
+        key: any text that cannot be guessed.
     """
 
     def __init__(self, database: Database, key: str) -> None:
         self._database = database
-        self._fernet = Fernet(base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()))
+        self._seal = Seal(key)
 
     async def put(self, name: str, value: Mapping[str, Any]) -> None:
         """Store a value, in the place of an earlier one.
@@ -100,47 +120,22 @@ class Vault:
 
     def sign(self, text: str) -> str:
         """Return a token that only this key opens."""
-        return self._fernet.encrypt(text.encode()).decode()
+        return self._seal.close(text)
 
     def verified(self, token: str, *, seconds: int) -> str | None:
         """Return the text of a token of `sign`; None if it is forged, or older than so many seconds."""
-        try:
-            return self._fernet.decrypt(token, ttl=seconds).decode()
-        except InvalidToken:
-            return None
+        return self._seal.open(token, seconds=seconds) or None
 
     def _sealed(self, name: str, value: Mapping[str, Any]) -> str:
-        return self._fernet.encrypt(json.dumps([name, value]).encode()).decode()
+        return self._seal.close(json.dumps([name, value]))
 
     def _open(self, name: str, sealed: str) -> Mapping[str, Any]:
-        try:
-            of, value = json.loads(self._fernet.decrypt(sealed))
-        except InvalidToken:
+        if not (text := self._seal.open(sealed)):
             raise SettingsError(
                 "SECRET_KEY: it is not the one that the tokens in the database were kept with; set that one again"
-            ) from None
+            )
+        of, value = json.loads(text)
         if of != name:
             raise SettingsError(f"DATABASE_URL: what is kept there under {name} was kept under another name")
         found: Mapping[str, Any] = value
         return found
-
-
-class Seal:
-    """Encrypts and signs (Fernet: AES-128-CBC with HMAC-SHA256).
-
-    Args:
-        key: a secret that the database does not have, and all workers do.
-    """
-
-    def __init__(self, key: str) -> None:
-        self._fernet = Fernet(base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()))
-
-    def close(self, text: str) -> str:
-        return self._fernet.encrypt(text.encode()).decode()
-
-    def open(self, sealed: str) -> str:
-        """What was sealed; empty if that was with another key."""
-        try:
-            return self._fernet.decrypt(sealed.encode()).decode()
-        except InvalidToken:
-            return ""
