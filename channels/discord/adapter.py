@@ -14,7 +14,7 @@ from channels.discord.access import Visits
 from channels.discord.client.api import MESSAGES, DiscordApi
 from channels.discord.client.auth import hears_all, log_in, make_client
 from channels.discord.client.gateway import PULSE, Shard, intents
-from channels.discord.client.shards import Shards, shard_of
+from channels.discord.client.shards import IDENTIFY_SECONDS, Shards, shard_of
 from channels.discord.dispatcher import Dispatcher
 from channels.discord.events.downloads import Downloads
 from channels.discord.events.history import History
@@ -186,10 +186,10 @@ class DiscordChannel:
                 covers=lambda place: shard_of(place, count) == shard,
             )
 
-        async def admitted(group: int, seconds: float) -> None:
-            await self._assignment.acquire_slot(group, count, seconds)
+        async def acquire_slot(shard: int) -> None:  # Discord: one session after the other in each group
+            await self._assignment.acquire_slot(shard % at_once, count, IDENTIFY_SECONDS)
 
-        return Shards(count, at_once, self._connection, backfill, admitted)
+        return Shards(count, at_once, self._connection, backfill, acquire_slot)
 
     def tell(self) -> Uses:
         return self._api.limiters.announce_usage()

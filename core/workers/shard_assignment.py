@@ -69,8 +69,9 @@ class ShardAssignment:
         Args:
             count: how many shards there are.
         """
+        self._assigned = None
         while True:
-            before = self._assigned or frozenset()
+            before: frozenset[int] = self._assigned or frozenset()
             try:
                 assigned = await self._assign(count)
             except StoreError as error:

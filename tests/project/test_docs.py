@@ -461,14 +461,16 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     """The Discord adapter, and what it hears."""
     settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), Box()
     database = Database("sqlite+aiosqlite://")
-    leadership = ShardAssignment(database, Lease(database), DiscordChannel.name)
+    lease = Lease(database)
+    assignment = ShardAssignment(database, lease, DiscordChannel.name)
     nothing: Any = None  # no message of the pages asks for it
     errands = Errands(database, Lease(database))
     refusals = Refusals(database)
     desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, errands, nothing, refusals, nothing)
-    channel = DiscordChannel(settings, desk, Places(database), Bounds(), leadership)
+    channel = DiscordChannel(settings, desk, Places(database), Bounds(), assignment)
     try:
         await migrate(database)
+        await lease.take()
         await channel.start()
         yield box
     finally:

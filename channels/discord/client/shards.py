@@ -6,14 +6,12 @@ the first shard. A connection may have 2500 servers at the most.
 
 import asyncio
 import time
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
 from channels.discord.client.gateway import PULSE, Gateway, GatewayClient, Shard
 from channels.intake.backfill import Backfill
-from core.concurrency import event_loop
 
 #: Discord: so many seconds after a session was begun the next one of its group may be; with some for the way there.
 IDENTIFY_SECONDS = 5.25
@@ -21,8 +19,8 @@ IDENTIFY_SECONDS = 5.25
 #: See `Gateway`: a client of that shard.
 Make = Callable[[Shard, Callable[[], None], Callable[[], None]], Awaitable[tuple[GatewayClient, str]]]
 
-#: Waits until so many seconds have passed since any process has begun a session of the group of a shard.
-Admitted = Callable[[int, float], Awaitable[None]]
+#: Waits until any worker may begin a session of the shard.
+AcquireSlot = Callable[[int], Awaitable[None]]
 
 
 def shard_of(place: str, count: int) -> int:
@@ -47,7 +45,7 @@ class Shards:
         at_once: how many sessions may be begun at once.
         make: a new client of a shard: see `Gateway`.
         backfill: returns the backfill of a shard with that last sign of life.
-        admitted: keeps all processes from beginning more of them.
+        acquire_slot: waits until a session of a shard may be begun.
     """
 
     def __init__(
@@ -56,13 +54,13 @@ class Shards:
         at_once: int,
         make: Make,
         backfill: Callable[[int, Callable[[], float]], Backfill],
-        admitted: Admitted,
+        acquire_slot: AcquireSlot,
     ) -> None:
         self.count = count
         self._at_once = at_once
         self._make = make
         self._backfill = backfill
-        self._turnstile = Turnstile(at_once, admitted)
+        self._acquire_slot = acquire_slot
         self._parts = dict[int, _Part]()
         self._standing = set[int]()
 
@@ -105,7 +103,7 @@ class Shards:
         await asyncio.gather(*(gateway.reconnect() for gateway in gateways if gateway.heard_at <= latest))
 
     async def _begin(self, id_: int, seconds: float) -> None:
-        shard = Shard(id_, self.count, self._turnstile.passed)
+        shard = Shard(id_, self.count, self._acquire_slot)
         backfill = self._backfill(id_, lambda: gateway.heard_at)
         gateway = Gateway(partial(self._make, shard), on_back=backfill.open_gap)
         self._parts[id_] = _Part(gateway, backfill)
@@ -127,26 +125,3 @@ class Shards:
             await part.gateway.stop()
             await part.backfill.stop()
             self._parts.pop(id_, None)
-
-
-class Turnstile:
-    """Lets sessions be begun no faster than Discord takes them.
-
-    Args:
-        at_once: how many shards may begin at once. Discord: those of one group, one after the other.
-        admitted: see `Shards`.
-    """
-
-    def __init__(self, at_once: int, admitted: Admitted) -> None:
-        self._at_once = at_once
-        self._admitted = admitted
-        self._queues = defaultdict[int, asyncio.Lock](asyncio.Lock)
-        self._free_at = defaultdict[int, float](float)
-
-    async def passed(self, shard: int) -> None:
-        """Return when it is the shard's turn."""
-        group = shard % self._at_once
-        async with self._queues[group]:
-            await asyncio.sleep(max(0.0, self._free_at[group] - event_loop.now()))
-            await self._admitted(group, IDENTIFY_SECONDS)
-            self._free_at[group] = event_loop.now() + IDENTIFY_SECONDS

@@ -10,17 +10,15 @@ import pytest
 from channels.discord import adapter as channel_module
 from channels.discord.client import gateway, shards
 from channels.discord.client.gateway import GatewayClient
-from channels.discord.client.shards import Turnstile
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
 from tests.channels.discord.conftest import COMMANDS, discord_of, echo, running, until
-from tests.fixtures.clock import FastLoop
 
 
 async def test_each_shard_has_a_connection_and_what_any_of_them_hears_is_answered_once(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "IDENTIFY_SECONDS", 0.5)
+    monkeypatch.setattr(channel_module, "IDENTIFY_SECONDS", 0.5)
     server.recommend_shards(3)
     async with running(server, tmp_path, echo) as bot:
         begun = sorted(server.sessions, key=lambda session: session.begun_at)
@@ -111,26 +109,3 @@ async def test_what_is_to_be_connected_anew_while_it_is_stopped_stays_away(
         await asyncio.wait_for(asyncio.gather(again, stopping), 30)
         assert not any(task.get_name() == "discord gateway" for task in asyncio.all_tasks())
         assert len(server.sessions) == 1
-
-
-def test_sessions_of_one_group_are_begun_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "IDENTIFY_SECONDS", 0.1)
-    told, passed = list[tuple[int, float]](), dict[int, float]()
-
-    async def admitted(group: int, seconds: float) -> None:
-        told.append((group, seconds))
-
-    async def main() -> None:
-        turnstile = Turnstile(2, admitted)
-
-        async def passes(shard: int) -> None:
-            await turnstile.passed(shard)
-            passed[shard] = asyncio.get_running_loop().time()
-
-        await asyncio.gather(*map(passes, range(4)))
-
-    with asyncio.Runner(loop_factory=FastLoop) as runner:
-        runner.run(main())
-    assert sorted(told) == [(0, 0.1), (0, 0.1), (1, 0.1), (1, 0.1)], "other processes begin sessions, too"
-    assert abs(passed[0] - passed[1]) < 0.05
-    assert min(passed[2] - passed[0], passed[3] - passed[1]) > 0.09
