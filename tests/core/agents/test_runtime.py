@@ -1,7 +1,6 @@
 """What a run of the agent tells, and how it ends."""
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -405,20 +404,3 @@ async def test_warming_up_leaves_nothing_behind() -> None:
     before = asyncio.all_tasks()
     await warm_up()
     assert asyncio.all_tasks() == before
-
-
-async def test_a_run_looks_for_no_module_that_was_not_found_before(
-    converse: Converse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await warm_up()
-    conversation = await converse()
-    await conversation.events("Hi")
-    sought = list[str]()
-
-    class Finder:
-        def find_spec(self, name: str, *_: object) -> None:
-            sought.append(name)
-
-    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
-    await conversation.events("Hi again")
-    assert not sought
