@@ -16,7 +16,7 @@ from pathlib import Path
 
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app
-from core.agents.runtime import AgentRuntime
+from core.agents.runtime import AgentRuntime, RunRequest
 from core.agents.warmup import warm_up
 from core.concurrency import gc_tuning as garbage
 from core.inbox.store import Inbox
@@ -155,7 +155,7 @@ def message(number: int) -> Inbound:
 
 async def listen(runtime: AgentRuntime, inbound: Inbound) -> int:
     deltas = 0
-    said = runtime.stream(user_id=inbound.place, session_id=inbound.session_id, text=inbound.text)
+    said = runtime.stream(RunRequest(user_id=inbound.place, session_id=inbound.session_id, text=inbound.text))
     async with aclosing(said) as events:
         async for event in events:
             deltas += event.type == "text_delta"

@@ -26,7 +26,7 @@ from channels.replies.turn_state import Answer, AtWork, Delays
 from channels.settings import Extra, ReplySettings
 from core.agents.events import StreamEvent
 from core.agents.run_record import Clerk
-from core.agents.runtime import AgentRuntime
+from core.agents.runtime import AgentRuntime, RunRequest
 from core.concurrency.tasks import Work
 from core.conversations.service import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError, lasts
@@ -295,19 +295,21 @@ class Answerer:
         channel = self._channel(turn.inbound)
         asked = await self._asking.of(turn, channel, runtime, clerk)
         events = runtime.stream(
-            user_id=turn.inbound.place,
-            session_id=turn.session_id,
-            text=asked.spoken.text,
-            spoken=asked.spoken,
-            media=asked.media,
-            speaker=asked.speaker,
-            bot_name=asked.bot_name,
-            model=turn.model,
-            run_id=turn.run or turn.origin,
-            generation=turn.generation,
-            fence=self._turns.fence(turn),
-            decisions=decisions,
-            meter=turn.meter,
+            RunRequest(
+                user_id=turn.inbound.place,
+                session_id=turn.session_id,
+                text=asked.spoken.text,
+                spoken=asked.spoken,
+                media=asked.media,
+                speaker=asked.speaker,
+                bot_name=asked.bot_name,
+                model=turn.model,
+                run_id=turn.run or turn.origin,
+                generation=turn.generation,
+                fence=self._turns.fence(turn),
+                decisions=decisions,
+                meter=turn.meter,
+            )
         )
         async with aclosing(events):
             async for event in events:

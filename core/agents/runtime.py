@@ -6,7 +6,7 @@ import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -69,6 +69,42 @@ with warnings.catch_warnings():  # ADK: to keep what a tool may show is an exper
     _CREDENTIALS = InMemoryCredentialService()  # it keeps them by app and user
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A run of an agent in a session.
+
+    Attributes:
+        media: files of the message, as `core.models.media.part` makes them.
+        speaker: the person for whom the agent runs, as tools and instructions see them (`temp:speaker` of the state).
+        bot_name: the bot's name on the platform, for the agent's instruction.
+        model: full name of the chosen model, None for the default. It takes a `ChoicePlugin`.
+        run_id: the events of the run are stored under it, and under `correction_of` it. A run with stored events does
+            not store `text` again, and its reply begins with the stored text.
+        generation: the session's generation. A newer one in the database is the run's error.
+        fence: fencing token of the turn, with a `run_id`. If another worker owns the turn, the run stores nothing and
+            starts no tool; `TurnLostError` is its error.
+        spoken: authors of the text, stored with it.
+        decisions: people's decisions on everything that the run has asked for. The run goes on with them instead of
+            `text`, and its reply begins with what follows.
+        meter: counts the model calls, also for callers that do not get the last event.
+    """
+
+    user_id: str
+    session_id: str
+    text: str
+    media: Sequence[types.Part] = ()
+    speaker: Speaker | None = None
+    bot_name: str = ""
+    streaming: bool = True
+    model: str | None = None
+    run_id: str | None = None
+    generation: int | None = None
+    fence: Fence | None = None
+    spoken: Spoken | None = None
+    decisions: Sequence[Decision] = ()
+    meter: Meter = field(default_factory=Meter)
+
+
 class AgentRuntime:
     """An ADK app over stored sessions.
 
@@ -128,60 +164,14 @@ class AgentRuntime:
         """Close the agent's toolsets and plugins."""
         await self._runner.close()
 
-    async def stream(
-        self,
-        *,
-        user_id: str,
-        session_id: str,
-        text: str,
-        media: Sequence[types.Part] = (),
-        speaker: Speaker | None = None,
-        bot_name: str = "",
-        streaming: bool = True,
-        model: str | None = None,
-        run_id: str | None = None,
-        generation: int | None = None,
-        fence: Fence | None = None,
-        spoken: Spoken | None = None,
-        decisions: Sequence[Decision] = (),
-        meter: Meter | None = None,
-    ) -> AsyncGenerator[StreamEvent, None]:
-        """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
+    async def stream(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Run the agent and yield its events, ending with one `done` or one run-wide `error`.
 
-        A model that hands over to an agent that it made up is told the right names and tried once more
+        A model that hands over to an agent that does not exist is told the valid names and tried once more
         (seeds: hallucination retry).
-
-        Args:
-            speaker: for whom it is run, as tools and instructions are told (`temp:speaker` of the state).
-            bot_name: the bot's name on the platform, for the agent's instruction.
-            media: files that came with the text, as `core.models.media.part` makes them.
-            model: the full name of the one that was chosen; none for the default. It takes a `ChoicePlugin`.
-            run_id: what the run stores is stored under it, and under `correction_of` it. A run that goes on with what
-                an earlier one has stored under the same id does not store `text` again, and its reply begins with
-                what that one has said.
-            generation: the session's, when it was asked. If it was started over since, that is the run's error.
-            fence: the turn that is run, with a `run_id`. Once another worker has it, the run stores nothing and begins
-                no tool: `TurnLostError` is its error.
-            spoken: who says the text, to be kept beside it.
-            decisions: on all that the run of that id has asked people for, and waits for. It goes on with them, instead
-                of beginning with `text`, and its reply begins with what is said from then on.
-            meter: counts the model calls, for whom the last event does not reach; the task in which the run is made
-                is its own from then on.
         """
-        said: dict[str, Any] = {
-            "user_id": user_id,
-            "session_id": session_id,
-            "speaker": speaker,
-            "bot_name": bot_name,
-            "streaming": streaming,
-            "model": model,
-            "generation": generation,
-            "fence": fence,
-            "meter": meter or Meter(),
-        }
         failed: StreamEvent | None = None
-        begun = self._stream_once(text=text, media=media, spoken=spoken, decisions=decisions, run_id=run_id, **said)
-        async with aclosing(begun) as events:
+        async with aclosing(self._stream_once(request)) as events:
             async for event in events:
                 if event.type == "error" and not event.call_id:
                     failed = event
@@ -189,13 +179,14 @@ class AgentRuntime:
                     yield event
         if failed is None or failed.error is None:
             return
-        correction = text if isinstance(failed.error, CorrectedError) else self._correction(failed.error)
+        correction = request.text if isinstance(failed.error, CorrectedError) else self._correction(failed.error)
         if correction is None:
             yield failed
             return
         yield StreamEvent("step_reset")
-        again = self._stream_once(text=correction, run_id=run_id and correction_of(run_id), **said)
-        async with aclosing(again) as events:
+        run_id = request.run_id and correction_of(request.run_id)
+        corrected = replace(request, text=correction, media=(), spoken=None, decisions=(), run_id=run_id)
+        async with aclosing(self._stream_once(corrected)) as events:
             async for event in events:
                 if event.error is not None and not event.call_id:
                     event.error.__cause__ = event.error.__cause__ or failed.error
@@ -207,87 +198,75 @@ class AgentRuntime:
         Raises:
             Exception: what the run failed with; after a retry the retry's error, caused by the first.
         """
-        events = self.stream(user_id=user_id, session_id=session_id, text=text, streaming=streaming)
+        events = self.stream(RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming))
         return await _collect(events)
 
     async def run_and_collect_once(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
         """The whole reply of one run. A step's text is taken from its partial events or from its final one,
         never from both.
         """
-        events = self._stream_once(user_id=user_id, session_id=session_id, text=text, speaker=None, streaming=streaming)
+        events = self._stream_once(RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming))
         return await _collect(events)
 
-    async def _stream_once(
-        self,
-        *,
-        user_id: str,
-        session_id: str,
-        text: str,
-        speaker: Speaker | None,
-        streaming: bool,
-        bot_name: str = "",
-        media: Sequence[types.Part] = (),
-        model: str | None = None,
-        run_id: str | None = None,
-        generation: int | None = None,
-        fence: Fence | None = None,
-        spoken: Spoken | None = None,
-        decisions: Sequence[Decision] = (),
-        meter: Meter | None = None,
-    ) -> AsyncGenerator[StreamEvent, None]:
-        meter = meter or Meter()
-        run_with(meter)
+    async def _stream_once(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
+        run_with(request.meter)
         runner = copy(self._runner)
-        if run_id is not None and isinstance(self._artifacts, Artifacts):
-            runner.artifact_service = self._artifacts.of(run_id, generation, fence)
+        if request.run_id is not None and isinstance(self._artifacts, Artifacts):
+            runner.artifact_service = self._artifacts.of(request.run_id, request.generation, request.fence)
         if isinstance(self._memory, Memories):
-            runner.memory_service = self._memory.of(session_id, generation, fence)
-        message = types.Content(role="user", parts=[types.Part(text=text), *media])
+            runner.memory_service = self._memory.of(request.session_id, request.generation, request.fence)
+        message = types.Content(role="user", parts=[types.Part(text=request.text), *request.media])
         messages = [message]
         steps = Steps(self._lines)
         config = ChosenRun(
-            model=model,
-            speaker=speaker,
-            bot_name=bot_name,
-            streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
+            model=request.model,
+            speaker=request.speaker,
+            bot_name=request.bot_name,
+            streaming_mode=StreamingMode.SSE if request.streaming else StreamingMode.NONE,
             max_llm_calls=self.max_llm_calls,
             tool_thread_pool_config=_TOOL_THREADS,
             telemetry=None if trace.get_current_span().is_recording() else _UNTRACED,
         )
         try:
-            if run_id is not None:
-                whose = {"user_id": user_id, "session_id": session_id}
-                stored = await runner.stored(run_id, generation, fence, spoken, **whose)
+            if request.run_id is not None:
+                whose = {"user_id": request.user_id, "session_id": request.session_id}
+                stored = await runner.stored(request.run_id, request.generation, request.fence, request.spoken, **whose)
                 if (loaded := runner.extent) is not None:
                     yield StreamEvent("history", history=loaded)
                 stored = await runner.resumed(message) or stored
-                if decisions:
-                    after = events_after(stored, decisions)
+                if request.decisions:
+                    after = events_after(stored, request.decisions)
                     # an earlier attempt that got some of the decisions goes on from there before it gets the others
-                    messages = [*([] if after is None else [message]), *to_contents(stored, decisions)]
-                    for ask in _allowed(stored, decisions):
+                    messages = [*([] if after is None else [message]), *to_contents(stored, request.decisions)]
+                    for ask in _allowed(stored, request.decisions):
                         yield steps.begun(ask.tool, ask.asks_for, ask.arguments)
                     stored = after or []
-                meter.retell(stored)
+                request.meter.retell(stored)
                 for again in steps.retold(stored):
                     yield again
-            state = {SPEAKER: told(speaker)} if speaker else None
+            state = {SPEAKER: told(request.speaker)} if request.speaker else None
             run = _run(
-                runner, messages, user_id, session_id, invocation_id=run_id, state_delta=state, run_config=config
+                runner,
+                messages,
+                request.user_id,
+                request.session_id,
+                invocation_id=request.run_id,
+                state_delta=state,
+                run_config=config,
             )
             async with aclosing(run) as events:
                 async for event in events:
                     for said in steps.take(event):
                         yield replace(said, seconds=config.stopwatch.seconds(said.call_id)) if said.call_id else said
-            if self._remembers and run_id is not None:
-                await self._remember(user_id, session_id, runner)
-            yield replace(steps.end(), calls=meter.calls, usage=meter.usage)
+            if self._remembers and request.run_id is not None:
+                await self._remember(request.user_id, request.session_id, runner)
+            yield replace(steps.end(), calls=request.meter.calls, usage=request.meter.usage)
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
             limit.__cause__ = error
-            yield StreamEvent("error", error=limit, calls=meter.calls, usage=meter.usage)
+            yield StreamEvent("error", error=limit, calls=request.meter.calls, usage=request.meter.usage)
         except Exception as error:
-            yield StreamEvent("error", error=_ours(error), calls=meter.calls, usage=meter.usage)
+            yield StreamEvent("error", error=_ours(error), calls=request.meter.calls, usage=request.meter.usage)
 
     async def _remember(self, user_id: str, session_id: str, runner: OneRunner) -> None:
         """Have the memory keep what was said in a run. What it cannot keep ends no answer."""

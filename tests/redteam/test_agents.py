@@ -16,7 +16,7 @@ from google.genai import types
 
 from channels.i18n import messages as words
 from core.agents.factory import ours
-from core.agents.runtime import AgentRuntime
+from core.agents.runtime import AgentRuntime, RunRequest
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.sessions import state as scopes
@@ -166,7 +166,7 @@ async def test_a_file_is_made_under_no_name_that_is_more_than_one(converse: Conv
     talk = await converse(provider, tools=[make_file])
     runtime = AgentRuntime(talk.runtime.app, talk.sessions, artifacts=Artifacts(talk.database))
     for attack in FILES:
-        events = [e async for e in runtime.stream(user_id=USER, session_id=SESSION, text="make it")]
+        events = [e async for e in runtime.stream(RunRequest(user_id=USER, session_id=SESSION, text="make it"))]
         assert [e.type for e in events if e.type in ("file", "error")] == ["error"], attack
     async with talk.database.read() as connection:
         assert (await connection.execute(sa.select(artifacts.c.name))).all() == []
@@ -202,7 +202,7 @@ async def test_what_was_allowed_for_all_times_to_one_agents_tool_is_not_to_anoth
     assert (await talk.events("pay", run_id="r1"))[-1].asks == ()
     assert paid == ["desk: Mallory"]
     runtime = await both(talk, tmp_path, paying("other", ScriptedProvider(PAY, "Hm."), paid))
-    events = [e async for e in runtime.stream(user_id=USER, session_id=SESSION, text="pay", run_id="r2")]
+    events = [e async for e in runtime.stream(RunRequest(user_id=USER, session_id=SESSION, text="pay", run_id="r2"))]
     assert [ask.tool for ask in events[-1].asks] == ["pay"]
     assert paid == ["desk: Mallory"]
     await runtime.aclose()
@@ -215,7 +215,7 @@ async def test_an_agent_cannot_call_the_tool_of_another_in_the_same_conversation
     talk = await converse(app=paying("desk", ScriptedProvider("I have a tool named pay."), paid))
     await talk.reply("What can you do?")
     runtime = await both(talk, tmp_path, paying("other", ScriptedProvider(PAY, "I cannot."), paid, pays=False))
-    events = [e async for e in runtime.stream(user_id=USER, session_id=SESSION, text="pay", run_id="r2")]
+    events = [e async for e in runtime.stream(RunRequest(user_id=USER, session_id=SESSION, text="pay", run_id="r2"))]
     assert (events[-1].text, events[-1].asks, paid) == ("I cannot.", (), [])
     await runtime.aclose()
 

@@ -15,6 +15,7 @@ from google.genai import types
 
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app
+from core.agents.runtime import RunRequest
 from core.agents.warmup import warm_up
 from core.errors import (
     ContentBlockedError,
@@ -164,7 +165,7 @@ async def test_a_run_that_fails_ends_in_one_error(converse: Converse) -> None:
 
 async def test_a_session_that_is_not_there_is_an_error_of_the_run(converse: Converse) -> None:
     runtime = (await converse(ScriptedProvider())).runtime
-    async with aclosing(runtime.stream(user_id=USER, session_id="nowhere", text="Hi")) as told:
+    async with aclosing(runtime.stream(RunRequest(user_id=USER, session_id="nowhere", text="Hi"))) as told:
         [event] = [event async for event in told]
     assert event.type == "error"
     assert "nowhere" in str(event.error)

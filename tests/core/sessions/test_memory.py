@@ -14,7 +14,7 @@ from google.adk.tools.load_memory_tool import load_memory_tool
 from google.adk.tools.preload_memory_tool import preload_memory_tool
 from google.genai import types
 
-from core.agents.runtime import AgentRuntime
+from core.agents.runtime import AgentRuntime, RunRequest
 from core.errors import SessionResetError, TurnLostError
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
@@ -126,7 +126,7 @@ async def test_an_agent_that_is_brought_remembers_after_a_restart(
             after_agent_callback=remember,
         )
         runtime = AgentRuntime(App(name="app", root_agent=root), service, memory=Memories(database))
-        events = [event async for event in runtime.stream(session_id=session, text=question, **said)]
+        events = [event async for event in runtime.stream(RunRequest(session_id=session, text=question, **said))]
         assert events[-1].type == "done", events[-1].error
         await runtime.aclose()
     assert events[-1].text == "It is Bello."

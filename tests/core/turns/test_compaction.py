@@ -14,7 +14,7 @@ from google.genai import types
 
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
-from core.agents.runtime import AgentRuntime
+from core.agents.runtime import AgentRuntime, RunRequest
 from core.conversations.turn_report import TurnReports
 from core.inbox.store import Inbox
 from core.models.adapter import ModelAdapter
@@ -99,14 +99,16 @@ class Talk:
 
     async def run(self, turn: Turn) -> str:
         events = self.runtime.stream(
-            user_id=PLACE,
-            session_id=SESSION,
-            text=turn.inbound.text,
-            spoken=Spoken(((turn.inbound.author, turn.inbound.text),), {turn.inbound.author: "Ada"}),
-            run_id=turn.origin,
-            generation=turn.generation,
-            fence=self.turns.fence(turn),
-            streaming=False,
+            RunRequest(
+                user_id=PLACE,
+                session_id=SESSION,
+                text=turn.inbound.text,
+                spoken=Spoken(((turn.inbound.author, turn.inbound.text),), {turn.inbound.author: "Ada"}),
+                run_id=turn.origin,
+                generation=turn.generation,
+                fence=self.turns.fence(turn),
+                streaming=False,
+            )
         )
         return [event.text async for event in events][-1]
 

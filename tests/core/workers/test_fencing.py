@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
-from core.agents.runtime import AgentRuntime
+from core.agents.runtime import AgentRuntime, RunRequest
 from core.errors import TurnLostError
 from core.inbox.store import Inbox
 from core.models.provider import Done, Text, ToolCall
@@ -258,12 +258,14 @@ class Crew:
         events = [
             event
             async for event in runtime.stream(
-                user_id=PLACE,
-                session_id=SESSION,
-                text="Pay!",
-                run_id=turn.origin,
-                generation=turn.generation,
-                fence=turns.fence(turn),
+                RunRequest(
+                    user_id=PLACE,
+                    session_id=SESSION,
+                    text="Pay!",
+                    run_id=turn.origin,
+                    generation=turn.generation,
+                    fence=turns.fence(turn),
+                )
             )
         ]
         await runtime.aclose()

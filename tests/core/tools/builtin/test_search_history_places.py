@@ -9,7 +9,7 @@ from google.adk.tools.load_memory_tool import load_memory_tool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from core.agents.runtime import AgentRuntime
+from core.agents.runtime import AgentRuntime, RunRequest
 from core.models.provider import Done, ToolCall
 from core.sessions.artifacts import Artifacts
 from core.tools.builtin.search_history import search_history
@@ -27,7 +27,7 @@ async def say(runtime: AgentRuntime, where: tuple[str, str], text: str) -> list[
     app, sessions = runtime.app.name, runtime.sessions
     if await sessions.get_session(app_name=app, user_id=place, session_id=session) is None:
         await sessions.create_session(app_name=app, user_id=place, session_id=session)
-    events = runtime.stream(user_id=place, session_id=session, text=text, run_id=f"{session} {text}")
+    events = runtime.stream(RunRequest(user_id=place, session_id=session, text=text, run_id=f"{session} {text}"))
     return [event async for event in events]
 
 
