@@ -1,5 +1,6 @@
 """Options of SQLAlchemy's engine, from a database's URL."""
 
+import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,6 +37,19 @@ _PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
 }
 
 
+class _SqliteConnection(sqlite3.Connection):
+    """Connection that rolls back when it is closed within a transaction.
+
+    `sqlite3` only marks a connection as closed while a cursor has not read all of its rows: that of a cancelled task
+    keeps the file locked until its traceback is freed.
+    """
+
+    def close(self) -> None:
+        if self.in_transaction:
+            self.rollback()
+        super().close()
+
+
 def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
     """Return SQLAlchemy's options for the engine of a URL.
 
@@ -63,13 +77,14 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
     if address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:"):
         return {"connect_args": typed, "pool_reset_on_return": None}
     default = (
-        {}
+        {"factory": _SqliteConnection}
         if address.get_backend_name() == "sqlite"
         else {
             "timeout": CONNECT_TIMEOUT,
             "command_timeout": ANSWER_TIMEOUT,
         }
     )
-    # `Database` leaves no transaction open: to roll back what is none would take a trip to the connection's thread
-    pool = {"pool_size": connections, "max_overflow": 0, "pool_reset_on_return": None}
+    # `Database` leaves no transaction open: to roll back what is none would take a trip to the connection's thread.
+    # The connection that was used last has prepared the statements that are needed next.
+    pool = {"pool_size": connections, "max_overflow": 0, "pool_reset_on_return": None, "pool_use_lifo": True}
     return {"connect_args": default | typed, **pool}

@@ -16,7 +16,7 @@ from core.observability import metrics
 from core.store import database as database_module
 from core.store.database import Database
 from core.store.fast_path import Statement
-from core.store.schema import state
+from core.store.schema import pulse, state
 from sandbox.postgres import PostgresSandbox
 from tests.core.conftest import Faulty, with_tables
 
@@ -318,3 +318,23 @@ async def test_a_parameter_that_the_driver_knows_is_passed_on(postgres: str) -> 
     database = Database(f"{postgres}?timeout=5&command_timeout=7.5&ssl=disable&statement_cache_size=10")
     assert await keys(database) == []
     await database.aclose()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_cancelled_transaction_unlocks_the_file_at_once(database: Faulty) -> None:
+    async def write() -> None:
+        async with database.write() as connection:
+            await connection.execute(sa.update(pulse).values(at=1.0))
+            (await connection.execute(sa.select(pulse))).all()
+
+    await database.ping()
+    cancelled = []  # the traceback of each holds its cursors
+    for rounds in range(30):
+        writing = asyncio.create_task(write())
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.wait([writing])
+        cancelled.append(writing)
+        async with asyncio.timeout(5):
+            await database.ping()
