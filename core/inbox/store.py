@@ -2,23 +2,24 @@
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from enum import Enum, auto
+from functools import cache
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import PAUSES, retried
 from core.inbox.edits import Revised, Taken, Withdrawn, revise, withdraw
-from core.inbox.queries import BEGUN, KEPT, comes_behind
 from core.inbox_message import Inbound
-from core.sessions.lifecycle import begin_generation, ensure_session
+from core.sessions.lifecycle import begin_generation
 from core.store.database import Database
+from core.store.fast_path import Statement
+from core.store.notify import CHANNEL
 from core.store.schema import inbox, sessions, turns
-from core.turns.queries import Again, is_known, is_under_way, is_waiting, note, readable, row_of
+from core.store.upsert import insert_of
+from core.turns.queries import Again, is_known, is_under_way, is_waiting, note, readable
 from core.turns.rerun import Refused, wanted
 from core.turns.store import RESET, STOP, WITHDRAWN, Turns
 from core.turns.turn import Kind
@@ -26,9 +27,6 @@ from core.turns.worker import Worker
 from core.usage.user_rate_limits import BOUNDLESS, LIMITED, Limited, Rates
 
 T = TypeVar("T")
-
-#: How often a message is kept again that met another one: each time, the other one is there to be found.
-ATTEMPTS = 3
 
 
 class Accepted(Enum):
@@ -78,53 +76,34 @@ class Inbox:
         self._pauses = pauses
 
     async def accept(self, inbound: Inbound) -> Accepted | Limited:
-        """Keep a message that asks for an answer; of one too many, that there was one. It may be delivered again.
+        """Store a message that asks for an answer, once; of one that exceeds a rate, store that there was one.
 
         Raises:
-            StoreError: it could not be kept, so the platform must not be told that it was received.
+            StoreError: it was not stored, so the platform must not get its acknowledgement.
         """
-        accepted = await (self._accept_within(inbound) if self._rates else self._accept(inbound))
-        if isinstance(accepted, Limited) or accepted is Accepted.KNOWN:
-            return accepted
-        self._worker.wake()
-        return accepted
 
-    async def _accept_within(self, inbound: Inbound) -> Accepted | Limited:
         async def work(connection: AsyncConnection) -> Accepted | Limited:
-            if await is_known(connection, inbound.event_key):
-                return Accepted.KNOWN
-            until = await self._rates.spent_until(connection, author=inbound.author, place=inbound.place)
+            until = await self._limited_until(connection, inbound.event_key, inbound.author, inbound.place)
             if until is not None:
                 await note(connection, inbound, LIMITED)
                 return Limited(until)
-            return await self._keep_and_tell(connection, inbound)
+            return await self._insert(connection, inbound)
 
-        return await self._write(work)
-
-    async def _accept(self, inbound: Inbound) -> Accepted:
-        kept = {
-            "the_app": self._agents.default,
-            "the_worker": self._turns.worker,
-            "the_key": inbound.event_key,
-            "the_session": inbound.session_id,
-            "the_place": inbound.place,
-            "the_author": inbound.author,
-            "the_message": inbound.to_json(),
-            "the_sent_at": inbound.sent_at,
-            "the_accepted_at": time.time(),
-        }
-        rows = await self._database.run(KEPT, **kept)
-        if not rows:  # it is the first of its session, or known
-            rows = await self._database.run(BEGUN, **kept) or await self._database.run(KEPT, **kept)
-        if not rows:  # it is known, or its session was adopted or deleted meanwhile
-            return await self._write(lambda connection: self._keep_and_tell(connection, inbound))
-        return Accepted.WAITS if rows[0][0] else Accepted.NEXT
-
-    async def _keep_and_tell(self, connection: AsyncConnection, inbound: Inbound) -> Accepted:
-        accepted = await self._keep(connection, inbound)
-        if accepted is not Accepted.KNOWN:
-            await self._turns.announce(connection)
+        if self._rates:
+            accepted = await self._write(work)
+        else:
+            accepted = _accepted(await self._database.run(_INSERT, **self._values(inbound)))
+        if accepted in (Accepted.NEXT, Accepted.WAITS):
+            self._worker.wake()
         return accepted
+
+    async def _limited_until(
+        self, connection: AsyncConnection, event_key: str, author: str, place: str
+    ) -> float | None:
+        """Return when a message may be accepted again, if a new one exceeds a rate now."""
+        if await is_known(connection, event_key):
+            return None
+        return await self._rates.spent_until(connection, author=author, place=place)
 
     async def limited(self, event_key: str, *, author: str, place: str) -> Limited | None:
         """Whether a message would be one too many now; one that is known is not.
@@ -135,9 +114,7 @@ class Inbox:
         if not self._rates:
             return None
         async with self._database.read() as connection:
-            if await is_known(connection, event_key):
-                return None
-            until = await self._rates.spent_until(connection, author=author, place=place)
+            until = await self._limited_until(connection, event_key, author, place)
         return None if until is None else Limited(until)
 
     async def knows(self, event_key: str) -> bool:
@@ -171,7 +148,7 @@ class Inbox:
             message = await wanted(connection, turn_id, author=author, kind=kind)
             if isinstance(message, Refused):
                 return message, None
-            accepted = await self._keep(connection, message, kind=kind, parent=turn_id)
+            accepted = await self._insert(connection, message, kind=kind, parent=turn_id)
             stopped = None
             if kind == "revise" and accepted is not Accepted.KNOWN:
                 stopped = await self._turns.cancel(connection, message.session_id, STOP)
@@ -266,7 +243,7 @@ class Inbox:
         """
 
         async def work(connection: AsyncConnection) -> tuple[list[Inbound], str | None] | Refused | None:
-            if await self._keep(connection, inbound, outcome="reset") is Accepted.KNOWN:
+            if await self._insert(connection, inbound, outcome="reset") is Accepted.KNOWN:
                 return None
             if await _is_overtaken(connection, inbound, until):
                 kept = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
@@ -290,15 +267,10 @@ class Inbox:
             return (await connection.execute(query)).first() is not None
 
     async def _write(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        """Do `work` in one transaction; again, if another one was quicker with the same message or session."""
-        for _ in range(ATTEMPTS - 1):
-            with suppress(IntegrityError):
-                async with self._database.write() as connection:
-                    return await work(connection)
         async with self._database.write() as connection:
             return await work(connection)
 
-    async def _keep(
+    async def _insert(
         self,
         connection: AsyncConnection,
         inbound: Inbound,
@@ -307,18 +279,30 @@ class Inbox:
         parent: str | None = None,
         outcome: str | None = None,
     ) -> Accepted:
-        if await is_known(connection, inbound.event_key):
-            return Accepted.KNOWN
-        # who comes second in a session waits here until the first is done
-        generation = await ensure_session(
-            connection, app=self._agents.default, user_id=inbound.place, session_id=inbound.session_id
-        )
-        waits = sa.select(comes_behind(inbound.session_id, inbound.event_key))
-        is_behind = (await connection.execute(waits)).scalar_one()
-        row = row_of(inbound, generation)
-        more = {"inbound": inbound.to_json(), "kind": kind, "parent": parent, "outcome": outcome}
-        await connection.execute(sa.insert(inbox).values(row | more))
-        return Accepted.WAITS if is_behind else Accepted.NEXT
+        """Store a message as a part of a transaction."""
+        values = {**self._values(inbound), "kind": kind, "parent": parent, "outcome": outcome}
+        first, *more = _inserts(connection.dialect.name)
+        rows = (await connection.execute(first, values)).all()
+        for statement in more:
+            await connection.execute(statement, values)
+        return _accepted(rows)
+
+    def _values(self, inbound: Inbound) -> dict[str, Any]:
+        """Return the parameters of `_inserts`."""
+        return {
+            "event_key": inbound.event_key,
+            "session": inbound.session_id,
+            "place": inbound.place,
+            "author": inbound.author,
+            "inbound": inbound.to_json(),
+            "sent_at": inbound.sent_at,
+            "accepted_at": time.time(),
+            "kind": "message",
+            "parent": None,
+            "outcome": None,
+            "app": self._agents.default,
+            "worker": self._turns.worker,
+        }
 
     async def _start_over(self, connection: AsyncConnection, session_id: str, until: float) -> list[Inbound]:
         """Begin a new generation, to which belongs what waits and was said after `until`, but for what asks for an
@@ -342,6 +326,61 @@ class Inbox:
         over = here & ~is_waiting(inbox) & ~needed
         await connection.execute(sa.update(inbox).where(over).values(inbound=None, revised=None))
         return [message for said in dropped if (message := readable(said))]
+
+
+def _accepted(rows: Sequence[Sequence[Any]]) -> Accepted:
+    """Return what `_inserts` did, by the rows that it returned."""
+    if not rows:
+        return Accepted.KNOWN
+    return Accepted.WAITS if rows[0][0] else Accepted.NEXT
+
+
+@cache
+def _inserts(dialect: str) -> tuple[sa.Insert, ...]:
+    """Insert a message, unless its event key is stored, and its session, unless that is stored.
+
+    The first statement returns a row for a new message: whether others of its session come before it. PostgreSQL: one
+    statement, which waits for whoever has locked the session, so that the message gets the generation after a reset.
+    """
+    is_postgres = dialect == "postgresql"
+    new = {name: sa.bindparam(name, type_=inbox.c[name].type) for name in _INSERTED}
+    key, session, accepted_at = new["event_key"], new["session"], new["accepted_at"]
+    stored = sa.select(sessions.c.generation).where(sessions.c.id == session)
+    generation = stored.with_for_update().cte("stored") if is_postgres else stored.subquery("stored")
+    columns = [sa.func.coalesce(sa.select(generation.c.generation).scalar_subquery(), 1), *new.values()]
+    insert = insert_of(dialect, inbox).from_select(["generation", *new], sa.select(*columns)).on_conflict_do_nothing()
+    others = inbox.alias("others")
+    waits = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
+    is_behind = waits | sa.exists().where(turns.c.session == session, is_under_way(turns))
+    life = sa.select(session, sa.bindparam("app", type_=sa.Text), new["place"], accepted_at, accepted_at)
+    is_stored = sa.exists().where(inbox.c.event_key == key)
+    is_new = inbox.c.accepted_at == accepted_at
+    begin = insert_of(dialect, sessions).from_select(
+        ["id", "app", "user_id", "created_at", "updated_at"],
+        life.where(~is_stored if is_postgres else is_stored.where(is_new)),
+    )
+    begin = begin.on_conflict_do_nothing()
+    if not is_postgres:
+        return insert.returning(is_behind), begin
+    notified = sa.func.pg_notify(CHANNEL, sa.bindparam("worker", type_=sa.Text))
+    return (insert.returning(is_behind, notified).add_cte(begin.cte("begun")),)
+
+
+#: Columns of `inbox` that are given to `_inserts`.
+_INSERTED = (
+    "event_key",
+    "session",
+    "place",
+    "author",
+    "inbound",
+    "sent_at",
+    "accepted_at",
+    "kind",
+    "parent",
+    "outcome",
+)
+
+_INSERT = Statement(_inserts)
 
 
 async def _is_overtaken(connection: AsyncConnection, reset: Inbound, until: float) -> bool:

@@ -6,13 +6,10 @@ from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 
-import core.inbox.store
 from core.errors import StoreError
 from core.inbox.store import Accepted, Inbox
 from core.inbox_message import Attachment, Inbound
-from core.sessions.lifecycle import adopt, ensure_session
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import sessions
@@ -48,48 +45,12 @@ async def test_two_first_messages_of_a_session_at_the_same_moment_are_both_accep
     assert len(await rows(database)) == 10
 
 
-async def test_a_message_whose_transaction_met_another_ones_is_kept_all_the_same(
-    inbox: Inbox, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ensure, met = ensure_session, 0
-
-    async def colliding(*args: Any, **more: Any) -> int:
-        nonlocal met
-        met += 1
-        if met == 1:
-            raise IntegrityError("another session of that id", None, Exception())
-        return await ensure(*args, **more)
-
-    monkeypatch.setattr(core.inbox.store, "ensure_session", colliding)
-    assert await inbox.accept(inbound()) is Accepted.NEXT
-    assert len(await rows(database)) == 1
-
-
-@pytest.mark.parametrize("becomes", ["adopted", "deleted"])
-async def test_a_message_is_kept_whose_session_is_adopted_or_deleted_just_then(
-    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch, becomes: str
-) -> None:
-    run, message, statements = database.run, inbound(), 0
-
-    async def meanwhile(*of: Any, **values: Any) -> Any:
-        nonlocal statements
-        statements += 1
-        if statements == 2:  # the agent of before has it begin
-            async with database.write() as connection:
-                it = {"app": "the one before", "user_id": message.place, "session_id": message.session_id}
-                await ensure_session(connection, **it)
-        found = await run(*of, **values)
-        if statements == 3 and becomes == "adopted":
-            await adopt(database, turns.agents)
-        elif statements == 3:
-            async with database.write() as connection:
-                await connection.execute(sa.delete(sessions).where(sessions.c.id == message.session_id))
-        return found
-
-    monkeypatch.setattr(database, "run", meanwhile)
-    assert await inbox.accept(message) is Accepted.NEXT
+async def test_a_second_delivery_begins_no_session_that_was_deleted(inbox: Inbox, database: Database) -> None:
+    await inbox.accept(message := inbound())
+    async with database.write() as connection:
+        await connection.execute(sa.delete(sessions).where(sessions.c.id == message.session_id))
     assert await inbox.accept(message) is Accepted.KNOWN
-    assert [turn.inbound for turn in await turns.claim(10)] == [message]
+    assert not await inbox.is_session(message.session_id)
 
 
 async def test_a_message_that_cannot_be_kept_is_not_accepted(inbox: Inbox, database: Database) -> None:
