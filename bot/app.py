@@ -31,7 +31,6 @@ from core.errors import OverdueError, SettingsError
 from core.inbox.interactions import Errands
 from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
-from core.inbox_message import Inbound
 from core.privacy.retention import Pruning, Retention
 from core.privacy.vault import Vault
 from core.secret_redaction import traced
@@ -169,15 +168,11 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
         await stack.enter_async_context(beside(retention.run(), name="retention"))
         channels = dict[str, Channel]()
 
-        def locate(lost: Inbound) -> Inbound | None:
-            channel = channels.get(lost.channel)
-            return channel.locate(lost) if channel is not None else None
-
         async def answer(turn: Turn) -> None:
             async with caps.over(turn.meter):
                 await compaction.beside(turn, answerer.answer)
 
-        turns = Turns(database, lease, loaded.agents, locate=locate)
+        turns = Turns(database, lease, loaded.agents)
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         inbox = Inbox(database, turns, worker, rates=settings.rates)
         conversations = Conversations(database, turns, worker, budget=settings.history_tokens)

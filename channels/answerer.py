@@ -127,7 +127,7 @@ class Answerer:
                 await self._turns.hand_back(turn, turn.said)
             raise
         except Exception as error:
-            if isinstance(error, StoreError) and (turn.attempt <= self._settings.most_attempts or not lasts(error)):
+            if isinstance(error, StoreError) and (turn.claim <= self._settings.most_attempts or not lasts(error)):
                 raise
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
             await self._turns.end(turn, "failed", error=cause_of(error), receipt=self._receipt(turn))

@@ -375,10 +375,6 @@ class Channel(Protocol):
         """The address of what is said on a message that stands apart, with this id."""
         ...
 
-    def locate(self, lost: Inbound) -> Inbound | None:
-        """A message whose words and address are lost, with the address that its ids tell; none if they tell none."""
-        ...
-
     async def locale(self, inbound: Inbound) -> str:
         """The language of who wrote it, as the platform names it (`ko-KR`); empty if it does not tell."""
         ...

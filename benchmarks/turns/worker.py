@@ -107,9 +107,6 @@ class Place:
         del address, turn_id
         return _Board(self)
 
-    def locate(self, lost: Inbound) -> Inbound | None:
-        return None
-
     async def locale(self, inbound: Inbound) -> str:
         return ""
 

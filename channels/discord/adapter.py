@@ -28,7 +28,7 @@ from channels.discord.interactions.listener import Interactions
 from channels.discord.interactions.responses import Token
 from channels.discord.replies.reactions import receipts, send_away
 from channels.discord.replies.surface import DiscordSurface
-from channels.discord.session_ids import ASIDE, NAME, located
+from channels.discord.session_ids import ASIDE, NAME
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import headline
 from channels.intake.backfill import Backfill
@@ -236,9 +236,6 @@ class DiscordChannel:
             return {**address, "apart": message_id}
         own = {key: value for key, value in address.items() if key != "root"}
         return {**own, "message": message_id, "shown": True}
-
-    def locate(self, lost: Inbound) -> Inbound | None:
-        return located(lost)
 
     async def locale(self, inbound: Inbound) -> str:
         """That of the server, if it has chosen one: of a person's own, only interactions tell."""

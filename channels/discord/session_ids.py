@@ -3,13 +3,9 @@
 A channel is a session, and so is each thread, forum post and direct message.
 """
 
-from dataclasses import replace
-
 import discord
 
 from channels.discord.settings import Sessions
-from core.identity import Spot
-from core.inbox_message import Inbound
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "discord"
@@ -62,21 +58,6 @@ def thread_of(session_id: str) -> int | None:
     """The id of the thread that a session is, if it is one."""
     last = session_id.rpartition(":")[2]
     return int(last) if session_id.count(":") == _THREAD_DEPTH and last.isdecimal() else None
-
-
-def located(lost: Inbound) -> Inbound | None:
-    """The message with the address that its ids tell; none if it was no message, or in a place without an id."""
-    _, channel, message = [*lost.event_key.split(":"), *("",) * 2][:3]
-    guild, parent = lost.place.split(":")[1:3]
-    if not (channel.isdecimal() and message.isdecimal()) or guild == ASIDE:
-        return None
-    address = {"channel": channel, "message": message, "author": lost.author if lost.author.isdecimal() else "0"}
-    if guild.isdecimal():
-        address["guild"] = guild
-    if thread_of(lost.session_id) == int(message):  # it was begun for the answer
-        address |= {"channel": message, "root": channel}
-    spot = Spot(guild, channel, (parent,)) if "guild" in address else Spot(channel=channel, is_direct=True)
-    return replace(lost, address=address, spot=spot)
 
 
 def place(guild: int | None, channel: discord.abc.Snowflake) -> str:

@@ -41,7 +41,7 @@ from channels.slack.replies.assistant import Sessions, suggest
 from channels.slack.replies.reactions import receipts, send_away
 from channels.slack.replies.streaming import Streams, StreamSurface
 from channels.slack.replies.surface import SlackSurface
-from channels.slack.session_ids import NAME, located, session_id
+from channels.slack.session_ids import NAME, session_id
 from channels.slack.settings import SlackSettings
 from channels.slack.text import to_words
 from channels.slack.users import People
@@ -202,9 +202,6 @@ class SlackChannel:
     def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
         del message_id
         return address
-
-    def locate(self, lost: Inbound) -> Inbound | None:
-        return located(lost)
 
     async def locale(self, inbound: Inbound) -> str:
         return "" if inbound.is_bot else await self._people.locale(str(inbound.address["team"]), inbound.author)

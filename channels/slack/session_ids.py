@@ -1,10 +1,7 @@
 """Session ids, event keys and places of Slack: a thread is a session."""
 
-from dataclasses import replace
-
 from channels.slack.settings import Direct
-from core.identity import BOT, Spot
-from core.inbox_message import Inbound
+from core.identity import Spot
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "slack"
@@ -29,16 +26,6 @@ def spot_of(team: str, channel: str) -> Spot:
 
 def event_key(team: str, channel: str, ts: str) -> str:
     return f"{place(team, channel)}:{ts}"
-
-
-def located(lost: Inbound) -> Inbound | None:
-    """The message with the address that its ids tell; none if it was no message."""
-    _, team, channel, ts = [*lost.event_key.split(":"), *("",) * 3][:4]
-    if lost.event_key != event_key(team, channel, ts) or not ts.replace(".", "").isdecimal():
-        return None
-    user = "" if lost.who.author.startswith(BOT) else lost.author
-    where = {"team": team, "channel": channel, "thread_ts": root_of(lost.session_id), "ts": ts}
-    return replace(lost, address={**where, "user": user, "user_team": team}, spot=spot_of(team, channel))
 
 
 def session_id(team: str, channel: str, root_ts: str, direct: Direct = "thread") -> str:

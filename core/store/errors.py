@@ -1,5 +1,6 @@
 """What a database or its driver says when something is wrong, in the words of this house."""
 
+import logging
 import sqlite3
 import sys
 from asyncio import CancelledError
@@ -11,6 +12,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from core.errors import StoreError
 from core.observability import metrics
+from core.secret_redaction import traced
+
+log = logging.getLogger(__name__)
 
 #: SQLite: what may pass. Its full names go on where these end: `SQLITE_IOERR_WRITE`.
 _SQLITE_PASSING = (
@@ -55,6 +59,20 @@ def _of_postgres(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[
     """Those errors of asyncpg's, and others; where it is not at work, and not imported, the others alone."""
     exceptions = sys.modules.get("asyncpg.exceptions")
     return (*other, *(getattr(exceptions, name) for name in names)) if exceptions is not None else other
+
+
+@contextmanager
+def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
+    """Log the error of a row that cannot be read, and add its id to `damaged`, instead of raising.
+
+    The transaction goes on: what the driver or the parser cannot read is no error of the database.
+    """
+    try:
+        with store_errors():
+            yield
+    except Unreadable as error:
+        log.error("what is stored of %s cannot be read: %s", id_, traced(error))
+        damaged.add(id_)
 
 
 @contextmanager

@@ -117,8 +117,8 @@ sa.Index(
 #: in the line of parents, the turn itself if it has none: what its run stores is stored under that. One that goes on
 #: with what another turn had asked a person for (`approval`) has that turn for a `parent`, but is the first in a line
 #: of its own; `run` is what it stores under. `model` is the one that was chosen for it (null: the default), `agent` the
-#: name of the one that answers. `owner` is the worker that runs it, by the `claims`-th claim; `attempt` counts the
-#: claims but those of which is known that they did not end by a worker's death; `cancel` is why it is to be ended.
+#: name of the one that answers. `owner` is the worker that runs it, by the `claims`-th claim (the fencing token);
+#: `attempt` is one more than the leases that expired while a worker had it; `cancel` is why it is to be ended.
 #: `usage` is what it has asked of models (`core.usage.meter`), and `cost` what that came to (`spending`), once it is
 #: counted there. `receipt` is what it was made of, as far as its run can tell (`core.agents.run_record`); it
 #: goes with what was said when the session is reset.

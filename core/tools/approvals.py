@@ -25,11 +25,11 @@ from core.sessions import state as scopes
 from core.sessions.codec import jsonable
 from core.sessions.lifecycle import hold_session
 from core.store.database import Database
+from core.store.errors import collect_unreadable
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.turn_states import before
 from core.store.upsert import insert_new
 from core.tools.adk_confirmations import Ask, Decision, Path, always
-from core.turns.corrupt_rows import spared
 from core.turns.queries import answered_by, readable, row_of
 from core.turns.store import Turns
 from core.turns.turn import Turn
@@ -272,7 +272,7 @@ class Approvals:
         for id_ in ids:
             decided = Decided()
             async with self._database.write() as connection:
-                async with spared(connection, id_, set()):
+                with collect_unreadable(f"approval {id_}", set()):
                     decided = await self._decide(connection, id_, "expired", None)
                 if decided.approval is None:  # of what was said nothing can be read any more
                     this = sa.update(approvals).where(approvals.c.id == id_, approvals.c.decision.is_(None))

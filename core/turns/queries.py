@@ -1,9 +1,9 @@
 """What waits for a turn: the messages of each session that none has taken."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from itertools import groupby, takewhile
-from typing import Any, Literal, Protocol, TypeVar
+from collections.abc import Collection, Sequence
+from itertools import groupby
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,17 +13,6 @@ from core.sessions.resume import reopen, rewind
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.turn_states import UNDER_WAY
 from core.store.upsert import insert_of
-
-
-class _Asking(Protocol):
-    @property
-    def parent(self) -> str | None: ...
-
-
-W = TypeVar("W", bound=_Asking)
-
-#: How many messages one turn answers at most.
-MESSAGES = 20
 
 #: How the messages of a turn are answered once more: `retry` goes on with what the one that failed has stored;
 #: `regenerate` begins behind the question, and `revise` with the question as it was edited.
@@ -44,76 +33,6 @@ def is_free(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Whether a session has no turn under way."""
     busy = turns.alias("busy")
     return ~sa.exists().where(busy.c.session == session, is_under_way(busy))
-
-
-def waiting_sessions(dialect: str) -> tuple[sa.Subquery, Sequence[sa.ColumnElement[Any]]]:
-    """Return the free sessions in which messages wait, and the order in which they get their turns.
-
-    That is a round robin over people: the first session of each person goes before the second one of any, and among
-    those the person who was served longest ago goes first. A session is that of the author of its oldest message.
-
-    The parameter `the_served` is a JSON object: people by when they were served, in any ascending numbers.
-    """
-    waiting, head = inbox.alias("waiting"), inbox.alias("head")
-    first = sa.func.min(waiting.c.id).label("first")
-    heads = sa.select(waiting.c.session, first).where(is_waiting(waiting)).group_by(waiting.c.session).subquery("heads")
-    served = listed(dialect, sa.bindparam("the_served", type_=sa.JSON))
-    round_ = sa.func.row_number().over(partition_by=head.c.author, order_by=heads.c.first)
-    served_at = sa.func.coalesce(sa.cast(served.c.value, sa.Integer), 0)
-    found = (
-        sa.select(heads.c.session, heads.c.first, round_.label("round"), served_at.label("served_at"))
-        .join(head, head.c.id == heads.c.first)
-        .outerjoin(served, served.c.key == head.c.author)
-        .where(is_free(heads.c.session))
-        .subquery("waiting_sessions")
-    )
-    return found, (found.c.round, found.c.served_at, found.c.first)
-
-
-def listed(dialect: str, of: sa.BindParameter[Any], *, is_object: bool = True) -> sa.TableValuedAlias:
-    """Return the items of a JSON object (`key` and `value`), or of an array (`value`)."""
-    if dialect != "postgresql":
-        return sa.func.json_each(of).table_valued("key", sa.column("value", sa.Text), name=of.key)
-    if is_object:
-        return sa.func.json_each_text(of).table_valued("key", sa.column("value", sa.Text), name=of.key)
-    return sa.func.json_array_elements_text(of).table_valued(sa.column("value", sa.Text), name=of.key)
-
-
-async def batches(connection: AsyncConnection, limit: int, served: Mapping[str, int]) -> list[list[sa.Row[Any]]]:
-    """Return the messages that the next turn of each free session answers, and lock those sessions.
-
-    Args:
-        limit: the most sessions.
-        served: see `waiting_sessions`, which has the order.
-    """
-    waiting, order = waiting_sessions(connection.dialect.name)
-    free = (
-        sa.select(sessions.c.id)
-        .join(waiting, waiting.c.session == sessions.c.id)
-        .order_by(*order)
-        .limit(limit)
-        .with_for_update(skip_locked=True, of=sessions)
-    )
-    ids = (await connection.execute(free, {"the_served": served})).scalars().all() if limit > 0 else []
-    if not ids:
-        return []
-    # what another worker took before the sessions were kept from it is not there any more
-    rows = (
-        sa.select(inbox, sessions.c.model, sessions.c.agent)
-        .join(sessions, sessions.c.id == inbox.c.session)
-        .where(is_waiting(inbox), inbox.c.session.in_(ids))
-        .order_by(inbox.c.session, inbox.c.sent_at, inbox.c.id)
-    )
-    grouped = groupby((await connection.execute(rows)).all(), key=lambda row: row.session)
-    first = {session: _answered_together(list(of)) for session, of in grouped}
-    return [first[session] for session in ids if session in first]
-
-
-def _answered_together(waiting: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
-    """The same as `answered_together`; what cannot be read is a turn of its own."""
-    if readable(waiting[0].inbound) is None:
-        return waiting[:1]
-    return answered_together(list(takewhile(lambda row: readable(row.inbound) is not None, waiting)))
 
 
 def row_of(inbound: Inbound, generation: Any) -> dict[str, Any]:
@@ -160,14 +79,6 @@ def readable(said: object) -> Inbound | None:
         return None
 
 
-def answered_together(waiting: list[W]) -> list[W]:
-    """Of what waits in a session: the oldest, and those behind it up to the next one that is a turn of its own."""
-    first, *others = waiting
-    if first.parent is not None:
-        return [first]
-    return [first, *takewhile(lambda row: row.parent is None, others)][:MESSAGES]
-
-
 async def said_to(connection: AsyncConnection, turn_ids: Collection[str]) -> dict[str, tuple[Inbound, ...]]:
     """The messages that turns answer; without those that were withdrawn, unless there are no others."""
     query = (
@@ -188,9 +99,9 @@ async def answered_by(connection: AsyncConnection, origin: str) -> Sequence[sa.R
     return (await connection.execute(query)).all()
 
 
-async def parent_of(connection: AsyncConnection, asking: sa.Row[Any]) -> sa.Row[Any] | None:
-    """The turn whose messages are to be answered once more, if it is not forgotten."""
-    return (await connection.execute(sa.select(turns).where(turns.c.id == asking.parent))).one_or_none()
+async def parent_of(connection: AsyncConnection, turn_id: str) -> sa.Row[Any] | None:
+    """Return the turn whose messages are to be answered again, if it is still stored."""
+    return (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
 
 
 async def led_to(connection: AsyncConnection, turn_id: str) -> list[Inbound]:

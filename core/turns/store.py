@@ -9,8 +9,8 @@ A session has at most one turn that is `queued`, `running` or `answered`: the da
 
 A turn belongs to the worker that has claimed it, for as long as that one's lease lasts. Then any worker may claim it,
 answers the same messages, and goes on with what was stored and shown. What the former one still writes is refused.
-How often a turn is begun is counted (`Turn.attempt`), but not where it was handed back, or was taken from a worker that
-comes back: only what may have killed its worker is given up in the end.
+An attempt is counted when the lease of a worker expires while it has the turn (`Turn.attempt`), so that a turn that
+kills its workers is given up. A turn that is handed back, or that its own worker claims again, counts none.
 
 What becomes of a turn is written again when the database fails in passing (`retried`). When it fails for longer, the
 error goes to whoever wrote, and the turn is claimed again when the database is back.
@@ -28,19 +28,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.retry import PAUSES, retried
 from core.inbox_message import Inbound
 from core.observability import tracing
-from core.sessions.resume import is_stored, reopen, rewind
+from core.sessions.resume import is_stored, rewind
 from core.sessions.routing import Agents
 from core.store.database import Database
-from core.store.errors import Unreadable
 from core.store.fast_path import Statement
 from core.store.notify import Notices
 from core.store.schema import inbox, turns
 from core.store.turn_states import Ended, before
-from core.turns.claims import ALIKE, ServedPeople, next_turn, plain, resumed, take
-from core.turns.corrupt_rows import DAMAGED, Locate, put_right, see_sound, spared, stood_in
-from core.turns.queries import batches, is_under_way, led_to, said_to
+from core.turns.claims import ServedPeople, claim
+from core.turns.queries import is_under_way, led_to
 from core.turns.turn import Turn
-from core.workers.fencing import FORGONE, OWN, Fence, kept_usage, writes_own
+from core.workers.fencing import OWN, Fence, kept_usage, writes_own
 from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
@@ -67,14 +65,12 @@ class Turns:
         agents: Agents,
         *,
         pauses: Sequence[float] = PAUSES,
-        locate: Locate = lambda _lost: None,
     ) -> None:
         self._database = database
         self._lease = lease
         self.agents = agents
         self._notices = Notices(database)
         self._pauses = pauses
-        self._locate = locate
         self._served = ServedPeople()
 
     @property
@@ -97,33 +93,13 @@ class Turns:
             running: the turns that this worker runs.
         """
         try:
-            try:
-                return await self._claim(limit, running)
-            except Unreadable:
-                if not await put_right(self._database, self._is_left(running)):
-                    raise
-                return await self._claim(limit, running)
-        except IntegrityError:  # another worker was quicker with one of the sessions
+            served = self._served.order
+            claimed = await claim(self._database, self._lease, self.agents, limit, running=running, served=served)
+        except IntegrityError:  # another worker began a turn of one of the sessions
             return []
-
-    async def _claim(self, limit: int, running: Collection[str]) -> list[Turn]:
-        served = self._served.order
-        if (taken := await take(self._database, self._lease, self.agents, limit, running, served=served)) is not None:
-            claimed = [plain(one) for one in taken]
-        else:
-            async with self._database.write() as connection:
-                left = await self._resume(connection, limit, running)
-                claimed = [*left, *await self._begin(connection, limit - len(left))]
         for turn in claimed:
             self._served.add(turn.messages)
         return claimed
-
-    def _is_left(self, running: Collection[str]) -> sa.ColumnElement[bool]:
-        """Whether nobody runs a turn. What this worker runs is not to be taken up by itself either, though its lease
-        may have ended while it was held up.
-        """
-        is_nobodys = (turns.c.owner == self._lease.worker) | self._lease.is_gone(turns.c.owner)
-        return turns.c.id.not_in(running) & is_nobodys
 
     async def running(self) -> dict[str, str | None]:
         """Return the ids of this worker's turns, each with the reason to cancel it, if there is one."""
@@ -166,7 +142,7 @@ class Turns:
         await self._write(turn, _ANSWERED, text=text, usage=dict(usage), receipt=receipt)
 
     async def hand_back(self, turn: Turn, said: str = "") -> None:
-        """Leave the turn to whoever claims it next, and what is shown of it by now; that it was tried does not count.
+        """Give the turn to the next claim, with the text that is shown by now; no attempt is counted.
 
         Raises:
             TurnLostError: another worker has taken the turn.
@@ -174,15 +150,6 @@ class Turns:
         await self._write(turn, _HANDED_BACK, usage=turn.meter.to_json() or None, said=said or None)
         tracing.ended("handed back")
         await self._notices.tell(self._lease.worker)
-
-    async def forgo(self, turn: Turn) -> None:
-        """Let the turn be, which has been claimed since, by another worker or by this one: nobody had died, so that it
-        was begun here does not count. To be called once.
-
-        Raises:
-            StoreError: it counts.
-        """
-        await self._database.run(FORGONE, **self.fence(turn).values)
 
     async def cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
         """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
@@ -276,63 +243,6 @@ class Turns:
         new = {f"new_{name}": value for name, value in values.items()}
         return bool(await self._database.run(statement, **self.fence(turn).values, **new))
 
-    async def _resume(self, connection: AsyncConnection, limit: int, running: Collection[str]) -> list[Turn]:
-        query = (
-            sa.select(turns)
-            .where(is_under_way(turns), self._is_left(running))
-            .order_by(turns.c.created_at)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-        )
-        if not (rows := (await connection.execute(query)).all()):
-            return []
-        see_sound(rows)
-        taken = {
-            "owner": self._lease.worker,
-            "claims": turns.c.claims + 1,
-            "attempt": turns.c.attempt + 1,
-            "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
-            "text": sa.case((turns.c.state == "answered", turns.c.text), else_=None),
-        }
-        ids = [row.id for row in rows]
-        await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
-        damaged = set[str]()
-        said = await said_to(connection, {row.origin for row in rows})
-        whole = set(said)
-        rows = await stood_in(connection, rows, said, self._locate)
-        damaged |= {row.id for row in rows if row.error == DAMAGED or row.origin not in whole}
-        for row in rows:
-            if row.state != "answered":
-                async with spared(connection, row.id, damaged):
-                    await reopen(connection, row.session, row.run or row.origin)
-        return [resumed(row, said[row.origin], is_damaged=row.id in damaged) for row in rows]
-
-    async def _begin(self, connection: AsyncConnection, limit: int) -> list[Turn]:
-        waiting = await batches(connection, limit, self._served.order)
-        if not waiting:
-            return []
-        next_ones = [(await next_turn(connection, batch, self.agents, self._locate), batch) for batch in waiting]
-        begun = [(turn, batch) for turn, batch in next_ones if turn is not None]
-        if not begun:
-            return []
-        rows = [
-            {
-                **{name: getattr(turn, name) for name in ALIKE},
-                "session": turn.session_id,
-                "parent": batch[0].parent,
-                "state": "running",
-                "owner": self._lease.worker,
-                "chunks": list(turn.chunks),
-                "created_at": time.time(),
-                "error": DAMAGED if turn.is_damaged else None,
-            }
-            for turn, batch in begun
-        ]
-        await connection.execute(sa.insert(turns), rows)
-        taken = [{"message": row.id, "taker": turn.id} for turn, batch in begun for row in batch]
-        await connection.execute(_TAKEN, taken)
-        return [turn for turn, _ in begun]
-
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 
@@ -352,7 +262,6 @@ _HANDED_BACK = writes_own(
     text=sa.case((turns.c.state == "running", sa.bindparam("new_said", type_=sa.Text)), else_=turns.c.text),
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
     owner=None,
-    attempt=turns.c.attempt - 1,
 )
 _ENDED: Mapping[Ended, Statement] = {
     state: writes_own(
@@ -366,4 +275,3 @@ _ENDED: Mapping[Ended, Statement] = {
     )
     for state in ("done", "failed", "cancelled")
 }
-_TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

@@ -24,7 +24,7 @@ class Turn:
         model: the one that was chosen for its session, by its full name; none for the default.
         agent: the name of the one that answers.
         claim: how often it was claimed.
-        attempt: how often it was claimed from a worker that was gone, and has not come back, and one more.
+        attempt: one more than the leases that expired while a worker had it.
         is_resumed: whether it was claimed before.
         has_waited: whether its messages may bear the sign that they wait, given by whichever process.
         chunks: the platform's ids of the reply's messages as far as they stand.

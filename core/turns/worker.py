@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from core.concurrency import event_loop
@@ -54,15 +54,13 @@ class _Run:
 
 @dataclass(slots=True)
 class _Failed:
-    """A turn that has failed here, and not ended.
+    """A turn that failed here and did not end.
 
     Attributes:
-        counts: whether that it was begun counts; not if the database has interrupted it: nobody has died of it.
-        pause: for as long as it rests.
+        pause: runs until the turn is claimed again; None once it is over.
     """
 
     turn: Turn
-    counts: bool
     pause: asyncio.TimerHandle | None
 
 
@@ -188,10 +186,11 @@ class Worker:
             while not self._stopping and (free := self._limit - len(self._running)) > 0:
                 rest = self._pausing()
                 due = self._failed.keys() - rest
-                taken = await self._turns.claim(free, running=[*self._running, *rest])
-                if taken and self._resting is not None:
+                claimed = await self._turns.claim(free, running=[*self._running, *rest])
+                if claimed and self._resting is not None:
                     self._resting.cancel()
-                claimed = [await self._as_it_counts(turn) for turn in taken]
+                for turn in claimed:
+                    self._failed.pop(turn.id, None)
                 for position, turn in enumerate(claimed):
                     if position:
                         await asyncio.sleep(SPACING_SECONDS)
@@ -208,14 +207,6 @@ class Worker:
                     for turn_id in due:  # what is left of them is somebody else's
                         self._failed.pop(turn_id, None)
                     return
-
-    async def _as_it_counts(self, turn: Turn) -> Turn:
-        """A turn that is claimed, by how often it was tried: that the database went away meanwhile does not count."""
-        failed = self._failed.pop(turn.id, None)
-        if failed is None or failed.counts:
-            return turn
-        await self._forgo(failed.turn)
-        return replace(turn, attempt=turn.attempt - 1)
 
     async def _watch(self) -> None:
         """While turns run, see which of them are to be ended, and which are this worker's no more."""
@@ -245,19 +236,15 @@ class Worker:
             await self._answer(turn)
         except asyncio.CancelledError as stop:
             log.info("turn %s was cancelled", turn.id)
-            if stop.args == (LOST,):
-                await self._forgo(turn)
-            elif self._stopping:  # it may have been told where it was not ready for it
+            if self._stopping and stop.args != (LOST,):  # it may have been told where it was not ready for it
                 await self._hand_back(turn)
         except TurnLostError:
             log.warning("turn %s is another worker's", turn.id)
-            await self._forgo(turn)
         except Exception as error:
             log.error("turn %s failed: %s", turn.id, traced(error))
-            counts = not (isinstance(error, StoreError) and error.retryable)
             seconds = min(LONGEST_PAUSE, PAUSE * 2 ** min(turn.claim - 1, 10))
             pause = asyncio.get_running_loop().call_later(seconds, self._go_on, turn.id)
-            self._failed[turn.id] = _Failed(turn, counts, pause)
+            self._failed[turn.id] = _Failed(turn, pause)
         finally:
             del self._running[turn.id]
             self._wake.set()  # its session is free
@@ -294,9 +281,3 @@ class Worker:
                 await self._turns.hand_back(turn, turn.said)
         except StoreError as error:
             log.error("turn %s is not handed back, and left to whoever works next: %s", turn.id, traced(error))
-
-    async def _forgo(self, turn: Turn) -> None:
-        try:
-            await self._turns.forgo(turn)
-        except StoreError as error:
-            log.warning("turn %s counts as if its worker had died: %s", turn.id, traced(error))

@@ -28,17 +28,6 @@ IS_OWN = _is(
     sa.bindparam("the_claim", type_=sa.Integer),
 )
 
-#: Whether it was once, and was claimed since.
-WAS_OWN = sa.and_(
-    turns.c.id == sa.bindparam("the_turn", type_=sa.Text),
-    turns.c.claims > sa.bindparam("the_claim", type_=sa.Integer),
-)
-
-#: Has it not count that the turn was begun by this one.
-FORGONE = Statement(
-    lambda _dialect: sa.update(turns).where(WAS_OWN).values(attempt=turns.c.attempt - 1).returning(turns.c.id)
-)
-
 #: Finds that turn, if it is one's own still.
 OWN = Statement(lambda _dialect: sa.select(turns.c.id).where(IS_OWN))
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +13,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency import event_loop
 from core.errors import StoreError
 from core.inbox.store import Inbox
-from core.inbox_message import Inbound
 from core.models.tokens import TokenCounter
 from core.sessions.routing import Agent, Agents
 from core.sessions.service import SessionService
@@ -92,17 +90,12 @@ async def turns(database: Faulty) -> Turns:
     return await worker_on(database)
 
 
-def located(lost: Inbound) -> Inbound | None:
-    """A platform that knows, in one place, from the ids of a message where it was said."""
-    return replace(lost, address={"by": "its ids"}) if lost.place == "located" else None
-
-
 async def worker_on(database: Faulty, *, seconds: float = 30) -> Turns:
     """The turns as a worker sees them that has just begun."""
     lease = Lease(database, seconds=seconds)
     await lease.take()
     agents = Agents("app", {"app": Agent("app", MODELS)})
-    return Turns(database, lease, agents, pauses=(0.001, 0.001), locate=located)
+    return Turns(database, lease, agents, pauses=(0.001, 0.001))
 
 
 Passes = Callable[[Database, float], Awaitable[None]]

@@ -1,55 +1,34 @@
-"""What waits is taken by two statements, and as it is by the second of them."""
+"""A claim takes all that waits, once, in one transaction."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 
-from benchmarks.turns.statements import counted
 from core.inbox.store import Inbox
+from core.sessions.lifecycle import hold_session
 from core.sessions.routing import Agent, Agents
-from core.store.fast_path import Statement
 from core.store.schema import inbox as inbox_table
 from core.store.schema import sessions
 from core.store.schema import turns as turns_table
-from core.turns import claims as claiming
+from core.turns import claims
 from core.turns.store import Turns
-from tests.core.conftest import MODELS, Faulty, worker_on
+from core.turns.turn import Turn
+from tests.core.conftest import MODELS, Faulty, done, worker_on
 from tests.fixtures.inbox_messages import inbound
 
-Meanwhile = Callable[[], Awaitable[object]]
 
-
-def between(database: Faulty, monkeypatch: pytest.MonkeyPatch, meanwhile: Meanwhile) -> None:
-    """Have something happen behind the look for what waits, and before that is taken."""
-    plain = database.run
-
-    async def run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        if statement is claiming._TAKE:
-            monkeypatch.undo()
-            await meanwhile()
-        return await plain(statement, **values)
-
-    monkeypatch.setattr(database, "run", run)
-
-
-async def test_a_look_for_nothing_is_one_statement_and_a_turn_that_begins_one_more(
-    inbox: Inbox, turns: Turns, database: Faulty
-) -> None:
-    with counted(database) as asked:
-        assert await turns.claim(10) == []
-    assert asked == {"read": 1}
+async def test_a_claim_begins_the_next_turn_of_each_session(inbox: Inbox, turns: Turns, database: Faulty) -> None:
     for number in range(3):
         await inbox.accept(inbound(session=f"place:{number}"))
     async with database.write() as connection:
         chosen = sa.update(sessions).where(sessions.c.id == "place:1").values(model="m", agent="bot")
         await connection.execute(chosen)
     turns.agents = Agents("app", {"bot": Agent("bot", MODELS, chosen_at=None)})
-    with counted(database) as asked:
-        claimed = await turns.claim(10)
+    claimed = await turns.claim(10)
     async with database.read() as connection:
         names = ("id", "session", "generation", "kind", "origin", "model", "agent", "attempt", "state")
         rows = await connection.execute(sa.select(*(turns_table.c[name] for name in names)).order_by("created_at"))
@@ -58,90 +37,85 @@ async def test_a_look_for_nothing_is_one_statement_and_a_turn_that_begins_one_mo
         ]
     assert [(turn.model, turn.agent) for turn in claimed] == [(None, "app"), ("m", "bot"), (None, "app")]
     assert [turn.session_id for turn in claimed] == [f"place:{number}" for number in range(3)]
-    several = {"begin": 1, "update inbox": 1, "insert turns": 1, "commit": 1}
-    assert asked == {"read": 1, **(several if database.is_sqlite else {"update inbox + insert turns": 1})}
 
 
-async def test_what_changes_behind_the_look_is_taken_as_it_is_then(
-    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_claim_skips_a_session_that_another_transaction_has_locked(
+    inbox: Inbox, turns: Turns, database: Faulty
 ) -> None:
-    edited, deleted, alone, forgotten = inbound(), inbound(), inbound(session="p:2"), inbound(session="p:3")
-    for message in (edited, deleted, alone, forgotten):
-        await inbox.accept(message)
-
-    async def change() -> None:
-        await inbox.revise(edited.event_key, "what was meant")
-        await inbox.withdraw(deleted.event_key)
-        await inbox.withdraw(alone.event_key)
-        await inbox.reset(inbound(session="p:3"))
-
-    between(database, monkeypatch, change)
-    (turn,) = await turns.claim(10)
-    assert [message.text for message in turn.messages] == ["what was meant"]
-    async with database.read() as connection:
-        rows = (await connection.execute(sa.select(turns_table.c.id, turns_table.c.chunks))).all()
-        taken = await connection.execute(sa.select(inbox_table.c.event_key).where(inbox_table.c.turn.is_not(None)))
-        assert rows == [(turn.id, [])]
-        assert taken.scalars().all() == [edited.event_key]
-
-
-async def test_a_session_that_another_worker_has_taken_behind_the_look_is_left_to_it(
-    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await inbox.accept(inbound(session="p:1"))
+    await inbox.accept(edited := inbound("what was said", session="p:1"))
     await inbox.accept(inbound(session="p:2"))
-    other = turns if database.is_sqlite else await worker_on(database)
-    theirs = []
-
-    async def claim() -> None:
-        theirs.extend(await other.claim(1))
-        await inbox.accept(inbound(session="p:1"))
-
-    between(database, monkeypatch, claim)
-    mine = await turns.claim(10, running=[])
-    assert [turn.session_id for turn in theirs] == ["p:1"]
-    assert [turn.session_id for turn in mine] == ["p:2"]
+    async with database.write() as connection:
+        await hold_session(connection, "p:1")
+        async with asyncio.timeout(10):
+            (other,) = await turns.claim(10)
+    assert other.session_id == "p:2"
+    await inbox.revise(edited.event_key, "what was meant")
+    (turn,) = await turns.claim(10, running=[other.id])
+    assert [message.text for message in turn.messages] == ["what was meant"]
 
 
-async def test_of_a_turn_that_cannot_begin_no_message_is_taken(
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_workers_that_claim_while_messages_come_claim_each_message_once(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    said = [inbound(session=f"p:{number % 3}") for number in range(60)]
+    taken = list[Turn]()
+
+    async def work(worker: Turns) -> None:
+        while sum(len(turn.messages) for turn in taken) < len(said):
+            for turn in await worker.claim(2):
+                taken.append(turn)
+                await done(worker, turn)
+
+    async def accept() -> None:
+        for message in said:
+            await inbox.accept(message)
+
+    workers = [turns, *[await worker_on(database) for _ in range(3)]]
+    async with asyncio.timeout(60):
+        await asyncio.gather(accept(), *map(work, workers))
+    for session in ("p:0", "p:1", "p:2"):
+        keys = [message.event_key for turn in taken if turn.session_id == session for message in turn.messages]
+        assert keys == [message.event_key for message in said if message.session_id == session]
+
+
+async def test_a_turn_that_cannot_begin_claims_no_message(
     inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
-    monkeypatch.setattr(claiming, "new_id", lambda: turn.id)
     await inbox.accept(inbound(session="p:2"))
-    with pytest.raises(IntegrityError):
-        await claiming.take(database, turns._lease, turns.agents, 1, [turn.id], served={})
-    monkeypatch.undo()
+    with monkeypatch.context() as same_id:
+        same_id.setattr(claims, "new_id", lambda: turn.id)
+        assert await turns.claim(1, running=[turn.id]) == []
+    async with database.read() as connection:
+        waiting = sa.select(inbox_table.c.session).where(inbox_table.c.turn.is_(None))
+        assert (await connection.execute(waiting)).scalars().all() == ["p:2"]
     (other,) = await turns.claim(1, running=[turn.id])
     assert other.session_id == "p:2"
 
 
-async def test_a_claim_that_is_broken_off_takes_nothing_or_all(inbox: Inbox, turns: Turns, database: Faulty) -> None:
-    """Wherever it is cancelled, a turn and its messages go together, and who claims behind it has them."""
+async def test_a_cancelled_claim_takes_nothing_or_all(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+    """Wherever it is cancelled, a turn and its messages go together, and the next claim has them."""
     for number in range(12):
         session = f"place:{number}"
         await inbox.accept(inbound(session=session))
-        claiming_it = asyncio.create_task(turns.claim(1))
+        claiming = asyncio.create_task(turns.claim(1))
         for _ in range(number):
             await asyncio.sleep(0.001 * number)
-        claiming_it.cancel()
-        await asyncio.wait([claiming_it])
-        claimed = [] if claiming_it.cancelled() else claiming_it.result()
+        claiming.cancel()
+        await asyncio.wait([claiming])
+        claimed = [] if claiming.cancelled() else claiming.result()
         async with asyncio.timeout(30):
-            while not claimed:  # what the database has not quite come to the end of is passed over
+            while not claimed:  # the database may still be ending the cancelled transaction
                 claimed = await turns.claim(1)
         (turn,) = claimed
         assert turn.session_id == session
         await turns.end(turn, "failed")
 
 
-@pytest.mark.parametrize("is_fast", [True, False], ids=["in two statements", "in a transaction"])
-async def test_turns_are_claimed_round_robin_over_people(
-    inbox: Inbox, turns: Turns, monkeypatch: pytest.MonkeyPatch, *, is_fast: bool
-) -> None:
-    if not is_fast:
-        monkeypatch.setattr("core.turns.store.take", nothing)
+async def test_turns_are_claimed_round_robin_over_people(inbox: Inbox, turns: Turns) -> None:
     people = ["ada"] * 6 + ["grace"] * 2 + ["linus"]
     for number, author in enumerate(people):
         await inbox.accept(inbound(session=f"place:{number}", author=author))
@@ -153,21 +127,34 @@ async def test_turns_are_claimed_round_robin_over_people(
     assert served == ["ada", "grace", "linus", "ada", "grace", "ada", "ada", "ada"]
 
 
-async def nothing(*_: Any, **__: Any) -> None:
-    """Claim nothing in two statements."""
+@contextmanager
+def queries_of(database: Faulty) -> Iterator[list[tuple[str, Any]]]:
+    """The queries that are sent meanwhile, with their parameters."""
+    sent = list[tuple[str, Any]]()
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Sequence[Any], *_more: Any) -> None:
+        if statement.startswith("SELECT"):
+            sent.append((statement, parameters))
+
+    engine = database.engine.sync_engine
+    sa.event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", note)
 
 
-async def test_what_is_noted_and_never_answered_makes_no_claim_slower(inbox: Inbox, database: Faulty) -> None:
-    if not database.is_sqlite:
-        return  # which knows how many rows it is that no turn has taken
-    values = {"the_worker": "w", "the_now": 1.0, "none": []}
-    look = {"the_running": [], "is_sure": True, "the_limit": 9, "the_served": {}}
-    take = {"the_claims": {"1": "t"}, "the_models": {}, "the_agents": {"t": "a"}}
-    for statement, more in ((claiming._LOOK, look), (claiming._TAKE, take)):
-        for step in statement.prepared(database.engine.dialect).steps:
-            asked = f"EXPLAIN QUERY PLAN {step.sql}", tuple(step.arguments({**values, **more}))
-            async with database.read() as connection:
-                found = [row.detail for row in await connection.exec_driver_sql(*asked)]
-            known = ("ix_inbox_waiting", "INTEGER PRIMARY KEY", "the_agents VIRTUAL TABLE")
-            assert any(way in one for one in found for way in known), found
-            assert not [one for one in found if "waiting USING INDEX ix_inbox_turn" in one], found
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_messages_that_are_never_answered_slow_no_claim_down(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound())
+    with queries_of(database) as sent:
+        await turns.claim(1)
+    plans = list[str]()
+    async with database.read() as connection:
+        for statement, parameters in sent:
+            explained = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", tuple(parameters))
+            plans += [row.detail for row in explained]
+    assert any("ix_inbox_waiting" in plan for plan in plans)
+    assert not [plan for plan in plans if "SCAN inbox" in plan or "ix_inbox_turn" in plan], plans

@@ -7,7 +7,6 @@ import pytest
 import sqlalchemy as sa
 
 from core.inbox.store import Inbox
-from core.inbox_message import Inbound
 from core.store.schema import messages
 from core.turns.queries import Again
 from core.turns.store import Turns
@@ -71,7 +70,7 @@ async def test_a_message_that_cannot_be_read_stops_no_other_and_is_told_where_mo
 ) -> None:
     await inbox.accept(inbound("before", session="p:left"))
     assert await ended(turns) == [("p:left", "before", False)]
-    for session in ("p:left", "p:new", "located:new"):
+    for session in ("p:left", "p:new"):
         await inbox.accept(inbound("left", session=session))
         if is_taken:
             await turns.claim(1)
@@ -79,28 +78,11 @@ async def test_a_message_that_cannot_be_read_stops_no_other_and_is_told_where_mo
     await inbox.accept(inbound("other", session="p:other"))
     told = await ended(turns)
     assert ("p:other", "other", False) in told
-    assert ("located:new", "", True) in told
     if not what.startswith("accepted_at"):
-        known = [("located:new", "", True), ("p:left", "before", True), ("p:other", "other", False)]
-        assert sorted(told) == known, "p:new is known nowhere"
-    for session in ("p:left", "p:new", "located:new"):
+        assert sorted(told) == [("p:left", "before", True), ("p:other", "other", False)], "p:new has no other message"
+    for session in ("p:left", "p:new"):
         await inbox.accept(inbound("next", session=session))
-    assert await ended(turns) == [(session, "next", False) for session in ("p:left", "p:new", "located:new")]
-
-
-async def test_a_message_whose_ids_make_no_sense_either_stops_no_other(
-    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def puzzled(lost: Inbound) -> Inbound | None:
-        raise ValueError(lost.place)
-
-    monkeypatch.setattr(turns, "_locate", puzzled)
-    await inbox.accept(inbound("before", session="p:left"))
-    await ended(turns)
-    await inbox.accept(inbound("left", session="p:left"))
-    await damage(database, "inbox", "inbound = '7'", "p:left")
-    await inbox.accept(inbound("other", session="p:other"))
-    assert sorted(await ended(turns)) == [("p:left", "before", True), ("p:other", "other", False)]
+    assert await ended(turns) == [(session, "next", False) for session in ("p:left", "p:new")]
 
 
 @pytest.mark.parametrize("what", ["chunks = '7'", "chunks = '[1]'"])

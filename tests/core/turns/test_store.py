@@ -17,7 +17,7 @@ from core.store.notify import Notices
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.store.schema import workers
-from core.turns.queries import MESSAGES
+from core.turns.claims import MAX_MESSAGES
 from core.turns.rerun import Refused
 from core.turns.store import Turns
 from core.turns.turn import Turn
@@ -60,7 +60,7 @@ async def test_what_a_worker_runs_it_does_not_begin_again_when_its_lease_has_end
     (turn,) = await turns.claim(1)
     await turns._lease.give_up()
     assert await turns.claim(1, running=[turn.id]) == []
-    assert [again.attempt for again in await turns.claim(1)] == [2]
+    assert [again.id for again in await turns.claim(1)] == [turn.id]
 
 
 async def test_many_workers_that_claim_at_once_begin_each_turn_once(
@@ -129,7 +129,7 @@ async def test_what_waited_together_is_answered_together_and_by_every_attempt(
 
 
 async def test_one_turn_answers_so_many_messages_and_no_more(inbox: Inbox, turns: Turns) -> None:
-    said = [inbound() for _ in range(MESSAGES + 1)]
+    said = [inbound() for _ in range(MAX_MESSAGES + 1)]
     for message in said:
         await inbox.accept(message)
     (turn,) = await turns.claim(10)
@@ -208,33 +208,29 @@ async def test_a_turn_is_handed_back_though_the_others_cannot_be_told(
     assert await column(database, turns_table.c.state) == ["queued"]
 
 
-async def test_only_a_worker_that_does_not_come_back_uses_up_an_attempt(
+async def test_an_attempt_counts_when_a_lease_expires_with_the_turn_running(
     inbox: Inbox, turns: Turns, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
-    await turns.forgo(turn)
-    assert await column(database, turns_table.c.attempt) == [1], "it has not lost it"
-    for _ in range(4):
-        slow, its = turns, turn
-        turns = await successor(database, slow)
-        (turn,) = await turns.claim(1)
-        assert turn.attempt == 2
-        await slow.forgo(its)
-        with pytest.raises(TurnLostError):
-            await slow.shown(its, ["m1"])
-        await turns.shown(turn, ["m2"])
-    for attempt in (2, 3):
-        turns = await successor(database, turns)
+    for attempt in (2, 3, 4):
+        former, its = turns, turn
+        turns = await successor(database, former)
         (turn,) = await turns.claim(1)
         assert turn.attempt == attempt
+        with pytest.raises(TurnLostError):
+            await former.shown(its, ["m1"])
+    await turns.hand_back(turn)
+    (turn,) = await (await successor(database, turns)).claim(1)
+    assert turn.attempt == 4, "a restart counts nothing"
+    assert await column(database, turns_table.c.attempt) == [4]
 
 
 async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox: Inbox, turns: Turns) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     assert await turns.claim(1, running=[turn.id]) == []
-    assert await turns.claim(1) == [replace(turn, attempt=2, is_resumed=True)]
+    assert await turns.claim(1) == [replace(turn, is_resumed=True)]
 
 
 async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itself(
@@ -321,7 +317,7 @@ async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
     claimed = await turns.claim(10)
     assert [(turn.session_id, turn.is_damaged) for turn in claimed] == [("p:a", True), ("p:b", False)]
     assert "of session p:a cannot be read" in caplog.text
-    assert f"the messages of the turn {begun.id} cannot be read" in caplog.text
+    assert f"the messages of turn {begun.id} cannot be read" in caplog.text
     for turn in claimed:
         await done(turns, turn)
     await inbox.accept(inbound(session="p:left"))

@@ -74,10 +74,10 @@ class Bench:
             await self._tell()
 
     async def is_handed_back(self) -> bool:
-        """Whether the one turn is anybody's, and was not tried."""
+        """Whether the one turn waits for the next claim, and no attempt was counted."""
         async with self.database.read() as connection:
             row = (await connection.execute(sa.select(turns_table))).one()
-        return (row.state, row.owner, row.attempt) == ("queued", None, 0)
+        return (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
     def _rest(self) -> None:
         self.rests.append(list(self.ended))
@@ -242,7 +242,7 @@ async def test_a_database_that_fails_while_turns_are_claimed_is_asked_again(
 
 
 @pytest.mark.parametrize("is_away", [True, False])
-async def test_a_turn_that_the_database_interrupts_has_not_been_tried_more_often_for_that(
+async def test_a_turn_that_the_database_interrupts_counts_no_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_away: bool
 ) -> None:
     end, failures = Turns.end, iter(range(4))
@@ -259,41 +259,7 @@ async def test_a_turn_that_the_database_interrupts_has_not_been_tried_more_often
         bench.go_on.set()
         await bench.inbox.accept(inbound("hello"))
         await bench.until(lambda: bench.ended)
-        assert [turn.attempt for turn in bench.begun] == ([1] * 5 if is_away else [1, 2, 3, 4, 5])
-        async with bench.database.read() as connection:
-            assert (await connection.execute(sa.select(turns_table.c.attempt))).scalar_one() == (1 if is_away else 5)
-
-
-async def test_a_turn_that_is_interrupted_while_others_are_claimed_has_not_been_tried_more_often_for_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claim, end, failures = Turns.claim, Turns.end, iter([StoreError("out of reach")])
-    looks = asyncio.Semaphore(0)
-
-    async def fails(self: Turns, *of: Any, **more: Any) -> None:
-        if error := next(failures, None):
-            error.retryable = True
-            raise error
-        await end(self, *of, **more)
-
-    async with working(tmp_path) as bench:
-
-        async def slow(self: Turns, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
-            claimed = await claim(self, limit, running=running)
-            if running and not bench.go_on.is_set():  # the turn is interrupted before the worker hears that none waits
-                bench.go_on.set()
-                await looks.acquire()
-            return claimed
-
-        monkeypatch.setattr(Turns, "claim", slow)
-        monkeypatch.setattr(Turns, "end", fails)
-        await bench.inbox.accept(inbound("hello"))
-        await bench.until(lambda: bench.begun)
-        bench.worker.wake()
-        await asyncio.wait_for(bench.rested.wait(), 30)
-        looks.release()
-        await bench.until(lambda: bench.ended)
-        assert [turn.attempt for turn in bench.begun] == [1, 1]
+        assert [(turn.claim, turn.attempt) for turn in bench.begun] == [(claim, 1) for claim in range(1, 6)]
 
 
 async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
@@ -487,33 +453,6 @@ async def test_a_turn_that_is_told_to_end_while_a_stop_hands_it_back_is_handed_b
         assert await bench.is_handed_back()
 
 
-async def test_nothing_begins_behind_the_end_of_a_stop_whatever_the_claim_waits_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forgo, under_way, go_on = Turns.forgo, asyncio.Event(), asyncio.Event()
-
-    async def slow(self: Turns, turn: Turn) -> None:
-        under_way.set()
-        await go_on.wait()
-        await forgo(self, turn)
-
-    monkeypatch.setattr(Turns, "forgo", slow)
-    monkeypatch.setattr(worker, "PAUSE", 0.01)
-    async with working(tmp_path, poll=0.01) as bench:
-        bench.go_on.set()
-        with monkeypatch.context() as outage:
-            outage.setattr(Turns, "end", away)
-            await bench.inbox.accept(inbound("hello"))
-            await asyncio.wait_for(under_way.wait(), 30)
-        stopping = asyncio.create_task(bench.worker.stop(0.01))
-        await asyncio.sleep(0.05)
-        go_on.set()
-        await stopping
-        assert len(bench.begun) == 1
-        async with bench.database.read() as connection:
-            assert (await connection.execute(sa.select(turns_table.c.owner))).scalars().all() == [None]
-
-
 async def away(*_of: Any, **_more: Any) -> None:
     raise StoreError("out of reach")
 
@@ -540,7 +479,7 @@ async def test_a_turn_that_fails_again_and_again_is_taken_up_after_longer_and_lo
         assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.04, 0.08, 0.16), strict=False))
 
 
-async def test_what_another_worker_has_taken_is_ended_without_a_word_and_counts_as_begun_once(
+async def test_a_turn_that_another_worker_has_claimed_ends_without_a_word(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "WATCH", 0.01)
@@ -558,8 +497,6 @@ async def test_what_another_worker_has_taken_is_ended_without_a_word_and_counts_
         assert taken.attempt == 2
         await bench.worker.stop(5)
         assert bench.stops == [(LOST,)]
-        async with bench.database.read() as connection:
-            assert (await connection.execute(sa.select(turns_table.c.attempt))).scalars().all() == [1]
         await other.end(taken, "failed")
 
 

@@ -29,6 +29,7 @@ from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
 from core.tools.call_log import Call, Journal
 from core.tools.tool import Tool, adapt
+from core.turns import claims
 from core.turns.store import Turns
 from core.turns.turn import Turn
 from tests.core.conftest import Faulty, with_tables, worker_on
@@ -182,7 +183,7 @@ async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
     await turns._lease.give_up()
     other = await worker_on(database)
     async with database.write() as connection:
-        assert await other._resume(connection, 1, ())
+        assert await claims._resume(connection, other._lease, 1, ())
         writes: list[Coroutine[Any, Any, object]] = [
             sessions.append_event(late, replied("late")),
             sessions.append_event(late, replied("late", actions=EventActions(state_delta={"a": 1}))),
