@@ -28,7 +28,7 @@ from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations
 from core.conversations.turn_report import TurnReports
 from core.errors import OverdueError, SettingsError
-from core.inbox.interactions import Errands
+from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
 from core.privacy.retention import Pruning, Retention
@@ -209,7 +209,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
             answerer.reshow,
             approvals,
             answerer.reask,
-            Errands(database, lease),
+            InteractionQueue(database, lease),
             TurnReports(database, prices),
             Refusals(database),
             spending,

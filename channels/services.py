@@ -7,7 +7,7 @@ from channels.access import Door
 from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations
 from core.conversations.turn_report import TurnReports
-from core.inbox.interactions import Errands
+from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Inbox
 from core.inbox_message import Follow
 from core.tools.approvals import Approval, Approvals
@@ -37,7 +37,7 @@ class Desk:
     reshow: Reshow
     approvals: Approvals
     reask: Reask
-    errands: Errands
+    interactions: InteractionQueue
     turn_reports: TurnReports
     refusals: Refusals
     spending: Spending

@@ -47,8 +47,8 @@ COMMANDS: Mapping[Name, str] = {
 #: Those that may have a name behind them. What they choose, they choose before the first question, too.
 WITH_NAME: frozenset[Name] = frozenset({"agent", "model"})
 
-#: What may stand behind a command.
-_BEHIND: Mapping[Name, str] = {"agent": words.A_NAME, "model": words.A_NAME, "why": words.A_TURN, "export": "json"}
+#: The placeholder of a command's argument.
+ARGUMENTS: Mapping[Name, str] = {"agent": words.A_NAME, "model": words.A_NAME, "why": words.A_TURN, "export": "json"}
 
 #: The most characters of an argument: the rest is cut off before the argument is read.
 MAX_ARGUMENT = 200
@@ -378,7 +378,7 @@ class Commands:
 
     def _given(self, name: Name, say: Words) -> list[str]:
         """In which ways a command is given."""
-        behind = f" [{say(_BEHIND[name])}]" if name in _BEHIND else ""
+        behind = f" [{say(ARGUMENTS[name])}]" if name in ARGUMENTS else ""
         said, typed = None if name in PRIVATE else name, self._ways.slashes.get(name)
         return [f"`{way}{behind}`" for way in (said, typed) if way]
 
@@ -404,6 +404,11 @@ def command_in(text: str) -> tuple[Name, str] | None:
 def too_many(limited: Limited, say: Words) -> str:
     """Return the sentence for a person who gave too many commands."""
     return say(words.TOO_MANY_COMMANDS, minutes=limited.minutes)
+
+
+def too_often(limited: Limited, say: Words) -> str:
+    """Return the sentence for a person who asked too many questions."""
+    return say(words.TOO_OFTEN, minutes=limited.minutes)
 
 
 def _listed(name: str, description: str) -> str:

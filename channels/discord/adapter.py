@@ -23,8 +23,7 @@ from channels.discord.events.parser import threaded
 from channels.discord.events.thread_context import Surroundings
 from channels.discord.interactions.commands import WAYS, commands_of
 from channels.discord.interactions.ephemeral import Aside
-from channels.discord.interactions.handler import Deeds
-from channels.discord.interactions.listener import Interactions
+from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.discord.interactions.responses import Token
 from channels.discord.replies.reactions import receipts, send_away
 from channels.discord.replies.surface import DiscordSurface
@@ -80,8 +79,6 @@ class DiscordChannel:
         self._settings = settings
         self._client = make_client(settings)
         self._seal = Seal(settings.bot_token)
-        self._errands = desk.errands
-        self._taking_up: asyncio.Task[None] | None = None
         self._api = DiscordApi(self._client, silent=settings.silent)
         self._downloads = Downloads(self._api, settings.api_url)
         self._surroundings = Surroundings(self._api)
@@ -104,11 +101,16 @@ class DiscordChannel:
             follows=desk.follow != "mention",
             backfill_of=self._backfill_of,
         )
-        self._deeds = Deeds(
-            desk, self._intake, self._seal, take=self._intake.take, surface=self._standing, token=self._token
-        )
-        self._interactions = Interactions(
-            settings, self._api, self._deeds, desk.conversations, self._work, seal=self._seal, visits=visits
+        self._interactions = DiscordInteractionHandler(
+            settings,
+            self._api,
+            desk,
+            self._intake,
+            self._work,
+            seal=self._seal,
+            visits=visits,
+            surface=self._standing,
+            token=self._token,
         )
         self._look = History(self._api, serves=self._serves, hear=self._ear.call_in).look
         self._places = places
@@ -137,14 +139,14 @@ class DiscordChannel:
                 "the log says why"
             ) from error
         self._leading = asyncio.create_task(self._follow(changes), name="discord shards")
-        self._taking_up = asyncio.create_task(self._errands.watch(NAME, self._deeds.again), name="discord errands")
+        self._interactions.start()
 
     async def stop(self) -> None:
         self._work.is_ending = True
-        if works := [work for work in (self._leading, self._taking_up) if work is not None]:
-            for work in works:
-                work.cancel()
-            await asyncio.wait(works, timeout=SETTLE_TIMEOUT)  # one may be at a database that hangs
+        if self._leading is not None:
+            self._leading.cancel()
+            await asyncio.wait([self._leading], timeout=SETTLE_TIMEOUT)  # it may be at a database that hangs
+        await self._interactions.stop(SETTLE_TIMEOUT)
         await self._work.end(SETTLE_TIMEOUT)
         await self._shards.stop()
         await self._assignment.give_up()

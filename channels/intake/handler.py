@@ -1,4 +1,4 @@
-"""Handles incoming messages, their edits and deletions, and button presses.
+"""Handles incoming messages, their edits and deletions.
 
 The access policy is asked first.
 """
@@ -12,37 +12,33 @@ from typing import Any
 
 from channels.access import Admission
 from channels.base import Surface
-from channels.commands.handlers import ENDING, PRIVATE, Asker, Commands, Name, Said, Ways, command_in, too_many
-from channels.commands.why import told
+from channels.commands.handlers import (
+    ENDING,
+    PRIVATE,
+    Asker,
+    Commands,
+    Name,
+    Said,
+    Ways,
+    command_in,
+    too_many,
+    too_often,
+)
+from channels.commands.presses import PressHandler
 from channels.i18n import messages as words
 from channels.i18n.messages import Words
-from channels.replies.buttons import OfRequest, OfTurn, wished
 from channels.replies.reactions import Receipts
 from channels.services import Desk
 from core.concurrency.tasks import Work
 from core.errors import StoreError, SurfaceError
-from core.identity import Person, Spot, Visitor
+from core.identity import Spot, Visitor
 from core.inbox.edits import Revised, Taken
 from core.inbox.store import Accepted
 from core.inbox_message import Inbound
 from core.secret_redaction import traced
-from core.tools.approvals import Verdict
-from core.turns.cancel import Stopped
-from core.turns.rerun import Refused
 from core.usage.user_rate_limits import LIMITED, Kind, Limited
 
 log = logging.getLogger(__name__)
-
-#: What a press decides.
-_VERDICTS: Mapping[OfRequest, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
-
-#: Why nothing is answered once more.
-_NOT_AGAIN: Mapping[Refused, str] = {
-    Refused.NOT_THEIRS: words.NOT_YOURS,
-    Refused.OVER: words.OVER,
-    Refused.NEWER: words.NEWER,
-}
-
 
 #: What is chosen for a conversation, and by which commands: the last one holds, whichever is heard first.
 _CHOICES: Mapping[Name, Collection[str]] = {
@@ -93,7 +89,8 @@ class Intake:
     """Handles the messages, edits, deletions and presses of a channel.
 
     Attributes:
-        commands: for commands that are no messages.
+        commands: for commands that are not messages.
+        presses: for button presses.
 
     Args:
         surface: where the reply to a message is shown.
@@ -115,6 +112,7 @@ class Intake:
         place: Callable[[Call], Awaitable[Call]] = _unchanged,
     ) -> None:
         self.commands = Commands(desk, receipts, ways, self.run)
+        self.presses = PressHandler(desk, receipts, self.run)
         self._desk = desk
         self._receipts = receipts
         self._surface = surface
@@ -263,74 +261,6 @@ class Intake:
                 self.run(self._desk.reask(approval, is_void=True), name="request")
             self.run(self._desk.reshow(withdrawn.turn_id, ending=words.WITHDRAWN), name="deletion")
 
-    async def press(self, button: str, *, visitor: Visitor, spot: Spot, locale: str, name: str = "") -> str:
-        """Do what a button is there for, if who has pressed it may speak.
-
-        Args:
-            button: its id.
-            locale: of who has pressed it.
-            name: his, as others know him.
-
-        Returns:
-            What there is to say to him about it, if anything.
-        """
-        say = words.of(locale)
-        if (refused := await self.refusal(visitor, spot)) is not None:
-            return say(refused) if refused else ""
-        wish = wished(button)
-        if wish is None:
-            return say(words.NOT_MINE)
-        try:
-            match wish:
-                case ("approve" | "always" | "deny") as ruling, approval_id:
-                    return await self._decide(
-                        approval_id, self._desk.door.person(visitor, name), _VERDICTS[ruling], say
-                    )
-                case "why", turn_id:
-                    is_admin = self._desk.door.is_admin(visitor)
-                    return await told(self._desk.turn_reports, turn_id, visitor.author, say, is_admin=is_admin)
-                case other, turn_id:
-                    return await self._grant(other, turn_id, visitor.author, say)
-        except StoreError as error:
-            log.error("what a press asks for cannot be done: %s", traced(error))
-            return say.sorry(error.public)
-
-    async def _grant(self, wish: OfTurn, turn_id: str, author: str, say: Words) -> str:
-        match wish:
-            case "stop":
-                stopped = await self._desk.conversations.stop_turn(turn_id, author)
-                return {Stopped.NOT_THEIRS: say(words.NOT_YOURS_TO_STOP), Stopped.OVER: say(words.ENDED)}.get(
-                    stopped, ""
-                )
-            case "good" | "bad":
-                is_given = await self._desk.feedback.give(turn_id, author, wish)
-                return say(words.NOTED if is_given else words.FORGOTTEN)
-        asked = await self._desk.approvals.asked(turn_id) if wish != "retry" else ()
-        match await self._desk.inbox.again(turn_id, author=author, kind=wish):
-            case Refused() as refused:
-                return say(_NOT_AGAIN[refused])
-            case Limited() as limited:
-                return too_often(limited, say)
-            case accepted, Inbound() as inbound:
-                if accepted is Accepted.WAITS:
-                    self._receipts.give(inbound.address)
-                for approval in asked:
-                    self.run(self._desk.reask(approval, is_void=True), name="request")
-        return ""
-
-    async def _decide(self, approval_id: str, by: Person, verdict: Verdict, say: Words) -> str:
-        """Decide on a request, and show what was decided; a press that comes too late shows it too, since whoever
-        has decided it may not have come to that.
-        """
-        decided = await self._desk.approvals.decide(approval_id, by, verdict)
-        approval = decided.approval
-        if approval is None:
-            return say(words.ENDED)
-        if approval.verdict is None:
-            return say(words.NOT_YOURS_TO_DECIDE)
-        self.run(self._desk.reask(approval), name="request")
-        return "" if decided.is_first else say(words.DECIDED)
-
     async def settle(self, seconds: float) -> None:
         """Wait for errands and receipts as `Work.end` does."""
         await self._work.end(seconds)
@@ -339,11 +269,6 @@ class Intake:
     def run(self, errand: Coroutine[Any, Any, None], *, name: str) -> None:
         """Do something that nobody waits for but `settle`."""
         self._work.watch(asyncio.create_task(_run(errand, name), name=name))
-
-
-def too_often(limited: Limited, say: Words) -> str:
-    """What somebody is told who may ask again only later."""
-    return say(words.TOO_OFTEN, minutes=limited.minutes)
 
 
 async def _run(errand: Coroutine[Any, Any, None], name: str) -> None:

@@ -33,10 +33,9 @@ from channels.slack.events.history import History
 from channels.slack.events.mentions import Names
 from channels.slack.events.parser import Change, called_by_edit, changed, hear, lacks_files, team_of
 from channels.slack.events.thread_context import Surroundings
-from channels.slack.interactions.commands import SlashCommands, asking
-from channels.slack.interactions.handler import Deeds
-from channels.slack.interactions.responses import Doer, Private
-from channels.slack.interactions.shortcuts import WAYS, Shortcuts
+from channels.slack.interactions.handler import SlackInteractionHandler
+from channels.slack.interactions.responses import PrivateResponses, ResponseTarget
+from channels.slack.interactions.shortcuts import WAYS
 from channels.slack.replies.assistant import Sessions, suggest
 from channels.slack.replies.reactions import receipts, send_away
 from channels.slack.replies.streaming import Streams, StreamSurface
@@ -110,21 +109,16 @@ class SlackChannel:
         look, heard_at = self._history.look, self.heard_at
         self._backfill = Backfill(NAME, places, bounds, take=self._take, look=look, heard_at=heard_at, holds=False)
         self._seal = Seal(settings.bot_token or settings.client_secret)
-        self._private = Private(self._api, self.surface)
-        commands, take = self._intake.commands, self._backfill.receive
-        self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
-        self._shortcuts = Shortcuts(
-            self._surface_of, self._names, self._private, self._intake, take, direct=settings.direct
-        )
-        self._deeds = Deeds(
+        self._private = PrivateResponses(self._api, self.surface)
+        self._interactions = SlackInteractionHandler(
             desk,
             self._intake,
             self._visits,
-            self._people,
-            private=self._private,
-            commands=self._commands,
-            shortcuts=self._shortcuts,
+            self._names,
+            self._private,
             seal=self._seal,
+            direct=settings.direct,
+            surface=self._surface_of,
             is_installed=self._is_installed,
         )
         self.routes = list[web.AbstractRouteDef]()
@@ -132,7 +126,6 @@ class SlackChannel:
             keys = {"client_id": settings.client_id, "client_secret": settings.client_secret}
             self.routes += Installing(self._client, self._workspaces, vault, **keys).routes
         self._line = self._line_of(settings)
-        self._taking_up: asyncio.Task[None] | None = None
 
     def _line_of(self, settings: SlackSettings) -> Sockets | Requests:
         """How Slack reaches the app."""
@@ -149,7 +142,7 @@ class SlackChannel:
         if self._workspaces is not None:
             await self._workspaces.verify()
         await self._backfill.start(self._connect)
-        self._taking_up = asyncio.create_task(self._desk.errands.watch(NAME, self._deeds.again), name="slack errands")
+        self._interactions.start()
 
     async def _connect(self) -> None:
         try:
@@ -163,9 +156,7 @@ class SlackChannel:
             ) from error
 
     async def stop(self) -> None:
-        if self._taking_up is not None:
-            self._taking_up.cancel()
-            await asyncio.wait([self._taking_up], timeout=SETTLE_TIMEOUT)  # it may be at a database that hangs
+        await self._interactions.stop(SETTLE_TIMEOUT)
         await self._line.close()
         await self._intake.settle(SETTLE_TIMEOUT)
         await self._backfill.stop()
@@ -242,7 +233,7 @@ class SlackChannel:
         """
         if body.get("type") == "url_verification":
             return await next()
-        if await self._deeds.take(body):  # Slack: it waits for 3 seconds, and does not deliver it again
+        if await self._interactions.handle(body):  # Slack: it waits for 3 seconds, and does not deliver it again
             return BoltResponse(status=200)
         try:
             if body.get("type") == "event_callback" and await self._is_installed(team_of(body)):
@@ -323,22 +314,28 @@ class SlackChannel:
         """
         event, team = body["event"], team_of(body)
         channel, user, root = str(event["channel"]), str(event["user"]), str(event.get("thread_ts") or "")
-        doer = Doer(team, channel, user, root, "", str(body.get("event_id")))
-        seen = await self._visits.resolve_interaction(team, channel, user)
-        if (refused := await self._intake.refusal(*seen)) is not None:
-            if refused:
-                say = words.of(await words.told(self._people.locale(team, user)))
-                self._intake.run(self._private.whisper(doer, say(refused)), name="refusal")
-            return
-        session = session_id(team, channel, root, self._settings.direct)
+        target = ResponseTarget(team, channel, user, root, "", str(body.get("event_id")))
+        visitor, spot = await self._visits.resolve_interaction(team, channel, user)
         locale = await words.told(self._people.locale(team, user))
+        if (refused := await self._intake.refusal(visitor, spot)) is not None:
+            if refused:
+                sentence = words.of(locale)(refused)
+                self._intake.run(self._private.send_ephemeral(target, sentence), name="refusal")
+            return
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
-        asker = replace(asking(doer, session, root, locale, seen), sent_at=pressed_at, until=pressed_at)
-        said = await self._intake.commands.attempt("stop", "", asker)
+        context = replace(
+            target.context(session_id(team, channel, root, self._settings.direct), root),
+            locale=locale,
+            sent_at=pressed_at,
+            until=pressed_at,
+            visitor=visitor,
+            spot=spot,
+        )
+        said = await self._intake.commands.attempt("stop", "", context)
         if not said.is_seen:
-            self._intake.run(self._private.whisper(doer, said.text), name="stop")
-        if root and not (await self._desk.conversations.status(session)).is_running:
-            self._sessions.rests(asker.address)
+            self._intake.run(self._private.send_ephemeral(target, said.text), name="stop")
+        if root and not (await self._desk.conversations.status(context.session_id or "")).is_running:
+            self._sessions.rests(context.address)
 
     async def _take(self, call: Call) -> None:
         if not await self._is_loop(call.inbound):
@@ -348,9 +345,9 @@ class SlackChannel:
         """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""
         address = {name: str(inbound.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")}
         thread = "" if address["thread_ts"] == address["ts"] else address["thread_ts"]
-        somebody = Doer(address["team"], address["channel"], address["user"], thread, "", inbound.event_key)
+        target = ResponseTarget(address["team"], address["channel"], address["user"], thread, "", inbound.event_key)
         try:
-            await self._private.whisper(somebody, text)
+            await self._private.send_ephemeral(target, text)
         except RefusedError as refusal:
             log.info("somebody cannot be told that he is not answered: %s", refusal)
             await send_away(self._api, inbound.address)

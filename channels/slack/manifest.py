@@ -6,6 +6,8 @@ Slack: docs.slack.dev/reference/app-manifest.
 from collections.abc import Sequence
 from typing import Any
 
+from channels.commands.handlers import ARGUMENTS
+from channels.commands.handlers import COMMANDS as DESCRIPTIONS
 from channels.slack.client.auth import SCOPES, WISHES
 from channels.slack.client.http_mode import PATH
 from channels.slack.client.oauth import REDIRECT_PATH
@@ -68,12 +70,12 @@ def manifest(*, prompts: Sequence[str], address: str = "", back: str = "") -> di
             "slash_commands": [
                 {
                     "command": written,
-                    "description": command.about,
-                    **({"usage_hint": command.hint} if command.hint else {}),
+                    "description": f"{DESCRIPTIONS[name][0].upper()}{DESCRIPTIONS[name][1:]}",
+                    **({"usage_hint": f"[{ARGUMENTS[name]}]"} if name in ARGUMENTS else {}),
                     "should_escape": False,
                     **({"url": url} if url else {}),
                 }
-                for written, command in COMMANDS.items()
+                for written, name in COMMANDS.items()
             ],
         },
         "oauth_config": {"scopes": {"bot": sorted(SCOPES | WISHES)}, **redirect},

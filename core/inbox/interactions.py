@@ -1,15 +1,12 @@
-"""Errands: what people have asked for that is no message, and of which they are told once: kept until it is done.
+"""Queue of interactions: commands, button presses and submitted forms, stored until they are processed.
 
-A platform that was told that it is being done does not ask for it again. So what a worker leaves undone that dies,
-another one does.
+A platform delivers an interaction once. The interactions of a worker that died are processed by another worker.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -22,52 +19,42 @@ from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which an interaction is acknowledged, stored or not. Slack and Discord wait for 3 seconds, and a
-#: statement that waits for a lock of SQLite cannot be interrupted.
-ACK_SECONDS = 1.5
+#: Seconds between two looks for the interactions of dead workers.
+POLL_SECONDS = 3.0
 
-#: Seconds between two looks for what was left undone.
-LOOK = 3.0
-
-#: Seconds after which nobody waits for it any more.
-PATIENCE = 1_800.0
+#: Seconds after which the interaction of a dead worker is dropped.
+MAX_AGE_SECONDS = 1_800.0
 
 
-@dataclass(frozen=True, slots=True)
-class Errand:
-    """Attributes:
-    key: the same for each delivery of the same wish.
-    what: what is to be done, in the adapter's own words (JSON).
-    """
-
-    key: str
-    what: Mapping[str, Any]
-
-
-class Errands:
-    """The `errands` table."""
+class InteractionQueue:
+    """The `errands` table: a row is an interaction that a worker has accepted and not processed yet."""
 
     def __init__(self, database: Database, lease: Lease) -> None:
         self._database = database
         self._lease = lease
 
-    async def keep(self, channel: str, errand: Errand) -> bool:
+    async def add(self, channel: str, key: str, payload: str) -> bool:
         """Store an interaction for this worker, and return whether it is new.
 
         This takes as long as the database does. A database that fails returns True: this worker, and no other, then
         processes the interaction.
+
+        Args:
+            channel: the name of the adapter.
+            key: the same for each delivery of the interaction.
+            payload: what the adapter needs to process it.
         """
         try:
-            return await self._keep(channel, errand)
+            return await self._add(channel, key, payload)
         except StoreError as error:
             log.warning("an interaction is not stored, and is lost if this process ends now: %s", traced(error))
             return True
 
-    async def _keep(self, channel: str, errand: Errand) -> bool:
+    async def _add(self, channel: str, key: str, payload: str) -> bool:
         row = {
-            "key": errand.key,
+            "key": key,
             "channel": channel,
-            "what": dict(errand.what),
+            "what": payload,
             "owner": self._lease.worker,
             "begun_at": self._database.now,
         }
@@ -76,42 +63,46 @@ class Errands:
             return (await connection.execute(new.returning(errands.c.key))).first() is not None
 
     @asynccontextmanager
-    async def doing(self, errand: Errand) -> AsyncIterator[None]:
-        """Do it within, after which it is forgotten; what is broken off is left to another worker."""
+    async def processing(self, key: str) -> AsyncIterator[None]:
+        """Delete the interaction after the block. If the block is cancelled, another worker processes it."""
         try:
             yield
         except Exception:
-            await self.done(errand)
+            await self.remove(key)
             raise
-        await self.done(errand)
+        await self.remove(key)
 
-    async def done(self, errand: Errand) -> None:
-        """Forget it. Where the database is away, it may be done once more."""
+    async def remove(self, key: str) -> None:
+        """Delete an interaction. If the database fails, another worker may process it again."""
         try:
             async with self._database.write() as connection:
-                await connection.execute(sa.delete(errands).where(errands.c.key == errand.key))
+                await connection.execute(sa.delete(errands).where(errands.c.key == key))
         except StoreError as error:
-            log.warning("what was done for somebody cannot be forgotten: %s", traced(error))
+            log.warning("a processed interaction cannot be deleted: %s", traced(error))
 
-    async def watch(self, channel: str, do: Callable[[Errand], Awaitable[None]]) -> None:
-        """Do what workers have left undone who are gone. Until cancelled."""
+    async def run_orphaned(self, channel: str, run: Callable[[str, str], Awaitable[None]]) -> None:
+        """Process the interactions of dead workers until cancelled.
+
+        Args:
+            run: called with the key and the payload of each.
+        """
         while True:
             try:
-                async for errand in self._left(channel):
-                    await do(errand)
+                async for key, payload in self._claim_orphaned(channel):
+                    await run(key, payload)
             except Exception as error:
-                log.warning("what was left undone for somebody cannot be done: %s", traced(error))
-            await asyncio.sleep(LOOK)
+                log.warning("an interaction of a dead worker cannot be processed: %s", traced(error))
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _left(self, channel: str) -> AsyncGenerator[Errand, None]:
-        left = (errands.c.channel == channel) & self._lease.is_gone(errands.c.owner)
+    async def _claim_orphaned(self, channel: str) -> AsyncGenerator[tuple[str, str], None]:
+        orphaned = (errands.c.channel == channel) & self._lease.is_gone(errands.c.owner)
         async with self._database.read() as connection:
-            found = (await connection.execute(sa.select(errands).where(left).order_by(errands.c.begun_at))).all()
+            found = (await connection.execute(sa.select(errands).where(orphaned).order_by(errands.c.begun_at))).all()
         for row in found:
-            this, is_late = errands.c.key == row.key, errands.c.begun_at < self._database.now - PATIENCE
+            this, is_late = errands.c.key == row.key, errands.c.begun_at < self._database.now - MAX_AGE_SECONDS
             async with self._database.write() as connection:
-                late = await connection.execute(sa.delete(errands).where(this, left, is_late))
-                taken = sa.update(errands).where(this, left).values(owner=self._lease.worker)
-                if late.rowcount or not (await connection.execute(taken)).rowcount:
+                late = await connection.execute(sa.delete(errands).where(this, orphaned, is_late))
+                claim = sa.update(errands).where(this, orphaned).values(owner=self._lease.worker)
+                if late.rowcount or not (await connection.execute(claim)).rowcount:
                     continue
-            yield Errand(row.key, row.what)
+            yield row.key, row.what

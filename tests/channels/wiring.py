@@ -25,7 +25,7 @@ from core.conversations.service import Conversations
 from core.conversations.turn_report import TurnReports
 from core.errors import StoreError
 from core.identity import ASKER
-from core.inbox.interactions import Errands
+from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
 from core.inbox_message import Follow
@@ -175,7 +175,7 @@ async def core_of(
             answerer.reshow,
             approvals,
             answerer.reask,
-            Errands(database, turns._lease),
+            InteractionQueue(database, turns._lease),
             TurnReports(database, books.prices),
             Refusals(database),
             books,

@@ -51,7 +51,7 @@ from core.conversations.turn_report import TurnReport
 from core.errors import ParleyError
 from core.identity import Speaker
 from core.identity import told as speaker_told
-from core.inbox.interactions import Errands
+from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Accepted, Inbox
 from core.inbox.watermarks import Places
 from core.inbox_message import Inbound
@@ -464,9 +464,9 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     lease = Lease(database)
     assignment = ShardAssignment(database, lease, DiscordChannel.name)
     nothing: Any = None  # no message of the pages asks for it
-    errands = Errands(database, Lease(database))
+    interactions = InteractionQueue(database, Lease(database))
     refusals = Refusals(database)
-    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, errands, nothing, refusals, nothing)
+    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing)
     channel = DiscordChannel(settings, desk, Places(database), Bounds(), assignment)
     try:
         await migrate(database)

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from channels.i18n import messages as words
 from channels.slack.client.http_mode import PATH
-from core.identity import NOWHERE, Visitor
 from core.store.schema import approvals, feedback, inbox, sessions, turns
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
@@ -96,7 +95,7 @@ async def test_no_button_that_was_made_up_does_anything(slack: SlackSandbox, tmp
         for wish in WISHES:
             for made_up in MADE_UP:
                 button = f"{wish}:{made_up.replace('TURN', turn.id)}"
-                word = await bot.channel._intake.press(button, visitor=seen[0], spot=seen[1], locale="")
+                word = await bot.channel._intake.presses.press(button, visitor=seen[0], locale="")
                 assert word in (words.NOT_MINE, words.ENDED, words.OVER, words.FORGOTTEN), button
         assert await all_rows(bot) == before
 
@@ -110,8 +109,8 @@ async def test_a_button_of_another_place_obeys_nobody_who_did_not_ask_there(
         await bot.shows(question, lambda texts: "Once" in texts)
         before = await all_rows(bot)
         (turn,) = await bot.turn_rows()
-        who, where = await bot.channel._visits.resolve_interaction(*general_and_user(bot, "grace"))
-        word = await bot.channel._intake.press(f"{wish}:{turn.id}", visitor=who, spot=where, locale="")
+        who, _where = await bot.channel._visits.resolve_interaction(*general_and_user(bot, "grace"))
+        word = await bot.channel._intake.presses.press(f"{wish}:{turn.id}", visitor=who, locale="")
         assert word in (words.NOT_YOURS, words.NOT_YOURS_TO_STOP)
         assert await all_rows(bot) == before
 
@@ -132,9 +131,9 @@ async def test_a_choice_of_a_conversation_elsewhere_is_none(slack: SlackSandbox,
             "response_url": "http://127.0.0.1:9/",
         }
         calls = len(slack.calls)
-        seen = Visitor("slack", slack.people["grace"].id)
         for made_up in (session, f"{session}/../", f"slack:{slack.team_id}:{slack.channels['general'].id}"):
-            await bot.channel._commands.pick(body, f"pick:{command}:{made_up}", (seen, NOWHERE))
+            actions = [{"action_id": f"pick:{command}:{made_up}"}]
+            assert not await bot.channel._interactions.handle({**body, "actions": actions})
         assert await all_rows(bot) == before
         assert len(slack.calls) == calls
 

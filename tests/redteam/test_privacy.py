@@ -11,7 +11,6 @@ from google.genai import types
 from channels.commands.handlers import Asker, command_in
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
-from core.identity import NOWHERE, Visitor
 from core.models.tokens import TokenCounter
 from core.privacy.deletion import Forgetting, Wish
 from core.privacy.export_attachments import safe_name
@@ -55,6 +54,7 @@ async def test_a_forged_button_of_slack_exports_nobody_elses_conversation(slack:
         other = await bot.ask("ada", "random", "one")
         await bot.settled(2)
         body = {
+            "type": "block_actions",
             "team": {"id": slack.team_id},
             "channel": {"id": slack.channels["general"].id},
             "user": {"id": slack.people["ada"].id},
@@ -62,14 +62,10 @@ async def test_a_forged_button_of_slack_exports_nobody_elses_conversation(slack:
             "response_url": "",
         }
         team = slack.team_id
-        seen = (Visitor("slack", slack.people["ada"].id), NOWHERE)
         for wish in ("export", "export json", "export ../..", "reset", "forget"):
             for there in (secret, other):
-                await bot.channel._commands.pick(
-                    body,
-                    f"pick:{wish}:slack:{team}:{there.channel.id}:{there.ts}",
-                    seen,
-                )
+                actions = [{"action_id": f"pick:{wish}:slack:{team}:{there.channel.id}:{there.ts}"}]
+                assert not await bot.channel._interactions.handle({**body, "actions": actions})
         everything = [message for channel in slack.channels.values() for message in slack.messages(channel)]
         assert not any(message.files for message in everything)
         assert not any("secret is 7" in message.text for message in everything)

@@ -1,13 +1,14 @@
 """The bot's application commands, and what Discord knows of them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Mapping
+from typing import Any
 
 import discord
 from discord import app_commands
 from discord.http import Route
 
 from channels.commands.handlers import COMMANDS, FORMS, WITH_NAME, Name, Ways
+from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.i18n import messages as words
 
 #: What a command is, in Discord's own form; the rest is what Discord adds.
@@ -28,101 +29,70 @@ _MOST_DESCRIBED, MOST_CHOICES = 100, 25
 #: How they are given.
 WAYS = Ways({name: f"/{name}" for name in COMMANDS}, "/ask", lambda say: [say(words.ASK_ABOUT), say(words.WHY_THIS)])
 
-#: What may be named, of what was typed of it.
-Names = Callable[[discord.Interaction, str], Awaitable[Sequence[str]]]
+#: Option of a command, and its description.
+_OPTIONS: Mapping[Name, tuple[str, str]] = {
+    "model": ("name", words.MODEL_NAME),
+    "agent": ("name", words.AGENT_NAME),
+    "export": ("form", words.EXPORT_FORM),
+    "why": ("turn", words.WHY_TURN),
+}
 
 Command = app_commands.Command[Any, ..., None] | app_commands.ContextMenu
 
 
-class Givers(Protocol):
-    """Does what commands ask for, and answers them."""
-
-    async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None: ...
-
-    async def ask(self, interaction: discord.Interaction, question: str) -> None: ...
-
-    async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None: ...
-
-    async def why(self, interaction: discord.Interaction, message: discord.Message) -> None: ...
-
-    async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]: ...
-
-    async def agents(self, interaction: discord.Interaction, typed: str) -> Sequence[str]: ...
-
-
-def commands_of(takes: Givers) -> list[Command]:
-    """All of them: in servers and direct messages, and wherever people are who have the app for themselves."""
-    plain = [name for name in COMMANDS if name not in WITH_NAME and name not in ("why", "export")]
-    made: list[Command] = [_plain(name, COMMANDS[name], takes) for name in plain]
-    made += [_naming("model", words.MODEL_NAME, takes, takes.models)]
-    made += [_naming("agent", words.AGENT_NAME, takes, takes.agents)]
-    made += [_export(takes), _why(takes)]
-    made.sort(key=lambda command: list(COMMANDS).index(cast(Name, command.name)))
-    made += [_why_this(takes), _ask(takes), _ask_about(takes)]
+def commands_of(handler: DiscordInteractionHandler) -> list[Command]:
+    """Return all commands: for servers, direct messages, and users who installed the app for themselves."""
+    made: list[Command] = [_command(name, handler) for name in COMMANDS]
+    made += [_why_this(handler), _ask(handler), _ask_about(handler)]
     for command in made:
         command.allowed_contexts = app_commands.AppCommandContext(guild=True, dm_channel=True, private_channel=True)
         command.allowed_installs = app_commands.AppInstallationType(guild=True, user=True)
     return made
 
 
-def _plain(name: Name, does: str, takes: Givers) -> Command:
-    async def give(interaction: discord.Interaction) -> None:
-        await takes.command(interaction, name, "")
+def _command(name: Name, handler: DiscordInteractionHandler) -> Command:
+    async def run(interaction: discord.Interaction) -> None:
+        await handler.command(interaction, name, "")
 
-    return app_commands.Command(name=name, description=_described(does), callback=give)
-
-
-def _naming(what: Name, about: str, takes: Givers, names: Names) -> Command:
-    @app_commands.describe(name=_described(about))
-    async def give(interaction: discord.Interaction, name: str = "") -> None:
-        await takes.command(interaction, what, name)
+    async def run_with(interaction: discord.Interaction, argument: str = "") -> None:
+        await handler.command(interaction, name, argument)
 
     async def complete(interaction: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
-        found = await names(interaction, typed)
-        return [app_commands.Choice(name=one[:100], value=one) for one in found[:MOST_CHOICES]]
+        names = await handler.complete(interaction, name, typed)
+        return [app_commands.Choice(name=one[:100], value=one) for one in names[:MOST_CHOICES]]
 
+    callback: Any = run
+    if name in _OPTIONS:
+        option, about = _OPTIONS[name]
+        callback = app_commands.rename(argument=option)(app_commands.describe(argument=_described(about))(run_with))
+    if name == "export":
+        app_commands.choices(argument=[app_commands.Choice(name=form, value=form) for form in FORMS])(callback)
     command: app_commands.Command[Any, ..., None] = app_commands.Command(
-        name=what, description=_described(COMMANDS[what]), callback=give
+        name=name, description=_described(COMMANDS[name]), callback=callback
     )
-    command.autocomplete("name")(complete)
+    if name in WITH_NAME:
+        command.autocomplete("argument")(complete)
     return command
 
 
-def _export(takes: Givers) -> Command:
-    @app_commands.describe(form=_described(words.EXPORT_FORM))
-    @app_commands.choices(form=[app_commands.Choice(name=form, value=form) for form in FORMS])
-    async def give(interaction: discord.Interaction, form: str = "") -> None:
-        await takes.command(interaction, "export", form)
-
-    return app_commands.Command(name="export", description=_described(COMMANDS["export"]), callback=give)
-
-
-def _why(takes: Givers) -> Command:
-    @app_commands.describe(turn=_described(words.WHY_TURN))
-    async def give(interaction: discord.Interaction, turn: str = "") -> None:
-        await takes.command(interaction, "why", turn)
-
-    return app_commands.Command(name="why", description=_described(COMMANDS["why"]), callback=give)
-
-
-def _why_this(takes: Givers) -> Command:
+def _why_this(handler: DiscordInteractionHandler) -> Command:
     async def give(interaction: discord.Interaction, message: discord.Message) -> None:
-        await takes.why(interaction, message)
+        await handler.why(interaction, message)
 
     return app_commands.ContextMenu(name=_described(words.WHY_THIS), callback=give)
 
 
-def _ask(takes: Givers) -> Command:
+def _ask(handler: DiscordInteractionHandler) -> Command:
     @app_commands.describe(question=_described(words.ASK_WHAT))
     async def give(interaction: discord.Interaction, question: str) -> None:
-        await takes.ask(interaction, question)
+        await handler.ask(interaction, question)
 
     return app_commands.Command(name="ask", description=_described(words.ASK_DOES), callback=give)
 
 
-def _ask_about(takes: Givers) -> Command:
+def _ask_about(handler: DiscordInteractionHandler) -> Command:
     async def give(interaction: discord.Interaction, message: discord.Message) -> None:
-        await takes.ask_about(interaction, message)
+        await handler.ask_about(interaction, message)
 
     return app_commands.ContextMenu(name=_described(words.ASK_ABOUT), callback=give)
 

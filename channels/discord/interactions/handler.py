@@ -1,247 +1,284 @@
-"""What people do in Discord beside writing: commands, presses of buttons and menus of messages, kept until it is done.
+"""Parses, acknowledges and answers the interactions of Discord.
 
-Discord: it tells of an interaction once, and waits for 3 seconds to hear that it was received.
+Discord: docs.discord.com/developers/interactions/receiving-and-responding.
 """
 
-import json
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Literal
+from http import HTTPStatus
+from typing import Any
 
-from channels.access import Admission
-from channels.commands.handlers import PRIVATE, Asker, Said
+import aiohttp
+import discord
+
+from channels.commands.handlers import PRIVATE, Asker, Name, Said
+from channels.discord.access import Visits
+from channels.discord.client.api import DiscordApi
+from channels.discord.events.parser import attachments_of, text_of
 from channels.discord.interactions.responses import ORIGINAL, Token
 from channels.discord.replies.surface import DiscordSurface
-from channels.discord.session_ids import NAME
-from channels.discord.text import inert
+from channels.discord.session_ids import NAME, aside, event_key, place, sent_at, session_id
+from channels.discord.settings import DiscordSettings
+from channels.discord.text import headline, inert, quoted
 from channels.i18n import messages as words
-from channels.intake.handler import Call, Intake, too_often
+from channels.intake.context import about
+from channels.intake.handler import Intake
+from channels.intake.interactions import Interaction, InteractionHandler, Kind, Retract
 from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
+from core.concurrency.tasks import Work
 from core.errors import StoreError, SurfaceError
-from core.identity import Visitor
-from core.inbox.interactions import Errand
-from core.inbox_message import Attachment, Inbound
+from core.identity import BOT
+from core.inbox_message import Attachment, Inbound, storable
 from core.privacy.vault import Seal
 from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 
-Does = Literal["command", "press", "ask", "why"]
+#: Seconds that an autocompletion may take.
+COMPLETE_SECONDS = 2.0
+
+#: Discord's code for an interaction that was acknowledged before.
+ALREADY_ACKNOWLEDGED = 40060
+
+#: Characters of a question that are shown above its answer, and of a message that is asked about.
+_MOST_ASKED, _MOST_ABOUT = 1500, 200
 
 
-@dataclass(frozen=True, slots=True)
-class Deed:
-    """What somebody has asked for by an interaction.
+class DiscordInteractionHandler(InteractionHandler):
+    """Handles commands, menu entries and button presses of Discord.
 
-    Attributes:
-        of: what it is about (JSON): of a command its `name` and `argument`, of a press the `button`, of a question its
-            `text`, `files` and `brings` (see `Inbound`) and how it is `shown` to all, of an answer the `message` in
-            whose menu it was asked why, and its `key` as a question.
-        by: what lets the bot answer it: see `Token`, whose token is sealed.
-    """
-
-    does: Does
-    of: Mapping[str, Any]
-    asker: Asker
-    by: Mapping[str, str]
-
-    @property
-    def is_aside(self) -> bool:
-        """Whether the bot has nothing but the interaction to answer by."""
-        return "token" in self.asker.address
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(replace(self, asker=replace(self.asker, until=self.asker.sent_at)))
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Deed":
-        """Read what `to_json` made. What was said since is none of what it was to stop."""
-        return cls(**{**data, "asker": Asker.from_json(data["asker"])})
-
-
-class Deeds:
-    """Has what is asked for done, and once, and tells who has asked for it what comes of it.
+    Discord shows a failure for a command that gets no answer.
 
     Args:
-        seal: closes what is kept.
-        take: takes in a question; raises `StoreError` if it cannot be kept.
-        surface: the place with an address.
-        token: what one allows that was kept: see `Token`.
+        work: the tasks of the gateway connections.
+        seal: encrypts the tokens of interactions too.
+        surface: the channel with an address.
+        token: see `Token`.
     """
+
+    channel = NAME
+    must_refuse = True
 
     def __init__(
         self,
+        settings: DiscordSettings,
+        api: DiscordApi,
         desk: Desk,
         intake: Intake,
-        seal: Seal,
+        work: Work,
         *,
-        take: Callable[[Call], Awaitable[None]],
+        seal: Seal,
+        visits: Visits,
         surface: Callable[[Mapping[str, Any]], DiscordSurface],
         token: Callable[[Mapping[str, Any]], Token],
     ) -> None:
-        self._desk = desk
-        self._intake = intake
-        self._seal = seal
-        self._take = take
+        super().__init__(desk, intake, seal)
+        self._settings = settings
+        self._api = api
+        self._work = work
+        self._visits = visits
         self._surface = surface
         self._token = token
 
-    async def keep(self, deed: Deed) -> bool:
-        """Store an interaction, unless its user is denied, and return whether it is new."""
-        if self._desk.door.admits(_who(deed.asker), deed.asker.spot) is not Admission.ADMITTED:
-            return True
-        return await self._desk.errands.keep(NAME, self._errand(deed))
+    async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None:
+        """Run a command."""
+        await self._receive(interaction, "command", {"name": name, "argument": argument})
 
-    async def drop(self, deed: Deed) -> None:
-        """Delete a stored interaction without processing it."""
-        await self._desk.errands.done(self._errand(deed))
+    async def ask(self, interaction: discord.Interaction, question: str) -> None:
+        """Answer a question, for all to see where the bot may write, else for the author alone."""
+        text = storable(question).strip()
+        await self._receive_question(interaction, text, shown=quoted(headline(text, _MOST_ASKED)))
 
-    def _errand(self, deed: Deed) -> Errand:
-        return Errand(deed.asker.event_key, {"deed": self._seal.close(json.dumps(deed.to_json()))})
+    async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
+        """Answer a question about a message. Discord sends its whole text, whatever the bot may read."""
+        said, files = text_of(message, self._api.me), attachments_of(message)
+        asked = words.of(interaction.locale.value)(words.ABOUT_THIS) if said or files else ""
+        shown = quoted(headline(said or files[0].name, _MOST_ABOUT)) if asked else ""
+        author = f"{BOT}{message.author.id}" if message.author.bot else str(message.author.id)
+        brings = (about(author, message.author.display_name, said, sent_at(message.id)),)
+        await self._receive_question(interaction, asked, files, brings, shown=f"{shown}\n-# {message.jump_url}")
 
-    async def do(self, deed: Deed) -> None:
-        """Do what was acknowledged; what is broken off before that is left to another worker."""
-        await self._do(deed, self._errand(deed), is_again=False)
+    async def _receive_question(
+        self,
+        interaction: discord.Interaction,
+        text: str,
+        files: Sequence[Attachment] = (),
+        brings: Sequence[Mapping[str, Any]] = (),
+        *,
+        shown: str,
+    ) -> None:
+        values = {"text": text, "files": [asdict(file) for file in files], "brings": list(brings), "shown": shown}
+        await self._receive(interaction, "question", values)
 
-    async def again(self, errand: Errand) -> None:
-        """Do what a worker has left undone who is gone, if that may be as yet."""
-        if kept := self._seal.open(str(errand.what["deed"])):
-            await self._do(Deed.from_json(json.loads(kept)), errand, is_again=True)
-        else:
-            await self._desk.errands.done(errand)
+    async def why(self, interaction: discord.Interaction, message: discord.Message) -> None:
+        """Report on an answer, by one of its messages or by its question."""
+        key = event_key(message.channel.id, message.id)
+        await self._receive(interaction, "why", {"message": str(message.id), "key": key})
 
-    async def _do(self, deed: Deed, errand: Errand, *, is_again: bool) -> None:
-        async with self._desk.errands.doing(errand):
-            try:
-                await self._attempt(deed, is_again=is_again)
-            except SurfaceError as error:
-                log.error("who has asked for something cannot be told: %s", error)
+    async def pressed(self, interaction: discord.Interaction, button: str) -> None:
+        """Execute a button press."""
+        await self._receive(interaction, "press", {"button": button})
 
-    async def _attempt(self, deed: Deed, *, is_again: bool) -> None:
-        if deed.does == "press":
-            await self._press(deed)
-        elif deed.does == "ask":
-            await self._ask(deed, is_again=is_again)
-        elif is_again and (refusal := await self.refusal(deed.does, deed.asker)):
-            await self._send_away(deed, refusal)
-        else:
-            await self._tell(deed, await self._said(deed))
-
-    async def refusal(self, does: Does, asker: Asker) -> str:
-        """What somebody is told who may not have it done, in his language; empty if he may. Discord: what nobody
-        answers is seen to have failed, so he is told however often he asks.
-        """
-        say = words.of(asker.locale)
-        if refused := await self._intake.refusal(_who(asker), asker.spot, is_owed=True):
-            return say(refused)
-        limited = await self._intake.limited(asker) if does == "ask" else None
-        return too_often(limited, say) if limited else ""
-
-    async def turn_away(self, does: Does, by: Mapping[str, str], refusal: str, *, is_private: bool) -> None:
-        """Tell the user alone that the interaction is denied.
-
-        Args:
-            is_private: whether the acknowledgement is visible to the user alone.
-        """
-        token = self._token(by)
+    async def complete(self, interaction: discord.Interaction, name: Name, typed: str) -> Sequence[str]:
+        """Return the agents or models (`name`) to choose from that contain `typed`, first those that begin so."""
+        parsed, conversations = self._parse(interaction, "command", {}), self._desk.conversations
         try:
-            if does == "press":
-                await token.whisper(refusal)
-            elif is_private:
-                await token.answer(refusal)
-            else:
-                await token.delete(ORIGINAL)
-                await token.whisper(refusal)
-        except SurfaceError as error:
-            log.error("who has asked for something cannot be told: %s", error)
+            async with asyncio.timeout(COMPLETE_SECONDS):
+                authorized = await self.authorize(partial(self._identify, interaction, parsed))
+                if isinstance(authorized, str):
+                    return ()
+                session, spots = authorized.context.session_id or "", authorized.context.spots
+                is_model = name == "model"
+                names = await conversations.offered(session, spots) if is_model else conversations.agents.offered(spots)
+        except (StoreError, TimeoutError) as error:
+            log.warning("a name cannot be completed: %s", traced(error))
+            return ()
+        found = [one for one in names if typed.lower() in one.lower()]
+        return sorted(found, key=lambda one: not one.lower().startswith(typed.lower()))
 
-    async def _press(self, deed: Deed) -> None:
-        """Do what a button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
-        asker = deed.asker
-        word = await self._intake.press(
-            str(deed.of["button"]),
-            visitor=_who(asker),
-            spot=asker.spot,
-            locale=asker.locale,
-            name=str(asker.address["speaker"]),
+    async def _receive(self, interaction: discord.Interaction, kind: Kind, values: Mapping[str, Any]) -> None:
+        if self._work.is_ending:
+            return
+        with self._work.under_way():
+            parsed = self._parse(interaction, kind, values)
+            await self.receive(parsed, partial(self._identify, interaction, parsed), partial(_acknowledge, interaction))
+
+    def _parse(self, interaction: discord.Interaction, kind: Kind, values: Mapping[str, Any]) -> Interaction:
+        guild, user, channel_id = interaction.guild_id, interaction.user, interaction.channel_id or 0
+        channel: Any = interaction.channel or discord.Object(channel_id)
+        where, session = place(guild, channel), session_id(guild, channel, user.id, self._settings.sessions)
+        surface = {"application": str(interaction.application_id), "token": self._seal.close(interaction.token)}
+        address = {
+            "channel": str(channel_id),
+            "message": str(interaction.id),
+            "speaker": user.display_name,
+            "author": str(user.id),
+            "locale": interaction.locale.value,
+        }
+        if is_aside := _is_aside(interaction):
+            where, session = aside(user.id, channel_id)
+            address |= surface
+        context = Asker(
+            session_id=session,
+            place=where,
+            author=str(user.id),
+            channel=NAME,
+            address=address,
+            event_key=f"{NAME}:{channel_id}:command:{interaction.id}",
+            locale=interaction.locale.value,
+            sent_at=sent_at(interaction.id),
+            is_private=kind != "question" or is_aside,
         )
-        if word:
-            await self._token(deed.by).whisper(word)
+        return Interaction(kind, context, values, surface, user.display_name)
 
-    async def _said(self, deed: Deed) -> Said:
-        if deed.does == "why":
-            return await self._intake.commands.why_of(deed.of["message"], deed.of["key"], deed.asker)
-        return await self._intake.commands.run(deed.of["name"], deed.of["argument"], deed.asker)
-
-    async def _tell(self, deed: Deed, said: Said) -> None:
-        """Answer a command to its user alone, or in the conversation if Discord refuses the answer."""
+    async def _identify(self, interaction: discord.Interaction, parsed: Interaction) -> Interaction | str:
+        """Return the interaction with its author's roles and its place, or why it is refused."""
+        say, channel = words.of(interaction.locale.value), interaction.channel
         try:
-            await self._token(deed.by).answer(said.text, said.file)
+            visitor, spot = await self._visits.of_interaction(interaction)
+        except SurfaceError as error:
+            log.warning("the author of an interaction cannot be identified: %s", error)
+            return say.sorry(SurfaceError.public)
+        if channel is None:
+            return say(words.NOT_HERE)
+        is_allowed = interaction.guild_id is None or _may_speak(interaction.permissions, channel)
+        if not is_allowed and parsed.kind != "press":
+            return say(words.NOT_FOR_YOU)
+        if parsed.kind == "question" and not parsed.values["text"]:
+            return say(words.NOTHING_TO_READ)
+        return replace(parsed, context=replace(parsed.context, visitor=visitor, spot=spot))
+
+    async def answer(self, interaction: Interaction, said: Said) -> None:
+        """Answer by the interaction's token, or in the conversation if Discord refuses the answer to a command."""
+        token = self._token(interaction.surface)
+        if interaction.kind == "press":
+            await token.whisper(said.text)
+            return
+        try:
+            await token.answer(said.text, said.file)
         except RefusedError:
-            if deed.is_aside:
+            context = interaction.context
+            if "token" in context.address:
                 raise
-            if said.file is not None:  # it was made for the asker alone
-                public = replace(deed.asker, is_private=False)
-                said = await self._intake.commands.run(deed.of["name"], deed.of["argument"], public)
-            private = PRIVATE.get("why" if deed.does == "why" else deed.of["name"])
-            text = words.of(deed.asker.locale)(private) if private else said.text  # all see it there
-            await self._surface({**deed.asker.address, "apart": deed.asker.event_key}).say(text, said.file)
+            name = interaction.values.get("name", "why")
+            if said.file is not None:  # it was made for the author alone
+                public = replace(context, is_private=False)
+                said = await self._intake.commands.run(name, interaction.values["argument"], public)
+            text = words.of(context.locale)(PRIVATE[name]) if name in PRIVATE else said.text  # all see it there
+            await self._surface({**context.address, "apart": context.event_key}).say(text, said.file)
 
-    async def _ask(self, deed: Deed, *, is_again: bool) -> None:
-        """Have a question answered, for all to see where the bot may write, else for the asker alone."""
-        asker = deed.asker
-        try:
-            if is_again and await self._intake.knows(asker):
-                return
-            if is_again and (refusal := await self.refusal(deed.does, asker)):
-                await self._send_away(deed, refusal)
-                return
-            address = dict(asker.address)
-            if not deed.is_aside:  # the answer replies to what says who asked
-                address |= {"message": await self._show(deed), "shown": True}
-            await self._take(Call(_inbound(deed, address), is_called=True, send_away=partial(self._send_away, deed)))
-        except StoreError as error:
-            log.error("a question cannot be kept: %s", traced(error))
-            await self._send_away(deed, words.of(asker.locale).sorry(error.public))
-
-    async def _send_away(self, deed: Deed, text: str) -> None:
-        """Tell the asker alone why it is not done; of a question, what was shown of it to all is taken back."""
-        token = self._token(deed.by)
-        if deed.does == "ask" and not deed.is_aside:
+    async def refuse(self, interaction: Interaction, text: str) -> None:
+        token = self._token(interaction.surface)
+        if interaction.kind == "press":
+            await token.whisper(text)
+        elif interaction.context.is_private:
+            await token.answer(text)
+        else:
             await token.delete(ORIGINAL)
             await token.whisper(text)
-        else:
-            await token.answer(text)
 
-    async def _show(self, deed: Deed) -> str:
-        """Show a question to all and return the id of the message.
+    async def show_question(self, interaction: Interaction) -> tuple[Inbound, Retract]:
+        """Post the question as the answer to the interaction, if all may see it. The reply is a reply to that."""
+        context, values = interaction.context, interaction.values
+        assert context.session_id is not None, "Discord tells the channel of an interaction"
+        address = dict(context.address)
+        if not context.is_private:
+            address |= {"message": await self._post_question(interaction), "shown": True}
+        inbound = replace(
+            context.message(context.session_id, values["text"]),
+            address=address,
+            attachments=tuple(Attachment(**file) for file in values["files"]),
+            brings=tuple(values["brings"]),
+            visitor=context.visitor,
+            spot=context.spot,
+        )
+        return inbound, partial(self.refuse, interaction)
+
+    async def _post_question(self, interaction: Interaction) -> str:
+        """Post a question and return the id of the message.
 
         If Discord refuses it as the answer to the interaction, it is a message of its own.
         """
+        shown = interaction.values["shown"]
         with suppress(RefusedError):
-            return str(await self._token(deed.by).answer(deed.of["shown"]))
-        address = deed.asker.address
-        who = inert(str(address["speaker"]))
-        apart = self._surface({**address, "apart": deed.asker.event_key})
-        return await apart.announce(f"**{who}**\n{deed.of['shown']}")
+            return str(await self._token(interaction.surface).answer(shown))
+        surface = self._surface({**interaction.context.address, "apart": interaction.id})
+        return await surface.announce(f"**{inert(interaction.name)}**\n{shown}")
 
 
-def _who(asker: Asker) -> Visitor:
-    return asker.visitor or Visitor(NAME, asker.author)
+async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) -> bool:
+    """Acknowledge an interaction: a press without a visible answer, all others with an answer to come.
+
+    Returns:
+        False if Discord refuses it, and has told the user that the application did not respond. An acknowledgement
+        whose reply is lost may have arrived.
+    """
+    try:
+        if parsed.kind == "press":
+            await interaction.response.defer()
+        else:
+            await interaction.response.defer(ephemeral=parsed.context.is_private, thinking=True)
+    except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
+        log.warning("an interaction could not be acknowledged: %s", traced(error))
+        is_refused = isinstance(error, discord.HTTPException) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        return not is_refused or getattr(error, "code", 0) == ALREADY_ACKNOWLEDGED
+    return True
 
 
-def _inbound(deed: Deed, address: Mapping[str, Any]) -> Inbound:
-    asker = deed.asker
-    assert asker.session_id is not None, "an interaction tells where it was given"
-    return replace(
-        asker.message(asker.session_id, deed.of["text"]),
-        address=address,
-        attachments=tuple(Attachment(**file) for file in deed.of["files"]),
-        brings=tuple(deed.of["brings"]),
-        visitor=asker.visitor,
-        spot=asker.spot,
-    )
+def _is_aside(interaction: discord.Interaction) -> bool:
+    """Return whether the bot cannot write there itself, so that it can answer the interaction alone."""
+    if interaction.guild_id is None:
+        return interaction.context.private_channel is True
+    channel = interaction.channel
+    return not (interaction.is_guild_integration() and _may_speak(interaction.app_permissions, channel))
+
+
+def _may_speak(permissions: discord.Permissions, channel: Any) -> bool:
+    is_thread = isinstance(channel, discord.Thread)
+    speak = permissions.send_messages_in_threads if is_thread else permissions.send_messages
+    return permissions.view_channel and speak

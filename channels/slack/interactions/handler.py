@@ -1,189 +1,234 @@
-"""What people do in Slack beside writing: commands, presses, shortcuts and modals.
+"""Parses and answers the interactions of Slack: commands, button presses, shortcuts and modals.
 
-Slack: it waits for 3 seconds to hear that it was received, and does not deliver it again.
+Slack: docs.slack.dev/interactivity. It waits for 3 seconds for the acknowledgement, and delivers an interaction once.
 """
 
 import asyncio
 import json
 import logging
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from channels.access import Admission
+from channels.commands.handlers import Said
 from channels.i18n import messages as words
-from channels.i18n.messages import Words
+from channels.intake.context import about
 from channels.intake.handler import Intake
+from channels.intake.interactions import Interaction, InteractionHandler, Retract
+from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
-from channels.slack.access import Seen, Visits
+from channels.slack.access import Visits
 from channels.slack.client.blocks import pressed
-from channels.slack.interactions.commands import COMMANDS, PICK, SlashCommands
-from channels.slack.interactions.responses import KEPT_AT, Doer, Private
-from channels.slack.interactions.shortcuts import ASKED, Shortcuts
-from channels.slack.session_ids import NAME
-from channels.slack.users import People
+from channels.slack.events.mentions import Names
+from channels.slack.interactions.commands import COMMANDS, MAX_CHOICES, PICK, choice_question, choices, chosen
+from channels.slack.interactions.responses import FileDelivery, PrivateResponses, ResponseTarget
+from channels.slack.interactions.shortcuts import ASK, ASKED, QUESTION, RESET, WHY, metadata_of, modal
+from channels.slack.replies.surface import SlackSurface
+from channels.slack.session_ids import NAME, event_key, root_of, session_id
+from channels.slack.settings import Direct
+from channels.slack.text import escaped, inert, titled, to_words
 from core.errors import StoreError, SurfaceError
-from core.inbox.interactions import ACK_SECONDS, Errand
+from core.identity import BOT
+from core.inbox_message import Attachment, Inbound, storable
 from core.privacy.vault import Seal
 
 log = logging.getLogger(__name__)
 
-#: What is to be done for somebody.
-Deed = Callable[[Seen], Coroutine[Any, Any, None]]
 
-#: Seconds that identifying the user may take before the interaction is stored.
-LOOK_SECONDS = 1.0
-
-
-class Deeds:
-    """Has what is asked for done, if who asks may speak, and once.
+class SlackInteractionHandler(InteractionHandler):
+    """Handles slash commands, button presses, message shortcuts and submitted modals.
 
     Args:
-        is_installed: whether the app is in the workspace of that id; raises `StoreError` if nobody can tell.
+        surface: where the answer to a message is shown.
+        is_installed: whether the app is in the workspace of that id; raises `StoreError` if the database fails.
     """
+
+    channel = NAME
+    must_refuse = False
 
     def __init__(
         self,
         desk: Desk,
         intake: Intake,
         visits: Visits,
-        people: People,
+        names: Names,
+        private: PrivateResponses,
         *,
-        private: Private,
-        commands: SlashCommands,
-        shortcuts: Shortcuts,
         seal: Seal,
+        direct: Direct,
+        surface: Callable[[Inbound], SlackSurface],
         is_installed: Callable[[str], Awaitable[bool]],
     ) -> None:
-        self._desk = desk
-        self._intake = intake
+        super().__init__(desk, intake, seal)
         self._visits = visits
-        self._people = people
+        self._names = names
         self._private = private
-        self._commands = commands
-        self._shortcuts = shortcuts
-        self._seal = seal
+        self._direct = direct
+        self._surface = surface
         self._is_installed = is_installed
 
-    async def take(self, body: Mapping[str, Any]) -> bool:
+    async def handle(self, body: Mapping[str, Any]) -> bool:
         """Start to process an interaction, and return when Slack may be told that it was received.
-
-        That is when it is stored, or after `ACK_SECONDS`.
 
         Returns:
             False if the payload is no interaction.
         """
-        if self._deed(body) is None:
+        if body.get("type") == "message_action" and body.get("callback_id") == ASK:
+            self._intake.run(self._open_form(body), name="form")
+            return True
+        parsed = self._parse(body)
+        if parsed is None:
             return False
-        stored = asyncio.Event()
-        self._intake.run(self._process(body, stored), name=str(body.get("type") or body.get("command")))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ACK_SECONDS):
-                await stored.wait()
+        acknowledged = asyncio.Event()
+        self._intake.run(self._receive(parsed, acknowledged), name=parsed.kind)
+        await acknowledged.wait()
         return True
 
-    async def _process(self, body: Mapping[str, Any], stored: asyncio.Event) -> None:
-        """Store an interaction, set `stored`, and do what it asks for; a denied one is not stored."""
-        try:
-            seen = await self._seen(body)
-            is_denied = seen is not None and self._desk.door.admits(*seen) is not Admission.ADMITTED
-            errand = None if is_denied else await self._kept(body)
-        finally:
-            stored.set()
-        if is_denied and seen is not None:
-            await self._admits(body, seen)
-        elif errand is not None:
-            await self._do(errand, body)
-
-    async def _seen(self, body: Mapping[str, Any]) -> Seen | None:
-        """Who does something, and where; nothing if that cannot be told at once."""
-        with suppress(SurfaceError, TimeoutError):
-            async with asyncio.timeout(LOOK_SECONDS):
-                return await self._resolve(body)
-        return None
-
-    async def _resolve(self, body: Mapping[str, Any]) -> Seen:
-        doer = Doer.of_deed(body)
-        return await self._visits.resolve_interaction(doer.team, doer.channel, doer.user, home=doer.home)
-
-    async def _kept(self, body: Mapping[str, Any]) -> Errand | None:
-        """Store an interaction and return it; None if it was stored before."""
-        kept = {**body, KEPT_AT: time.time()}
-        errand = Errand(f"{NAME}:{_key_of(body)}", {"body": self._seal.close(json.dumps(kept))})
-        return errand if await self._desk.errands.keep(NAME, errand) else None
-
-    async def _do(self, errand: Errand, body: Mapping[str, Any]) -> None:
-        """Do what somebody has asked for, if he may; what is broken off before that is left to another worker."""
-        async with self._desk.errands.doing(errand):
-            if (deed := self._deed(body)) is not None and (seen := await self._seen_to_do(body)) is not None:
-                await deed(seen)
-
-    async def _seen_to_do(self, body: Mapping[str, Any]) -> Seen | None:
-        """Who does something, and where, if he may; who may not, or cannot be seen, is told."""
-        try:
-            seen = await self._resolve(body)
-        except SurfaceError as error:
-            log.warning("it cannot be seen who does something: %s", error)
-            public = error.public
-            await self._tell(body, lambda say: say.sorry(public))
-            return None
-        return seen if await self._admits(body, seen) else None
-
-    async def again(self, errand: Errand) -> None:
-        """Do what a worker has left undone who is gone."""
-        body = self._seal.open(str(errand.what["body"]))
-        await self._do(errand, json.loads(body) if body else {})
-
-    async def _admits(self, body: Mapping[str, Any], seen: Seen) -> bool:
-        """Whether somebody may do what he does; if he may not, he is told."""
-        with suppress(StoreError):  # he will be told why it is not done
-            if not await self._is_installed(Doer.of_deed(body).team):
-                return False
-        if (refused := await self._intake.refusal(*seen)) is None:
+    async def _receive(self, parsed: Interaction, acknowledged: asyncio.Event) -> None:
+        async def acknowledge(_: Interaction) -> bool:
+            acknowledged.set()
             return True
-        if refused:
-            sentence = refused
-            await self._tell(body, lambda say: say(sentence))
-        return False
 
-    async def _tell(self, body: Mapping[str, Any], word: Callable[[Words], str]) -> None:
-        """Tell somebody, in his language, and nobody else, why what he does is not done."""
-        somebody = Doer.of_deed(body)
-        say = words.of(await words.told(self._people.locale(somebody.team, somebody.user)))
-        tell = self._private.whisper if body.get("type") == "block_actions" else self._private.answer
-        await tell(somebody, word(say))
+        try:
+            await self.receive(parsed, partial(self._identify, parsed), acknowledge)
+        finally:
+            acknowledged.set()
 
-    def _deed(self, body: Mapping[str, Any]) -> Deed | None:
-        """What is to be done for what somebody has done; none if it is an event."""
-        if body.get("command") in COMMANDS:
-            return partial(self._commands.take, body)
+    def _parse(self, body: Mapping[str, Any]) -> Interaction | None:
+        if name := COMMANDS.get(body.get("command", "")):
+            target = ResponseTarget.of_command(body)
+            argument = str(body.get("text") or "").strip()
+            return Interaction(
+                "command", target.context(None, ""), {"name": name, "argument": argument}, asdict(target)
+            )
         match body.get("type"):
-            case "block_actions":
-                return partial(self._take_presses, body)
-            case "message_action":
-                return partial(self._shortcuts.use, body)
+            case "block_actions" if body.get("actions"):
+                return self._parse_press(body)
+            case "message_action" if body.get("callback_id") in (WHY, RESET):
+                return self._parse_shortcut(body)
             case "view_submission" if body["view"].get("callback_id") == ASKED:
-                return partial(self._shortcuts.submitted, body)
+                return self._parse_question(body)
         return None
 
-    async def _take_presses(self, body: Mapping[str, Any], seen: Seen) -> None:
-        for action in body.get("actions", ()):
-            if (id_ := pressed(action)).startswith(PICK):
-                await self._commands.pick(body, id_, seen)
-            else:
-                await self._take_press(Doer.of_press(body), id_, seen)
+    def _parse_press(self, body: Mapping[str, Any]) -> Interaction | None:
+        """Parse a press. Slack: of a button, `actions` has the one that was pressed."""
+        target, button = ResponseTarget.of_message(body), pressed(body["actions"][0])
+        if not button.startswith(PICK):
+            return Interaction("press", target.context(None, target.thread_ts), {"button": button}, asdict(target))
+        choice = chosen(button, target.place)
+        if choice is None:
+            return None
+        name, argument, session = choice
+        values = {"name": name, "argument": argument, "replaces": True}
+        return Interaction("command", target.context(session, root_of(session)), values, asdict(target))
 
-    async def _take_press(self, doer: Doer, button: str, seen: Seen) -> None:
-        """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
-        locale = await words.told(self._people.locale(doer.team, doer.user))
-        names = await self._people.names(doer.team, [doer.user])
-        name, (who, spot) = names[doer.user], seen
-        if word := await self._intake.press(button, visitor=who, spot=spot, locale=locale, name=name):
-            await self._private.whisper(doer, word)
+    def _parse_shortcut(self, body: Mapping[str, Any]) -> Interaction:
+        target, ts = ResponseTarget.of_message(body), str(body["message_ts"])
+        root = target.thread_ts or ts
+        context = target.context(session_id(target.team, target.channel, root, self._direct), root)
+        if body["callback_id"] == RESET:
+            return Interaction("command", context, {"name": "reset", "argument": ""}, asdict(target))
+        values = {"message": ts, "key": event_key(target.team, target.channel, ts)}
+        return Interaction("why", context, values, asdict(target))
 
+    def _parse_question(self, body: Mapping[str, Any]) -> Interaction:
+        view = body["view"]
+        kept = json.loads(view["private_metadata"])
+        target, root = ResponseTarget.of_form(body, kept), kept["root"]
+        text = storable(str(view["state"]["values"][QUESTION][QUESTION]["value"] or "")).strip()
+        context = target.context(session_id(target.team, target.channel, root, self._direct), root)
+        return Interaction("question", context, {"text": text, "about": kept}, asdict(target))
 
-def _key_of(body: Mapping[str, Any]) -> str:
-    """What tells one thing that somebody does from all others."""
-    return str((body.get("view") or {}).get("id") if body.get("type") == "view_submission" else body.get("trigger_id"))
+    async def _identify(self, parsed: Interaction) -> Interaction | str:
+        """Return the interaction with its author's user groups, locale and name, or why it is refused."""
+        target = ResponseTarget(**parsed.surface)
+        with suppress(StoreError):  # what needs the database fails with a message
+            if not await self._is_installed(target.team):
+                return ""
+        people = self._names.people
+        locale = await words.told(people.locale(target.team, target.user))
+        try:
+            visitor, spot = await self._visits.resolve_interaction(
+                target.team, target.channel, target.user, home=target.home
+            )
+        except SurfaceError as error:
+            log.warning("the author of an interaction cannot be identified: %s", error)
+            return words.of(locale).sorry(error.public)
+        name = (await people.names(target.team, [target.user]))[target.user] if parsed.kind == "press" else ""
+        context = replace(parsed.context, visitor=visitor, spot=spot, locale=locale)
+        return replace(parsed, context=context, name=name)
+
+    async def _open_form(self, body: Mapping[str, Any]) -> None:
+        target = ResponseTarget.of_message(body)
+        parsed = Interaction("form", target.context(None, ""), {}, asdict(target))
+        authorized = await self.authorize(partial(self._identify, parsed))
+        if isinstance(authorized, str):
+            await self._refuse(parsed, authorized)
+            return
+        say = words.of(authorized.context.locale)
+        try:
+            await self._private.open_form(target, modal(say, metadata_of(target, body["message"])))
+        except SurfaceError as error:
+            log.warning("a modal cannot be opened: %s", error)
+            await self._refuse(parsed, say.sorry(error.public))
+
+    async def find_session(self, interaction: Interaction) -> Interaction | None:
+        """Return a slash command with the latest session of its author there, or ask for the session."""
+        context, name, argument = interaction.context, interaction.values["name"], interaction.values["argument"]
+        if context.session_id is not None:
+            return interaction
+        target, say = ResponseTarget(**interaction.surface), words.of(context.locale)
+        found = await self._desk.conversations.recent(context.place, context.author, MAX_CHOICES, until=context.until)
+        if question := choice_question(name, argument, found):
+            await self._private.offer(target, say(question), choices(name, argument, found))
+            return None
+        if not found or name == "why":  # the latest answer is that of the latest question, in any session
+            return interaction
+        root = root_of(found[0].session_id)
+        address = {**context.address, "thread_ts": root, "ts": root}
+        return replace(interaction, context=replace(context, session_id=found[0].session_id, address=address))
+
+    async def answer(self, interaction: Interaction, said: Said) -> None:
+        target, context, text = ResponseTarget(**interaction.surface), interaction.context, said.text
+        replaces = "replaces" in interaction.values
+        if interaction.kind == "press":
+            await self._private.send_ephemeral(target, text)
+            return
+        if said.file is not None:
+            delivery = await self._private.deliver(target, text, said.file, thread_ts=context.address["thread_ts"])
+            if delivery is FileDelivery.AS_TEXT and not replaces:
+                return
+            text = words.of(context.locale)(words.SENT_DIRECTLY) if delivery is FileDelivery.DIRECTLY else text
+        await self._private.respond(target, text, replaces=replaces)
+
+    async def show_question(self, interaction: Interaction) -> tuple[Inbound, Retract] | None:
+        """Post a question in the thread of the message that it is about."""
+        target, context, asked = ResponseTarget(**interaction.surface), interaction.context, interaction.values["text"]
+        kept, user = interaction.values["about"], target.user
+        author, is_bot = kept["author"], kept["author"].startswith(BOT)
+        names = await self._names.of(target.team, [kept["text"]], {user} if is_bot else {user, author})
+        author_name = kept["name"] if is_bot else names[author]
+        title = titled(escaped(asked))
+        assert context.session_id is not None, "a modal keeps the thread of its message"
+        inbound = replace(
+            context.message(context.session_id, escaped(asked)),
+            address={**context.address, "user": user, "user_team": target.home or target.team, "title": title},
+            attachments=tuple(Attachment(**file) for file in kept["files"]),
+            visitor=context.visitor,
+            spot=context.spot,
+            brings=(about(author, author_name, to_words(kept["text"], names), float(kept["ts"])),),
+        )
+        surface = self._surface(inbound)
+        try:
+            ts = await surface.announce(f"**{inert(names[user])}**: {inert(asked)}")
+        except RefusedError:
+            await self._private.respond(target, words.of(context.locale)(words.NOT_A_MEMBER))
+            return None
+
+        async def retract(text: str) -> None:
+            await surface.clear([ts])
+            await self._private.respond(target, text)
+
+        return replace(inbound, address={**inbound.address, "ts": ts}, sent_at=float(ts)), retract

@@ -4,7 +4,7 @@ from typing import Any
 
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import WHY
-from core.identity import NOWHERE, Visitor
+from core.identity import Visitor
 from tests.channels.platforms import SlackTalk, Talk
 
 
@@ -16,7 +16,7 @@ async def by_button(talk: Talk, user: str = "ada", *, button: str | None = None)
         await talk.sandbox.wait_for(lambda: len(talk.whispers(user)) > before)
         return talk.whispers(user)[-1]
     visitor = Visitor(talk.bot.channel.name, str(talk.sandbox.people[user].id))
-    told: str = await talk.bot.channel._intake.press(button, visitor=visitor, spot=NOWHERE, locale="en")
+    told: str = await talk.bot.channel._intake.presses.press(button, visitor=visitor, locale="en")
     return told
 
 

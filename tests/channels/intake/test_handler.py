@@ -20,8 +20,8 @@ from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations
 from core.conversations.turn_report import TurnReports
 from core.errors import DamagedSessionError, StoreError, SurfaceError
-from core.identity import NOWHERE, Visitor
-from core.inbox.interactions import Errands
+from core.identity import Visitor
+from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Inbox
 from core.inbox_message import Attachment, Follow, Inbound
 from core.store.database import Database
@@ -78,7 +78,7 @@ class Place:
             self._reshow,
             Approvals(self.database, self.turns, self.worker),
             self._reask,
-            Errands(self.database, self.turns._lease),
+            InteractionQueue(self.database, self.turns._lease),
             TurnReports(self.database, Prices()),
             Refusals(self.database),
             Spending(self.database, Prices()),
@@ -125,8 +125,8 @@ class Place:
         await self.intake.settle(1)
 
     async def press(self, wish: Wish, turn: Turn, author: str = "ada") -> str:
-        said = await self.intake.press(
-            button(wish, turn.id, ENGLISH).id, visitor=Visitor("test", author), spot=NOWHERE, locale=""
+        said = await self.intake.presses.press(
+            button(wish, turn.id, ENGLISH).id, visitor=Visitor("test", author), locale=""
         )
         await self.intake.settle(1)
         return said
@@ -487,12 +487,10 @@ async def test_who_presses_reads_his_own_language_and_hears_of_a_database_that_i
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     korean = words.of("ko")
-    assert await place.intake.press("strange", visitor=ADA, spot=NOWHERE, locale="ko") == korean(words.NOT_MINE)
-    assert await place.intake.press("retry:t1", visitor=ADA, spot=NOWHERE, locale="ko") == korean(words.OVER)
+    assert await place.intake.presses.press("strange", visitor=ADA, locale="ko") == korean(words.NOT_MINE)
+    assert await place.intake.presses.press("retry:t1", visitor=ADA, locale="ko") == korean(words.OVER)
     monkeypatch.setattr(place.inbox, "again", away)
-    assert await place.intake.press("retry:t1", visitor=ADA, spot=NOWHERE, locale="ko") == korean.sorry(
-        StoreError.public
-    )
+    assert await place.intake.presses.press("retry:t1", visitor=ADA, locale="ko") == korean.sorry(StoreError.public)
 
 
 async def test_an_edit_changes_what_waits_and_shows_again_what_was_answered(place: Place) -> None:

@@ -11,10 +11,14 @@ import sqlalchemy as sa
 
 from channels.access import Rules
 from channels.commands.handlers import PRIVATE, Commands, Name
+from channels.commands.presses import PressHandler
+from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.i18n import messages as words
-from core.errors import StoreError
-from core.inbox import interactions as errands
-from core.store.schema import errands as kept
+from channels.intake import interactions as handling
+from channels.slack.interactions.handler import SlackInteractionHandler
+from core.errors import StoreError, SurfaceError
+from core.inbox import interactions
+from core.store.schema import errands
 from core.tools.tool import Tool, adapt
 from sandbox.models import Call
 from sandbox.slack import SlackSandbox
@@ -33,7 +37,7 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errands, "LOOK", 0.05)
+    monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
 
 
 async def choose(sandbox: Any) -> None:
@@ -45,7 +49,7 @@ async def choose(sandbox: Any) -> None:
 
 async def rows(bot: Any) -> list[Any]:
     async with bot.database.read() as connection:
-        return list((await connection.execute(sa.select(kept))).all())
+        return list((await connection.execute(sa.select(errands))).all())
 
 
 def told(sandbox: Any) -> list[str]:
@@ -81,6 +85,56 @@ async def test_a_command_that_was_acknowledged_is_done_by_the_next_process_and_t
     await asyncio.wait([giving])
 
 
+async def test_a_press_that_was_acknowledged_is_executed_by_the_next_process_once(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, press = asyncio.Event(), PressHandler.press
+
+    async def dies(*_: Any, **__: Any) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with talking(sandbox, tmp_path, "one") as talk:
+        await talk.say("hello")
+        await says(talk, "one")
+        await talk.bot.settled(1)
+        monkeypatch.setattr(PressHandler, "press", dies)
+        pressing = asyncio.create_task(talk.press(words.REGENERATE))
+        await asyncio.wait_for(begun.wait(), 30)
+    pressing.cancel()
+    await asyncio.wait([pressing])
+    monkeypatch.setattr(PressHandler, "press", press)
+    async with talking(sandbox, tmp_path, "two") as talk:
+        await says(talk, "two")
+        await gone(talk.bot)
+        assert len(await talk.bot.settled(2)) == 2
+
+
+async def test_the_author_is_told_when_a_worker_died_before_it_knew_them(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = SlackInteractionHandler if isinstance(sandbox, SlackSandbox) else DiscordInteractionHandler
+    identify = handler._identify
+
+    async def hangs(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(handling, "IDENTIFY_SECONDS", 0.01)
+    async with talking(sandbox, tmp_path, "one") as talk:
+        await talk.say("one")
+        await says(talk, "one")
+        await talk.bot.settled(1)
+        monkeypatch.setattr(handler, "_identify", hangs)
+        giving = asyncio.create_task(choose(sandbox))
+        await talk.bot.database.until(partial(rows, talk.bot), lambda found: found)
+    giving.cancel()
+    await asyncio.wait([giving])
+    monkeypatch.setattr(handler, "_identify", identify)
+    async with talking(sandbox, tmp_path, "two") as talk:
+        await gone(talk.bot)
+        await sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.sorry(SurfaceError.public)])
+
+
 async def test_one_that_cannot_be_kept_is_done_all_the_same(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +145,7 @@ async def test_one_that_cannot_be_kept_is_done_all_the_same(
         await talk.say("one")
         await says(talk, "one")
         await talk.bot.settled(1)
-        monkeypatch.setattr(errands.Errands, "_keep", away)
+        monkeypatch.setattr(interactions.InteractionQueue, "_add", away)
         await choose(sandbox)
         await sandbox.wait_for(lambda: told(sandbox))
 

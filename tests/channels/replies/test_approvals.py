@@ -12,7 +12,7 @@ from google.adk.tools.tool_context import ToolContext
 from pydantic import BaseModel, SecretStr
 
 from channels.i18n import messages as words
-from core.identity import NOWHERE, OTHERS, SPEAKER, Visitor
+from core.identity import OTHERS, SPEAKER, Visitor
 from core.store.schema import approvals, state
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, adapt
@@ -182,8 +182,8 @@ async def test_a_reset_denies_what_waits(sandbox: Any, tmp_path: Path) -> None:
         await shows(talk, lambda found: words.VOID in found[1])
         ada = str(talk.sandbox.people["ada"].id)
         assert (
-            await talk.bot.channel._intake.press(
-                approve, visitor=Visitor(talk.bot.channel.name, ada), spot=NOWHERE, locale=""
+            await talk.bot.channel._intake.presses.press(
+                approve, visitor=Visitor(talk.bot.channel.name, ada), locale=""
             )
             == words.ENDED
         )

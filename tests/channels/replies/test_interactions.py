@@ -15,7 +15,7 @@ from channels.replies import rerender as standing
 from channels.settings import EXTRAS
 from core.agents.runtime import AgentRuntime
 from core.errors import ProviderRequestError
-from core.identity import NOWHERE, Visitor
+from core.identity import Visitor
 from core.store.schema import feedback
 from core.turns.store import WITHDRAWN
 from core.turns.worker import Worker
@@ -76,8 +76,8 @@ async def test_a_stop_that_comes_too_late_is_told_to_who_pressed(sandbox: Any, t
         await talk.press(words.STOP)
         await talk.bot.settled(1)
         assert before == f"stop:{turn.id}"
-        word = await talk.bot.channel._intake.press(
-            before, visitor=Visitor(talk.bot.channel.name, talk.sandbox.people["ada"].id), spot=NOWHERE, locale="ko"
+        word = await talk.bot.channel._intake.presses.press(
+            before, visitor=Visitor(talk.bot.channel.name, talk.sandbox.people["ada"].id), locale="ko"
         )
         assert word == words.of("ko")(words.ENDED)
 

@@ -91,4 +91,4 @@ async def test_a_press_where_the_bot_does_not_serve_any_more_is_told_so(
         await server.wait_for(lambda: [one.text for one in seen] == [words.NOT_HERE])
         server.faults.fail("POST /webhooks/{application}/{token}", status=403, code=50013)
         await press(bot, "grace", answer, words.GOOD)
-        await until(lambda: "who has asked for something cannot be told: follow-up: 50013" in caplog.text)
+        await until(lambda: "an interaction cannot be answered: follow-up: 50013" in caplog.text)

@@ -11,13 +11,12 @@ from channels.commands.handlers import COMMANDS as DOES
 from channels.commands.handlers import Commands, Said
 from channels.i18n import messages as words
 from channels.intake.backfill import Backfill
-from channels.slack.interactions.commands import COMMANDS, MOST
+from channels.slack.interactions.commands import COMMANDS, MAX_CHOICES
 from channels.slack.interactions.shortcuts import SHORTCUTS
 from core.conversations.service import Conversations
 from core.errors import StoreError
-from core.identity import NOWHERE, Visitor
-from core.inbox import interactions as errands
-from core.inbox.interactions import Errands
+from core.inbox import interactions
+from core.inbox.interactions import InteractionQueue
 from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
 from sandbox.slack import Message, SlackSandbox
@@ -67,7 +66,7 @@ async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
         await bot.settled(8)
         choice = await said(bot, "ada", "general", "/reset")
         assert choice.text == words.WHICH_TO_RESET
-        newest = [f"question {n} there (https://a.example)" for n in range(6, 6 - MOST, -1)]
+        newest = [f"question {n} there (https://a.example)" for n in range(6, 6 - MAX_CHOICES, -1)]
         assert list(choice.buttons) == newest
         with pytest.raises(ValueError, match="no button"):
             await slack.press("grace", choice, choice.buttons[newest[1]])
@@ -88,6 +87,7 @@ async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tm
         await bot.settled(3)
         choice = await said(bot, "ada", "general", "/reset")
         body = {
+            "type": "block_actions",
             "team": {"id": slack.team_id},
             "channel": {"id": slack.channels["general"].id},
             "user": {"id": slack.people["ada"].id},
@@ -96,7 +96,7 @@ async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tm
         }
         elsewhere = f"slack:{slack.team_id}:{question.channel.id}:{question.ts}"
         for made_up in (f"pick:reset:{elsewhere}", "pick:reset", f"pick:nothing:{elsewhere}"):
-            await bot.channel._commands.pick(body, made_up, (Visitor("slack", slack.people["ada"].id), NOWHERE))
+            assert not await bot.channel._interactions.handle({**body, "actions": [{"action_id": made_up}]})
         assert choice.text == words.WHICH_TO_RESET
         assert "reset" not in {row.outcome for row in await bot.inbox_rows()}
 
@@ -233,9 +233,9 @@ async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackS
 async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_since(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    monkeypatch.setattr(errands, "LOOK", 0.05)
+    monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
     begun, asked, go_on, done = (asyncio.Event() for _ in range(4))
-    watch, run = Errands.watch, Commands.run
+    watch, run = InteractionQueue.run_orphaned, Commands.run
 
     async def dies(*_: Any, **__: Any) -> Said:
         begun.set()
@@ -261,7 +261,7 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
     giving.cancel()
     await asyncio.wait([giving])
     monkeypatch.setattr(Commands, "run", tells)
-    monkeypatch.setattr(Errands, "watch", late)
+    monkeypatch.setattr(InteractionQueue, "run_orphaned", late)
     async with running(slack, tmp_path, [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
         await slack.say("ada", "general", f"{bot.mention} which colour?", thread_ts=one.ts)
         await bot.shows(one, lambda texts: texts[-1].startswith("It is"))
@@ -274,7 +274,7 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
 async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_asked_since_and_not_heard(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errands, "LOOK", 0.05)
+    monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
     begun, done, run, look = asyncio.Event(), asyncio.Event(), Commands.run, Backfill._fetch_all
 
     async def dies(*_: Any, **__: Any) -> Said:

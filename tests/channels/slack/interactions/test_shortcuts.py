@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
+from channels.i18n.messages import ENGLISH
 from channels.slack.interactions.shortcuts import ASK, KEPT, RESET
-from core.errors import SurfaceError
+from core.errors import StoreError, SurfaceError
+from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Inbox
 from core.sessions.prompt_text import END
 from core.usage.user_rate_limits import Rate, Rates
@@ -45,6 +47,43 @@ async def test_a_question_about_a_message_is_shown_and_answered_in_its_thread_wi
         assert not frozenset().union(*(message.pings for message in bot.thread(report)))
         (row,) = await bot.settled(1)
         assert row.session == f"slack:{slack.team_id}:{report.channel.id}:{report.ts}"
+
+
+async def test_opening_the_form_is_not_stored_and_submitting_it_is(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, add = list[str](), InteractionQueue.add
+
+    async def record(self: InteractionQueue, channel: str, key: str, payload: str) -> bool:
+        stored.append(key)
+        return await add(self, channel, key, payload)
+
+    monkeypatch.setattr(InteractionQueue, "add", record)
+    async with running(slack, tmp_path, echo) as bot:
+        report = await slack.say("grace", "general", "the report")
+        assert await slack.shortcut("ada", report, ASK)
+        (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+        assert stored == []
+        assert await slack.submit(modal, question="why?")
+        await bot.settled(1)
+        assert len(stored) == 1
+
+
+async def test_a_question_that_cannot_be_stored_is_removed_and_its_author_told(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(self: Inbox, inbound: Any) -> None:
+        raise StoreError("out of reach")
+
+    async with running(slack, tmp_path, echo) as bot:
+        report = await slack.say("grace", "general", "the report")
+        assert await slack.shortcut("ada", report, ASK)
+        (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+        monkeypatch.setattr(Inbox, "accept", failing)
+        assert await slack.submit(modal, question="why?")
+        await slack.wait_for(lambda: [m.text for m in slack.messages("general") if m.ephemeral_to])
+        assert [m.text for m in bot.slack.messages("general") if m.ephemeral_to] == [ENGLISH.sorry(StoreError.public)]
+        assert bot.texts(report) == ["the report"]
 
 
 async def test_what_follows_in_that_thread_is_of_the_same_conversation(slack: SlackSandbox, tmp_path: Path) -> None:

@@ -1,0 +1,106 @@
+"""Button presses: stop, retry, regenerate, feedback, "Why?" and the decisions on approvals."""
+
+import logging
+from collections.abc import Mapping
+
+from channels.commands.handlers import Run, too_often
+from channels.commands.why import told
+from channels.i18n import messages as words
+from channels.i18n.messages import Words
+from channels.replies.buttons import OfRequest, OfTurn, wished
+from channels.replies.reactions import Receipts
+from channels.services import Desk
+from core.errors import StoreError
+from core.identity import Person, Visitor
+from core.inbox.store import Accepted
+from core.inbox_message import Inbound
+from core.secret_redaction import traced
+from core.tools.approvals import Verdict
+from core.turns.cancel import Stopped
+from core.turns.rerun import Refused
+from core.usage.user_rate_limits import Limited
+
+log = logging.getLogger(__name__)
+
+_VERDICTS: Mapping[OfRequest, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
+
+#: By the reason for which a turn is not run again: the message to the user.
+_RERUN_REFUSALS: Mapping[Refused, str] = {
+    Refused.NOT_THEIRS: words.NOT_YOURS,
+    Refused.OVER: words.OVER,
+    Refused.NEWER: words.NEWER,
+}
+
+
+class PressHandler:
+    """Executes button presses, for all platforms.
+
+    Args:
+        run: starts a background task.
+    """
+
+    def __init__(self, desk: Desk, receipts: Receipts, run: Run) -> None:
+        self._desk = desk
+        self._receipts = receipts
+        self._run = run
+
+    async def press(self, button: str, *, visitor: Visitor, locale: str, name: str = "") -> str:
+        """Execute a press of a user who has access.
+
+        Args:
+            button: the id of the button.
+            name: the user's display name.
+
+        Returns:
+            The message to the user; empty if there is none.
+        """
+        say = words.of(locale)
+        wish = wished(button)
+        if wish is None:
+            return say(words.NOT_MINE)
+        try:
+            match wish:
+                case ("approve" | "always" | "deny") as decision, approval_id:
+                    by = self._desk.door.person(visitor, name)
+                    return await self._decide(approval_id, by, _VERDICTS[decision], say)
+                case "why", turn_id:
+                    is_admin = self._desk.door.is_admin(visitor)
+                    return await told(self._desk.turn_reports, turn_id, visitor.author, say, is_admin=is_admin)
+                case other, turn_id:
+                    return await self._change_turn(other, turn_id, visitor.author, say)
+        except StoreError as error:
+            log.error("a button press cannot be executed: %s", traced(error))
+            return say.sorry(error.public)
+
+    async def _change_turn(self, wish: OfTurn, turn_id: str, author: str, say: Words) -> str:
+        match wish:
+            case "stop":
+                stopped = await self._desk.conversations.stop_turn(turn_id, author)
+                refusals = {Stopped.NOT_THEIRS: words.NOT_YOURS_TO_STOP, Stopped.OVER: words.ENDED}
+                return say(refusals[stopped]) if stopped in refusals else ""
+            case "good" | "bad":
+                is_given = await self._desk.feedback.give(turn_id, author, wish)
+                return say(words.NOTED if is_given else words.FORGOTTEN)
+        open_approvals = await self._desk.approvals.asked(turn_id) if wish != "retry" else ()
+        match await self._desk.inbox.again(turn_id, author=author, kind=wish):
+            case Refused() as refused:
+                return say(_RERUN_REFUSALS[refused])
+            case Limited() as limited:
+                return too_often(limited, say)
+            case accepted, Inbound() as inbound:
+                if accepted is Accepted.WAITS:
+                    self._receipts.give(inbound.address)
+                for approval in open_approvals:
+                    self._run(self._desk.reask(approval, is_void=True), name="request")
+        return ""
+
+    async def _decide(self, approval_id: str, by: Person, verdict: Verdict, say: Words) -> str:
+        """Decide on an approval and update its message; a late press updates it too, if the decider's process died."""
+        decided = await self._desk.approvals.decide(approval_id, by, verdict)
+        approval = decided.approval
+        if approval is None:
+            return say(words.ENDED)
+        if approval.verdict is None:
+            return say(words.NOT_YOURS_TO_DECIDE)
+        self._run(self._desk.reask(approval), name="request")
+        return "" if decided.is_first else say(words.DECIDED)

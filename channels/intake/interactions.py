@@ -1,0 +1,276 @@
+"""Interactions: commands, button presses, menu entries and submitted forms, processed once, for all platforms.
+
+An interaction is stored before the platform gets its acknowledgement, and deleted when it is processed. Slack and
+Discord deliver it once: the interactions of a worker that died are processed by another worker.
+"""
+
+import asyncio
+import json
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal
+
+from channels.commands.handlers import Asker, Said, too_often
+from channels.i18n import messages as words
+from channels.intake.handler import Call, Intake
+from channels.services import Desk
+from core.errors import StoreError, SurfaceError
+from core.identity import Visitor
+from core.inbox_message import Inbound
+from core.privacy.vault import Seal
+from core.secret_redaction import traced
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which an interaction is acknowledged, stored or not. Slack and Discord wait for 3 seconds, and a
+#: statement that waits for a lock of SQLite cannot be interrupted.
+ACK_SECONDS = 1.5
+
+#: Seconds that identifying the author may take before the interaction is stored without it.
+IDENTIFY_SECONDS = 1.0
+
+#: A "form" is a request to open a form: it is acknowledged by the form itself and not stored. What the user submits is.
+Kind = Literal["command", "press", "question", "why", "form"]
+
+
+#: Removes a question that is shown, and tells its author why it is not answered.
+Retract = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """What a user asked for other than by a message.
+
+    Attributes:
+        context: the author, the place and the event key. Its `visitor` is None until the author is identified.
+        values: what the user entered (JSON): of a command its `name` and `argument`, of a press the `button`, of a
+            question its `text` and what the adapter needs to show it, of "why" the `message` and its event `key`.
+        surface: where the adapter can answer the interaction (JSON).
+        name: the author's display name.
+    """
+
+    kind: Kind
+    context: Asker
+    values: Mapping[str, Any]
+    surface: Mapping[str, Any]
+    name: str = ""
+
+    @property
+    def id(self) -> str:
+        """The same for each delivery of the interaction."""
+        return self.context.event_key
+
+    def to_json(self) -> dict[str, Any]:
+        """Messages that are sent after the interaction are not stopped or forgotten by it, however late it runs."""
+        return asdict(replace(self, context=replace(self.context, until=self.context.sent_at)))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Interaction":
+        return cls(**{**data, "context": Asker.from_json(data["context"])})
+
+
+#: Returns an interaction with its author and place, or a refusal (empty for one that the author is not told).
+Identify = Callable[[], Awaitable[Interaction | str]]
+
+
+class InteractionHandler(ABC):
+    """Stores, checks and processes the interactions of a platform; a subclass parses and answers them.
+
+    Args:
+        seal: encrypts the stored interactions.
+
+    Attributes:
+        channel: the name of the adapter.
+        must_refuse: whether the platform shows a failure if a refused interaction gets no answer. Otherwise a user is
+            told once an hour.
+    """
+
+    channel: ClassVar[str]
+    must_refuse: ClassVar[bool]
+
+    def __init__(self, desk: Desk, intake: Intake, seal: Seal) -> None:
+        self._desk = desk
+        self._intake = intake
+        self._seal = seal
+        self._queue = desk.interactions
+        self._orphans: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def answer(self, interaction: Interaction, said: Said) -> None:
+        """Tell the author, and nobody else, the result of an interaction."""
+
+    async def refuse(self, interaction: Interaction, text: str) -> None:
+        """Tell the author, and nobody else, why the interaction is not processed."""
+        await self.answer(interaction, Said(text))
+
+    @abstractmethod
+    async def show_question(self, interaction: Interaction) -> tuple[Inbound, Retract] | None:
+        """Show a question to all who see its answer.
+
+        Returns:
+            The message to answer; None if it cannot be shown and the author was told.
+        """
+
+    async def find_session(self, interaction: Interaction) -> Interaction | None:
+        """Return a command with its session; None if the author was asked for the session."""
+        return interaction
+
+    def start(self) -> None:
+        """Start to process the interactions of dead workers."""
+        work = self._queue.run_orphaned(self.channel, self._run_orphaned)
+        self._orphans = asyncio.create_task(work, name=f"{self.channel} interactions")
+
+    async def stop(self, seconds: float) -> None:
+        if self._orphans is not None:
+            self._orphans.cancel()
+            await asyncio.wait([self._orphans], timeout=seconds)  # the database may hang
+
+    async def receive(
+        self,
+        interaction: Interaction,
+        identify: Identify,
+        acknowledge: Callable[[Interaction], Awaitable[bool]],
+    ) -> None:
+        """Store an interaction, acknowledge it within `ACK_SECONDS`, and process it.
+
+        Args:
+            acknowledge: returns whether the platform accepts the acknowledgement; if not, the platform has told the
+                author of the failure. A refusal that is known by then makes the answer private.
+        """
+        storing = asyncio.create_task(self._store(interaction, identify), name="interaction")
+        try:
+            await asyncio.wait([storing], timeout=ACK_SECONDS)
+            if storing.done() and isinstance(storing.result(), str):
+                interaction = replace(interaction, context=replace(interaction.context, is_private=True))
+            is_acknowledged = await acknowledge(interaction)
+            stored = await storing
+        finally:
+            storing.cancel()
+        if isinstance(stored, str):
+            await self._refuse(interaction, stored)
+        elif stored is not None and is_acknowledged:
+            await self._process(stored)
+        elif stored is not None:
+            await self._queue.remove(stored.id)
+
+    async def authorize(self, identify: Identify) -> Interaction | str:
+        """Return the identified interaction if its author has access, else the refusal."""
+        found = await identify()
+        if isinstance(found, str):
+            return found
+        refusal = await self._refusal(found)
+        return found if refusal is None else refusal
+
+    async def _store(self, interaction: Interaction, identify: Identify) -> Interaction | str | None:
+        """Store an interaction, unless its author is refused by then.
+
+        Returns:
+            The identified interaction; the refusal; None if the interaction was delivered before.
+        """
+        authorizing = asyncio.create_task(self.authorize(identify), name="authorize")
+        try:
+            await asyncio.wait([authorizing], timeout=IDENTIFY_SECONDS)
+            known = authorizing.result() if authorizing.done() else interaction
+            if isinstance(known, str):
+                return known
+            payload = self._seal.close(json.dumps(known.to_json()))
+            if not await self._queue.add(self.channel, known.id, payload):
+                return None
+            authorized = await authorizing
+        finally:
+            authorizing.cancel()
+        if isinstance(authorized, str):
+            await self._queue.remove(interaction.id)
+        return authorized
+
+    async def _refusal(self, interaction: Interaction) -> str | None:
+        """Return why the author may not do this; None if they may, empty if they were told within the hour."""
+        context, say = interaction.context, words.of(interaction.context.locale)
+        is_owed = self.must_refuse and interaction.kind != "press"
+        refusal = await self._intake.refusal(self._visitor(interaction), context.spot, is_owed=is_owed)
+        if refusal is not None:
+            return say(refusal) if refusal else ""
+        limited = await self._intake.limited(context) if interaction.kind == "question" else None
+        return too_often(limited, say) if limited else None
+
+    async def _run_orphaned(self, key: str, payload: str) -> None:
+        """Process the interaction of a dead worker. Without an identified author, it fails with a message."""
+        async with self._queue.processing(key):
+            opened = self._seal.open(payload) if isinstance(payload, str) else ""  # else it is of an earlier version
+            if not opened:
+                log.warning("a stored interaction cannot be read and is dropped")
+                return
+            interaction = Interaction.from_json(json.loads(opened))
+            if interaction.context.visitor is None:
+                refusal: str | None = words.of(interaction.context.locale).sorry(SurfaceError.public)
+            else:
+                refusal = await self._refusal(interaction)
+            if refusal is None:
+                await self._perform(interaction)
+            else:
+                await self._refuse(interaction, refusal)
+
+    async def _process(self, interaction: Interaction) -> None:
+        async with self._queue.processing(interaction.id):
+            await self._perform(interaction)
+
+    async def _perform(self, interaction: Interaction) -> None:
+        try:
+            match interaction.kind:
+                case "press":
+                    await self._press(interaction)
+                case "question":
+                    await self._ask(interaction)
+                case "why":
+                    message, key = interaction.values["message"], interaction.values["key"]
+                    said = await self._intake.commands.why_of(message, key, interaction.context)
+                    await self.answer(interaction, said)
+                case "command":
+                    await self._run_command(interaction)
+        except StoreError as error:
+            log.error("an interaction cannot be processed: %s", traced(error))
+            await self._refuse(interaction, words.of(interaction.context.locale).sorry(error.public))
+        except SurfaceError as error:
+            log.error("an interaction cannot be answered: %s", error)
+
+    async def _press(self, interaction: Interaction) -> None:
+        text = await self._intake.presses.press(
+            interaction.values["button"],
+            visitor=self._visitor(interaction),
+            locale=interaction.context.locale,
+            name=interaction.name,
+        )
+        if text:
+            await self.answer(interaction, Said(text))
+
+    async def _run_command(self, interaction: Interaction) -> None:
+        found = await self.find_session(interaction)
+        if found is not None:
+            said = await self._intake.commands.run(found.values["name"], found.values["argument"], found.context)
+            await self.answer(found, said)
+
+    async def _ask(self, interaction: Interaction) -> None:
+        if await self._intake.knows(interaction.context):  # a worker died after it accepted the question
+            return
+        shown = await self.show_question(interaction)
+        if shown is None:
+            return
+        inbound, retract = shown
+        try:
+            await self._intake.take(Call(inbound, is_called=True, send_away=retract))
+        except StoreError as error:
+            log.error("a question cannot be stored: %s", traced(error))
+            await retract(words.of(interaction.context.locale).sorry(error.public))
+
+    async def _refuse(self, interaction: Interaction, text: str) -> None:
+        if not text:
+            return
+        try:
+            await self.refuse(interaction, text)
+        except SurfaceError as error:
+            log.error("an interaction cannot be answered: %s", error)
+
+    def _visitor(self, interaction: Interaction) -> Visitor:
+        return interaction.context.visitor or Visitor(self.channel, interaction.context.author)
