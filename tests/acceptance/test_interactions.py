@@ -1,6 +1,4 @@
-"""What people have asked of the bot in Discord beside writing is done though the process is killed in the middle of it:
-Discord tells of it once.
-"""
+"""Interactions that were acknowledged are processed once, though the bot is killed with SIGKILL in the middle."""
 
 import asyncio
 import signal
@@ -9,9 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 from channels.i18n import messages as words
+from channels.slack.interactions.shortcuts import ASK
 from sandbox.discord import DiscordSandbox, Message
 from sandbox.models import Asked, Call, Turn
+from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Start
+from tests.fixtures.buttons import with_button
 
 CALLBACK = "POST /interactions/{interaction}/{token}/callback"
 ANSWER = "PATCH /webhooks/{application}/{token}/messages/{message}"
@@ -78,6 +79,48 @@ async def test_a_question_a_menu_and_a_decision_outlive_the_process_that_has_ack
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("SELECT count(*) FROM inbox WHERE kind = 'message'").fetchone() == (3,)
         await kept(database, 0)
+
+
+async def test_interactions_of_slack_outlive_sigkill_and_are_processed_once(
+    start: Start, slack: SlackSandbox, tmp_path: Path
+) -> None:
+    file = tmp_path / ".parley" / "parley.db"
+    bot = await start()
+    bot.answer = clerk
+    question = await slack.say("ada", "general", f"<@{slack.bot_user_id}> one two")
+    answer, why = await with_button(slack, words.WHY, lambda: slack.messages("general", thread_ts=question.ts))
+    report = await slack.say("grace", "random", "The sky is green.")
+    assert await slack.shortcut("ada", report, ASK)
+    (form,) = await slack.wait_for(lambda: slack.modals("ada"))
+
+    slack.faults.delay(("response_url", "chat.postEphemeral", "chat.postMessage"), 60, times=3)
+    assert await slack.press("ada", answer, why)
+    told = await slack.command("ada", "general", "/model", "openai/scripted")
+    assert await slack.submit(form, question="one two three")
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        await kept(database, 3)
+        await slack.wait_for(lambda: not slack.faults.waits("delay"), timeout=60)
+        await bot.program.end(signal.SIGKILL)
+    await bot.disconnected()
+    assert told == []
+
+    await bot.start()
+
+    def texts() -> list[str]:
+        return [message.text for message in slack.messages("random", thread_ts=report.ts)]
+
+    def alone() -> list[str]:
+        return [message.text for message in slack.messages("general") if message.ephemeral_to]
+
+    await slack.wait_for(lambda: len(alone()) == 2, timeout=60)
+    chosen = words.MODEL_CHOSEN.format(model="openai/scripted")
+    assert sum(text == chosen for text in alone()) == 1
+    await slack.wait_for(lambda: texts()[-1].endswith("words."), timeout=60)
+    assert texts()[1] == "**ada**: one two three"
+    with closing(sqlite3.connect(file)) as database:
+        await kept(database, 0)
+    assert len(alone()) == 2
+    assert len(texts()) == 3
 
 
 async def kept(database: sqlite3.Connection, count: int) -> None:

@@ -1,0 +1,101 @@
+"""The queue of interactions, with workers that die."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import sqlalchemy as sa
+
+from core.errors import StoreError
+from core.inbox import interactions
+from core.inbox.interactions import MAX_AGE_SECONDS, InteractionQueue
+from core.store.database import Database
+from core.store.schema import errands
+from core.workers.lease import Lease
+
+
+@pytest.fixture(autouse=True)
+def frequent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interactions, "POLL_SECONDS", 0.01)
+
+
+async def new_worker(database: Database) -> InteractionQueue:
+    """Return the queue of a worker that starts after all others have died."""
+    async with database.write() as connection:
+        await connection.execute(sa.text("DELETE FROM workers"))
+    lease = Lease(database)
+    await lease.take()
+    return InteractionQueue(database, lease)
+
+
+async def stored(database: Database) -> list[str]:
+    async with database.read() as connection:
+        return list((await connection.execute(sa.select(errands.c.key).order_by(errands.c.key))).scalars())
+
+
+@asynccontextmanager
+async def running_orphaned(queue: InteractionQueue, loops: int = 1) -> AsyncIterator[asyncio.Queue[tuple[str, str]]]:
+    """Process the interactions of dead workers, and collect them."""
+    found = asyncio.Queue[tuple[str, str]]()
+
+    async def run(key: str, payload: str) -> None:
+        async with queue.processing(key):
+            await asyncio.sleep(0)
+        found.put_nowait((key, payload))
+
+    tasks = [asyncio.create_task(queue.run_orphaned("slack", run)) for _ in range(loops)]
+    try:
+        yield found
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def test_an_interaction_that_is_delivered_twice_is_new_once(database: Database) -> None:
+    queue = await new_worker(database)
+    assert await queue.add("slack", "a press", "payload")
+    assert not await queue.add("slack", "a press", "payload")
+    assert await stored(database) == ["a press"]
+
+
+async def test_a_processed_or_failed_interaction_is_deleted_and_a_cancelled_one_stays(database: Database) -> None:
+    queue = await new_worker(database)
+    for key in ("cancelled", "failed", "processed"):
+        await queue.add("slack", key, "payload")
+    async with queue.processing("processed"):
+        assert "processed" in await stored(database)
+    with pytest.raises(StoreError):
+        async with queue.processing("failed"):
+            raise StoreError("out of reach")
+    with pytest.raises(asyncio.CancelledError):
+        async with queue.processing("cancelled"):
+            raise asyncio.CancelledError
+    assert await stored(database) == ["cancelled"]
+
+
+async def test_interactions_of_a_dead_worker_are_processed_once(database: Database) -> None:
+    dead = await new_worker(database)
+    for number in range(3):
+        await dead.add("slack", f"press {number}", f"payload {number}")
+    await dead.add("discord", "elsewhere", "payload")
+    queue = await new_worker(database)
+    await queue.add("slack", "my own", "payload")
+    async with running_orphaned(queue, loops=2) as found:
+        processed = [await asyncio.wait_for(found.get(), 30) for _ in range(3)]
+    assert sorted(processed) == [(f"press {number}", f"payload {number}") for number in range(3)]
+    assert found.empty()
+    assert await stored(database) == ["elsewhere", "my own"]
+
+
+async def test_an_interaction_that_is_too_old_is_dropped(database: Database) -> None:
+    dead = await new_worker(database)
+    await dead.add("slack", "a press", "payload")
+    async with database.write() as connection:
+        await connection.execute(sa.update(errands).values(begun_at=errands.c.begun_at - MAX_AGE_SECONDS - 1))
+    await dead.add("slack", "a later press", "payload")
+    async with running_orphaned(await new_worker(database)) as found:
+        assert await asyncio.wait_for(found.get(), 30) == ("a later press", "payload")
+    assert found.empty()
+    assert await stored(database) == []
