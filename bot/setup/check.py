@@ -13,8 +13,8 @@ from bot.agents import find_unusable_tools, make_choice, make_crew
 from bot.settings import Settings
 from bot.setup import probes as trials
 from bot.setup.probes import Finding, Verdict, faults, good
-from channels.discord import access as discord_known
-from channels.slack import access as slack_known
+from channels.discord import access as discord_access
+from channels.slack import access as slack_access
 from core.agents.runtime import AgentRuntime
 from core.errors import ParleyError, SettingsError
 from core.models.selection import Choice
@@ -68,11 +68,11 @@ async def _access(settings: Settings) -> list[Finding]:
     if settings.rate_per_person is None and (settings.slack or settings.discord):
         line = "RATE_PER_PERSON: not set, so one person may ask without limit; 20/h is a good start"
         notes.append(Finding(Verdict.NOTE, line))
-    for name, known in (("slack", slack_known.unknown), ("discord", discord_known.unknown)):
+    for name, find in (("slack", slack_access.find_unknown_ids), ("discord", discord_access.find_unknown_ids)):
         named = {f"{name.upper()}_{kind}": getattr(settings, f"{name}_{kind.lower()}") for kind in ("ALLOW", "BLOCK")}
         login: Any = getattr(settings, name)
         if login is not None and any(named.values()):
-            wrong += [f"{setting}: {line}" for setting, rules in named.items() for line in await known(login, rules)]
+            wrong += [f"{setting}: {line}" for setting, rules in named.items() for line in await find(login, rules)]
     return [*notes, *(Finding(Verdict.FAIL, fault) for fault in wrong)]
 
 

@@ -16,47 +16,48 @@ from channels.discord.client.auth import log_in, make_client
 from channels.discord.session_ids import NAME, guild_of
 from channels.discord.settings import DiscordSettings
 from channels.intake.handler import Call
+from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
-from channels.ttl_cache import Remembered
 from core.errors import SettingsError
 from core.identity import Spot, Visitor
 
-#: Seconds for which what is known of a member or channel is taken to be the same.
-FRESH = 300.0
+#: Seconds for which the roles of a member and the category of a channel are cached.
+CACHE_SECONDS = 300.0
 
-#: Discord's codes for somebody who is not in a server, and for a server in which the bot is not.
+#: Discord's codes for a user who is not in a server, and for a server that the bot is not in.
 _NOT_THERE = {"10007", "10013", "10004", "50001"}
 
 
 class Visits:
-    """Tells it.
+    """Resolves the author and the place of an event.
 
     Args:
         homes: the ids of the servers whose members and roles count in direct messages.
-        looks: whether anything depends on that.
+        looks: whether access or approvals depend on roles and places; if not, they are not looked up.
     """
 
     def __init__(self, api: DiscordApi, *, homes: Collection[int], looks: bool) -> None:
         self._api = api
         self._homes = sorted(homes) if looks else []
         self._looks = looks
-        self._known = Remembered[tuple[str, int, int], Any](FRESH)
+        self._roles = LookupCache[tuple[int, int], tuple[str, ...] | None]("roles", CACHE_SECONDS)
+        self._channels = LookupCache[int, Any]("channel", CACHE_SECONDS)
 
     async def of_call(self, call: Call, message: discord.Message) -> Call:
-        """The call in a message, with all that the door asks for.
+        """Return a message with its author and place.
 
         Raises:
-            SurfaceError: it is not known.
+            SurfaceError: they are not known.
         """
         visitor = await self._visitor(guild_of(message), message.author)
         spot = await self._spot(guild_of(message), message.channel)
         return replace(call, inbound=replace(call.inbound, visitor=visitor, spot=spot))
 
     async def of_interaction(self, interaction: discord.Interaction) -> tuple[Visitor, Spot]:
-        """Who presses a button or gives a command.
+        """Return the author and the place of an interaction.
 
         Raises:
-            SurfaceError: it is not known.
+            SurfaceError: they are not known.
         """
         guild = interaction.guild_id
         return await self._visitor(guild, interaction.user), await self._spot(guild, interaction.channel)
@@ -79,21 +80,17 @@ class Visits:
         return Spot(str(guild), str(channel.id) if channel else "", above)
 
     async def _category(self, channel: Any) -> int | None:
-        """The one that a channel is in, or the channel of a thread."""
+        """Return the category of a channel, or of the channel of a thread."""
         place = channel.parent if isinstance(channel, discord.Thread) else channel
-        if place is not None or not self._looks:
-            return getattr(place, "category_id", None)
-        of = await self._asked("category", 0, channel.parent_id, lambda: self._api.channel(channel.parent_id))
-        return getattr(of, "category_id", None)
+        if place is None and isinstance(channel, discord.Thread) and self._looks:
+            place = await self._channels.get(channel.parent_id, lambda: self._api.channel(channel.parent_id))
+        return getattr(place, "category_id", None)
 
     async def _roles_in(self, guild: int, user: int) -> tuple[str, ...] | None:
-        """The ids of somebody's roles in a server; None if he is not there."""
-        if not self._looks:
-            return None
-        found: tuple[str, ...] | None = await self._asked("roles", guild, user, lambda: self._ask(guild, user))
-        return found
+        """Return the ids of a user's roles in a server; None if they are not a member."""
+        return await self._roles.get((guild, user), lambda: self._fetch(guild, user)) if self._looks else None
 
-    async def _ask(self, guild: int, user: int) -> tuple[str, ...] | None:
+    async def _fetch(self, guild: int, user: int) -> tuple[str, ...] | None:
         try:
             member = await self._api.member(guild, user)
         except RefusedError as refusal:
@@ -102,20 +99,16 @@ class Visits:
             return None
         return tuple(map(str, member["roles"]))
 
-    async def _asked(self, kind: str, where: int, what: int, ask: Any) -> Any:
-        key = kind, where, what
-        return self._known.get(key) if self._known.is_fresh(key) else self._known.keep(key, await ask())
-
 
 def _roles(member: discord.Member) -> tuple[str, ...]:
     return tuple(str(role.id) for role in member.roles)
 
 
-async def unknown(settings: DiscordSettings, rules: Iterable[str]) -> list[str]:
-    """A line for each of the rules (`kind:id`) that names what the bot cannot find in Discord.
+async def find_unknown_ids(settings: DiscordSettings, rules: Iterable[str]) -> list[str]:
+    """Return a line for each rule (`kind:id`) with an id that the bot cannot find in Discord.
 
     Raises:
-        SettingsError: Discord cannot be asked.
+        SettingsError: Discord cannot be reached.
     """
     named = [rule.partition(":") for rule in rules]
     if not named:

@@ -3,8 +3,6 @@
 Slack: `usergroups.list` returns the groups with their members, if the app has the scope `usergroups:read`.
 """
 
-import asyncio
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -13,91 +11,53 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.intake.handler import Call
+from channels.lookup_cache import LookupCache
 from channels.slack.client.api import SlackApi
 from channels.slack.client.auth import client
 from channels.slack.client.rate_limits import TIER_2
 from channels.slack.session_ids import NAME, spot_of
 from channels.slack.settings import SlackSettings
-from channels.ttl_cache import Remembered
 from core.errors import SettingsError, SurfaceError
 from core.identity import Spot, Visitor
-from core.secret_redaction import traced
 
-log = logging.getLogger(__name__)
-
-#: Who has done something, and where.
+#: The author and the place of an event.
 Seen = tuple[Visitor, Spot]
 
-#: Seconds for which what is known of them is taken to be the same.
-FRESH = 300.0
+#: Seconds for which the members of user groups are cached, and that an event waits for them.
+GROUP_SECONDS, LOOKUP_TIMEOUT = 300.0, 2.0
 
-#: Seconds that whoever speaks waits for them.
-PATIENCE = 2.0
+#: The method that looks up an id, and its parameter, by the kind of the id.
+_LOOKUPS = {"user": ("users.info", "user"), "channel": ("conversations.info", "channel")}
 
-#: By the kind, the method that tells of one, and what that calls it.
-_ASKS = {"user": ("users.info", "user"), "channel": ("conversations.info", "channel")}
-
-#: What Slack says of what there is not.
+#: Slack's errors for an id that does not exist.
 _UNKNOWN = {"user_not_found", "users_not_found", "user_not_visible", "channel_not_found"}
 
 
-class Groups:
-    """Asks for them where anything depends on them, and remembers them for a while.
+class Visits:
+    """Resolves the author and the place of an event.
 
     Args:
-        are_asked_for: whether anything does.
+        needs_groups: whether access or approvals depend on user groups; if not, they are not looked up.
     """
 
-    def __init__(self, api: SlackApi, *, are_asked_for: bool) -> None:
+    def __init__(self, api: SlackApi, *, needs_groups: bool) -> None:
         self._api = api
-        self._are_asked_for = are_asked_for
-        self._known = Remembered[str, dict[str, tuple[str, ...]]](FRESH)  # by workspace: the groups by their members
-
-    async def of(self, team: str, user: str) -> tuple[str, ...]:
-        """The ids of somebody's.
-
-        Raises:
-            SurfaceError: Slack does not tell them, and it is not known either what they were.
-        """
-        if not self._are_asked_for:
-            return ()
-        known = self._known.get(team)
-        if known is None or not self._known.is_fresh(team):
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    known = self._known.keep(team, await self._ask(team))
-            except (SurfaceError, TimeoutError) as error:
-                if known is None:
-                    raise SurfaceError(f"the user groups of workspace {team} are not known") from error
-                log.warning("the user groups of workspace %s cannot be looked up anew: %s", team, traced(error))
-        return known.get(user, ())
-
-    async def _ask(self, team: str) -> dict[str, tuple[str, ...]]:
-        budget = self._api.budget(("usergroups.list", team), TIER_2)
-        answer = await self._api.at(team).call("usergroups.list", {"include_users": True}, budget, reads=True)
-        found = dict[str, tuple[str, ...]]()
-        for group in (answer or {}).get("usergroups", ()):
-            for user in group.get("users") or ():
-                found[user] = (*found.get(user, ()), str(group["id"]))
-        return found
-
-
-class Visits:
-    """Tells it."""
-
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
+        self._needs_groups = needs_groups
+        #: By workspace: the groups of each member.
+        self._groups = LookupCache[str, dict[str, tuple[str, ...]]](
+            "members of user groups", GROUP_SECONDS, timeout=LOOKUP_TIMEOUT
+        )
 
     async def of_call(self, call: Call) -> Call:
-        """A message, with the user groups of its author.
+        """Return a message with the user groups of its author.
 
         Raises:
-            SurfaceError: they are not known.
+            SurfaceError: the user groups are not known.
         """
         inbound = call.inbound
         if inbound.is_bot:
             return call
-        roles = await self._groups.of(str(inbound.address["team"]), inbound.author)
+        roles = await self._groups_of(str(inbound.address["team"]), inbound.author)
         return replace(call, inbound=replace(inbound, visitor=replace(inbound.who, roles=roles))) if roles else call
 
     async def resolve_interaction(self, team: str, channel: str, user: str, *, home: str = "") -> Seen:
@@ -110,8 +70,26 @@ class Visits:
             SurfaceError: the user groups are not known.
         """
         home = home or team
-        roles = await self._groups.of(team, user)
+        roles = await self._groups_of(team, user)
         return Visitor(NAME, user, roles=roles, workspaces=(home,), is_external=home != team), spot_of(team, channel)
+
+    async def _groups_of(self, team: str, user: str) -> tuple[str, ...]:
+        """Return the ids of the groups of a user. While Slack is out of reach, the last known ones are used."""
+        if not self._needs_groups:
+            return ()
+        groups = await self._groups.get_or_last(team, lambda: self._fetch(team), None)
+        if groups is None:
+            raise SurfaceError(f"the user groups of workspace {team} are not known")
+        return groups.get(user, ())
+
+    async def _fetch(self, team: str) -> dict[str, tuple[str, ...]]:
+        budget = self._api.budget(("usergroups.list", team), TIER_2)
+        answer = await self._api.at(team).call("usergroups.list", {"include_users": True}, budget, reads=True)
+        found = dict[str, tuple[str, ...]]()
+        for group in (answer or {}).get("usergroups", ()):
+            for user in group.get("users") or ():
+                found[user] = (*found.get(user, ()), str(group["id"]))
+        return found
 
 
 def is_group(id_: str) -> bool:
@@ -119,12 +97,12 @@ def is_group(id_: str) -> bool:
     return id_.startswith("S")
 
 
-async def unknown(settings: SlackSettings, rules: Iterable[str]) -> list[str]:
-    """A line for each of the rules (`kind:id`) that names what Slack does not know. Where there may be several
-    workspaces, no one knows all of them, and nothing is asked.
+async def find_unknown_ids(settings: SlackSettings, rules: Iterable[str]) -> list[str]:
+    """Return a line for each rule (`kind:id`) with an id that Slack does not know. Without a token there may be several
+    workspaces, none of which knows all ids: nothing is looked up.
 
     Raises:
-        SettingsError: Slack cannot be asked.
+        SettingsError: Slack cannot be reached.
     """
     if not settings.bot_token:
         return []
@@ -137,7 +115,7 @@ async def unknown(settings: SlackSettings, rules: Iterable[str]) -> list[str]:
                 groups = await _groups(web) if groups is None else groups
                 is_known = id_ in groups
             else:
-                is_known = kind not in _ASKS or id_ == "dm" or id_.startswith("B") or await _is_known(web, kind, id_)
+                is_known = kind not in _LOOKUPS or id_ == "dm" or id_.startswith("B") or await _is_known(web, kind, id_)
         except SlackApiError as error:
             if error.response.get("error") != "missing_scope":
                 raise SettingsError(f"SLACK_API_URL: Slack does not say whether it knows {rule}; try again.") from error
@@ -153,7 +131,7 @@ async def unknown(settings: SlackSettings, rules: Iterable[str]) -> list[str]:
 
 
 async def _is_known(web: AsyncWebClient, kind: str, id_: str) -> bool:
-    method, name = _ASKS[kind]
+    method, name = _LOOKUPS[kind]
     try:
         await web.api_call(method, http_verb="GET", params={name: id_})
     except SlackApiError as error:

@@ -21,7 +21,7 @@ from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
 from channels.settings import Bounds
 from channels.slack import manifest as events
-from channels.slack.access import Groups, Visits, is_group
+from channels.slack.access import Visits, is_group
 from channels.slack.client.api import SlackApi
 from channels.slack.client.auth import PROOF_INTERVAL, Proof, client, connections, verify
 from channels.slack.client.http_mode import Requests
@@ -87,7 +87,7 @@ class SlackChannel:
         self._workspaces = Workspaces(vault) if vault is not None else None
         self._api = SlackApi(self._client, workspaces=self._workspaces)
         self._people = People(self._api)
-        self._visits = Visits(Groups(self._api, are_asked_for=any(map(is_group, desk.door.names(NAME)))))
+        self._visits = Visits(self._api, needs_groups=any(map(is_group, desk.door.names(NAME))))
         self._downloads = Downloads(self._api)
         self._names = Names(self._api, self._people)
         self._surroundings = Surroundings(self._api, self._names, hears_all=desk.follow != "mention")

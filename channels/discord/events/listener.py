@@ -18,8 +18,8 @@ from channels.discord.session_ids import event_key, guild_of, place_of, sent_at
 from channels.discord.settings import DiscordSettings
 from channels.intake.backfill import Backfill
 from channels.intake.handler import MOMENT, Call, Intake
+from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
-from channels.ttl_cache import Remembered
 from core.concurrency.retry import retried
 from core.concurrency.tasks import Work
 from core.conversations.service import Conversations
@@ -70,7 +70,7 @@ class Ear:
         self._visits = visits
         self._serves = serves
         self._follows = follows
-        self._threads_on_answers = Remembered[int, bool](STARTER_SECONDS)
+        self._threads_on_answers = LookupCache[int, bool]("thread", STARTER_SECONDS)
         self._backfill_of = backfill_of
         self._locks = WeakValueDictionary[int, asyncio.Lock]()  # by channel: events are examined in their order
 
@@ -210,11 +210,12 @@ class Ear:
         """
         if not (self._follows and isinstance(channel, discord.Thread)) or channel.is_private():
             return False
-        known, thread = self._threads_on_answers, channel.id
-        if known.is_fresh(thread):
-            return bool(known.get(thread))
-        try:
-            starter = await message_of(self._api, channel.parent_id, thread)
-        except RefusedError:  # it was opened on no message, or on one that is gone
-            return known.keep(thread, False)
-        return known.keep(thread, starter.author == self._api.me)
+
+        async def fetch() -> bool:
+            try:
+                starter = await message_of(self._api, channel.parent_id, channel.id)
+            except RefusedError:  # it was opened on no message, or on one that is gone
+                return False
+            return starter.author == self._api.me
+
+        return await self._threads_on_answers.get(channel.id, fetch)

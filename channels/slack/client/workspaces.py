@@ -3,18 +3,20 @@
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+from cachetools import TTLCache
+
 from channels.rate_limits.caller import PassingError, RefusedError
-from channels.ttl_cache import Remembered
 from core.errors import SettingsError, StoreError
 from core.privacy.vault import Vault
 from core.secret_redaction import remember
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which the app is taken to be installed where it was: another process may hear that it is not any more.
-FRESH = 10.0
+#: Tokens in the cache, and the seconds that they stay there: another process may handle the removal of the app.
+MAX_TOKENS, TOKEN_SECONDS = 10_000, 10.0
 
 
 class Workspaces:
@@ -22,7 +24,7 @@ class Workspaces:
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._known = Remembered[str, str | None](FRESH)  # None where the app is not installed
+        self._tokens: TTLCache[str, str, float] = TTLCache(MAX_TOKENS, TOKEN_SECONDS)
 
     async def verify(self) -> None:
         """Try the key.
@@ -41,7 +43,7 @@ class Workspaces:
         """
         remember(token)
         await self._vault.put(_name(team), {**about, "token": token, "at": int(time.time())})
-        self._known.keep(team, token)
+        self._tokens[team] = token
 
     async def remove(self, team: str, since: float) -> None:
         """The app was uninstalled then (whole seconds since the epoch), or its token revoked. What was installed since
@@ -58,7 +60,7 @@ class Workspaces:
             return
         await self._vault.remove(_name(team))
         log.info("workspace %s is served no more: the app was uninstalled there", team)
-        self._known.keep(team, None)
+        self._tokens.pop(team, None)
 
     async def has(self, team: str) -> bool:
         """Whether the app is installed there.
@@ -88,13 +90,14 @@ class Workspaces:
         return token
 
     async def _token(self, team: str) -> str | None:
-        known = self._known.get(team)
-        if known is None or not self._known.is_fresh(team):
-            kept = await self._vault.get(_name(team))
-            known = self._known.keep(team, None if kept is None else str(kept["token"]))
-            if known is not None:
-                remember(known)
-        return known
+        with suppress(KeyError):
+            return self._tokens[team]
+        kept = await self._vault.get(_name(team))
+        if kept is None:
+            return None
+        token = self._tokens[team] = str(kept["token"])
+        remember(token)
+        return token
 
 
 def _name(team: str) -> str:

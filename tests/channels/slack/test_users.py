@@ -12,7 +12,7 @@ from tests.channels.slack.conftest import running
 
 @pytest.fixture
 def people(web: AsyncWebClient) -> People:
-    return People(SlackApi(web, pauses=(0.01,)), patience=0.3)
+    return People(SlackApi(web, pauses=(0.01,)), timeout=0.3)
 
 
 async def test_people_are_known_by_the_name_that_they_show(slack: SlackSandbox, people: People) -> None:

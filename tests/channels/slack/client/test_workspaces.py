@@ -177,7 +177,7 @@ async def test_another_key_ends_the_start_with_a_line_and_the_right_one_goes_on(
 async def test_a_revoked_token_is_forgotten_by_all_processes_and_a_late_word_of_it_spares_a_newer_one(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspaces, "FRESH", 0.0)
+    monkeypatch.setattr(workspaces, "TOKEN_SECONDS", 0.0)
     async with serving_all(slack, tmp_path) as bot:
         await install(bot, slack)
         known = bot.channel._workspaces

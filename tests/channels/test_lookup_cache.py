@@ -1,0 +1,58 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from channels import lookup_cache
+from channels.lookup_cache import LookupCache
+from core.errors import SurfaceError
+
+
+def answers(*values: str) -> Callable[[], Awaitable[str]]:
+    """A platform that gives these answers, one a call, and is out of reach afterwards."""
+    left = list(values)
+
+    async def fetch() -> str:
+        if not left:
+            raise SurfaceError("out of reach")
+        await asyncio.sleep(0)
+        return left.pop(0)
+
+    return fetch
+
+
+async def test_an_answer_is_fetched_once_for_all_tasks_that_need_it() -> None:
+    cache, fetch = LookupCache[str, str]("name", 60.0), answers("one", "two")
+    assert await asyncio.gather(*(cache.get("a", fetch) for _ in range(3))) == ["one"] * 3
+    assert await cache.get("a", fetch) == "one"
+    assert await cache.get("b", fetch) == "two"
+
+
+async def test_an_old_answer_is_used_only_while_the_platform_is_out_of_reach() -> None:
+    cache, fetch = LookupCache[str, str]("name", 0.0), answers("one", "two")
+    assert await cache.get_or_last("a", fetch, None) == "one"
+    assert [await cache.get_or_last("a", fetch, None) for _ in range(2)] == ["two", "two"]
+    assert await cache.get_or_last("b", fetch, None) is None
+    with pytest.raises(SurfaceError):
+        await cache.get("a", fetch)
+
+
+async def test_a_platform_that_does_not_answer_in_time_is_not_waited_for() -> None:
+    cache = LookupCache[str, str]("name", 60.0, timeout=0.01)
+
+    async def hang() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    looks = (cache.get_or_last("a", hang, "unknown") for _ in range(3))
+    assert await asyncio.gather(*looks) == ["unknown"] * 3
+
+
+async def test_a_full_cache_drops_the_answer_that_was_used_least_recently(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_cache, "MAX_ANSWERS", 2)
+    cache = LookupCache[str, str]("name", 60.0)
+    for key in ("a", "b", "a", "c"):
+        await cache.get(key, answers(key))
+    assert await cache.get("a", answers()) == "a"
+    with pytest.raises(SurfaceError):
+        await cache.get("b", answers())
