@@ -1,8 +1,8 @@
-"""Fetching the bytes of a file that came with a message."""
+"""Downloads of the files that come with messages."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import replace
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -38,57 +38,78 @@ class UnreadableFileError(SurfaceError):
         self.status = status
 
 
-async def download(
-    url: str, file: Attachment, check: Check, *, is_own: Callable[[SplitResult], bool], token: str = ""
-) -> Fetched:
-    """Fetch a file. No address is asked but the platform's own, whoever names another one.
+class FileClient:
+    """Downloads the files of a platform, and asks no other host for them.
 
     Args:
-        is_own: whether an address is the platform's.
-        token: what is shown to it.
+        api_url: the address of the platform's API. A sandbox has its files on the same host.
 
-    Raises:
-        UnreadableFileError: it cannot be had, is larger than it may be, or a page came in its place.
+    Attributes:
+        api_hosts: the hosts of the platform's real API, subdomains included.
+        file_hosts: the hosts of the files that belong to it, subdomains included.
     """
-    for pause in (*PAUSES, None):
-        try:
-            data, kind = await _get(url, file, check, is_own, token)
-            break
-        except (aiohttp.ClientError, OSError) as error:
-            log.info("a file cannot be fetched: %s", type(error).__name__)
-            failure = UnreadableFileError("it cannot be fetched right now")
-        except UnreadableFileError as error:
-            if error.status != 429 and error.status < 500:
-                raise
-            failure = error
-        if pause is None:
-            raise failure
-        await asyncio.sleep(pause)
-    fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)
-    if _is_page(data) and kind == "text/html" and not _is_expected(file, data):
-        raise UnreadableFileError("I am not allowed to read it", status=403)
-    return Fetched(fetched, data)
+
+    api_hosts: Collection[str]
+    file_hosts: Collection[str]
+
+    def __init__(self, api_url: str) -> None:
+        self._api_url = urlsplit(api_url)
+
+    async def download(self, url: str, file: Attachment, check: Check, *, token: str = "") -> Fetched:
+        """Download a file; what fails in passing is tried again.
+
+        Args:
+            token: for the platform.
+
+        Raises:
+            UnreadableFileError: the file is not available or too large, or a login page came in its place.
+        """
+        for pause in (*PAUSES, None):
+            try:
+                data, kind = await self._get(url, file, check, token)
+                break
+            except (aiohttp.ClientError, OSError) as error:
+                log.info("a file cannot be fetched: %s", type(error).__name__)
+                failure = UnreadableFileError("it cannot be fetched right now")
+            except UnreadableFileError as error:
+                if error.status != 429 and error.status < 500:
+                    raise
+                failure = error
+            if pause is None:
+                raise failure
+            await asyncio.sleep(pause)
+        fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)
+        if _is_page(data) and kind == "text/html" and not _is_expected(file, data):
+            raise UnreadableFileError("I am not allowed to read it", status=403)
+        return Fetched(fetched, data)
+
+    async def _get(self, url: str, file: Attachment, check: Check, token: str) -> tuple[bytes, str]:
+        timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=_CONNECT_SECONDS * 2)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
+            for _ in range(_HOPS):
+                if not self._has(urlsplit(url)):
+                    log.warning("a file is said to be at %s, which is not asked", urlsplit(url).hostname)
+                    raise UnreadableFileError("it is not where the platform keeps its files")
+                async with session.get(url, headers=headers, allow_redirects=False) as answer:
+                    if answer.status in _REDIRECTS:
+                        url = urljoin(url, answer.headers.get("Location", ""))
+                        continue
+                    if answer.status != 200:
+                        raise UnreadableFileError(f"it cannot be fetched (HTTP {answer.status})", status=answer.status)
+                    check(replace(file, size=answer.content_length or file.size))
+                    return await _read(answer, check.most), answer.content_type
+        raise UnreadableFileError("it cannot be fetched")
+
+    def _has(self, url: SplitResult) -> bool:
+        """Return whether an address is one of the platform's files."""
+        if _is_within(self._api_url, self.api_hosts):
+            return url.scheme == "https" and _is_within(url, self.file_hosts)
+        return (url.scheme, url.netloc) == (self._api_url.scheme, self._api_url.netloc)
 
 
-async def _get(
-    url: str, file: Attachment, check: Check, is_own: Callable[[SplitResult], bool], token: str
-) -> tuple[bytes, str]:
-    timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=_CONNECT_SECONDS * 2)
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
-        for _ in range(_HOPS):
-            if not is_own(urlsplit(url)):
-                log.warning("a file is said to be at %s, which is not asked", urlsplit(url).hostname)
-                raise UnreadableFileError("it is not where the platform keeps its files")
-            async with session.get(url, headers=headers, allow_redirects=False) as answer:
-                if answer.status in _REDIRECTS:
-                    url = urljoin(url, answer.headers.get("Location", ""))
-                    continue
-                if answer.status != 200:
-                    raise UnreadableFileError(f"it cannot be fetched (HTTP {answer.status})", status=answer.status)
-                check(replace(file, size=answer.content_length or file.size))
-                return await _read(answer, check.most), answer.content_type
-    raise UnreadableFileError("it cannot be fetched")
+def _is_within(url: SplitResult, hosts: Collection[str]) -> bool:
+    return any(f".{url.hostname}".endswith(f".{host}") for host in hosts)
 
 
 async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:

@@ -1,55 +1,51 @@
-"""Files that came with messages of Discord's.
+"""Downloads of the files of Discord messages.
 
 Discord: docs.discord.com/developers/reference, "Signed Attachment CDN URLs"
 """
 
 import time
 from dataclasses import replace
-from urllib.parse import SplitResult, parse_qs, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from channels.base import Check, Fetched
 from channels.discord.client.api import DiscordApi
 from channels.discord.events.history import message_of
-from channels.intake.downloads import UnreadableFileError, download
+from channels.intake.downloads import FileClient, UnreadableFileError
 from core.errors import SurfaceError
 from core.inbox_message import Attachment
 
-#: Where Discord keeps files.
-_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
-
-#: What it says of an address that has expired.
+#: HTTP statuses of an address that has expired.
 _EXPIRED = (403, 404)
 
 
-class Downloads:
-    """Fetches files.
+class Downloads(FileClient):
+    """Downloads files by their signed addresses."""
 
-    Args:
-        address: where Discord's API is; where that is elsewhere than at Discord, that is where files are too.
-    """
+    api_hosts = ("discord.com", "discordapp.com")
+    file_hosts = ("cdn.discordapp.com", "media.discordapp.net")
 
-    def __init__(self, api: DiscordApi, address: str) -> None:
+    def __init__(self, api: DiscordApi, api_url: str) -> None:
+        super().__init__(api_url)
         self._api = api
-        self._address = urlsplit(address)
 
     async def fetch(self, file: Attachment, check: Check) -> Fetched:
-        """A file.
+        """Download a file.
 
         Raises:
-            UnreadableFileError: it cannot be had, or is not to be read.
+            UnreadableFileError: the file is not available, or `check` refuses it.
         """
         url = str(file.source.get("url", ""))
         if not _has_expired(url):
             try:
-                return await download(url, file, check, is_own=self._is_own)
+                return await self.download(url, file, check)
             except UnreadableFileError as error:
                 if error.status not in _EXPIRED:
                     raise
         file = await self._asked(file)
-        return await download(str(file.source["url"]), file, check, is_own=self._is_own)
+        return await self.download(str(file.source["url"]), file, check)
 
     async def _asked(self, file: Attachment) -> Attachment:
-        """The file with an address that is good again."""
+        """Return a file with a new address."""
         try:
             message = await message_of(self._api, int(file.source["channel"]), int(file.source["message"]))
         except SurfaceError as error:
@@ -58,11 +54,6 @@ class Downloads:
         if url is None:
             raise UnreadableFileError("it is not there any more")
         return replace(file, source={**file.source, "url": url})
-
-    def _is_own(self, url: SplitResult) -> bool:
-        if (self._address.hostname or "").endswith(("discord.com", "discordapp.com")):
-            return url.scheme == "https" and url.hostname in _HOSTS
-        return (url.scheme, url.netloc) == (self._address.scheme, self._address.netloc)
 
 
 def _has_expired(url: str) -> bool:

@@ -1,4 +1,4 @@
-"""Files that came with messages of Slack's.
+"""Downloads of the files of Slack messages.
 
 Slack: docs.slack.dev/reference/objects/file-object
 """
@@ -6,10 +6,9 @@ Slack: docs.slack.dev/reference/objects/file-object
 import logging
 from dataclasses import replace
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 from channels.base import Check, Fetched
-from channels.intake.downloads import UnreadableFileError, download
+from channels.intake.downloads import FileClient, UnreadableFileError
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_4
@@ -19,27 +18,27 @@ from core.inbox_message import Attachment
 
 log = logging.getLogger(__name__)
 
-#: Slack: what stands in the place of a file in a channel that is shared with another organisation.
+#: Slack: the access of a file in a channel that is shared with another organisation, until its details are fetched.
 _ASK = "check_file_info"
-
-#: Where Slack keeps files, beside `slack.com` itself.
-_HOSTS = ("slack.com", "slack-files.com", "slack-gov.com")
 
 _NOT_ALLOWED = "the app lacks the scope files:read, so that no files can be read: add it at "
 _WHERE = "https://api.slack.com/apps, your app, under OAuth & Permissions, and install the app again"
 
 
-class Downloads:
-    """Fetches files with the app's token, which nobody but Slack is shown."""
+class Downloads(FileClient):
+    """Downloads files with the token of the app."""
+
+    api_hosts = file_hosts = ("slack.com", "slack-files.com", "slack-gov.com")
 
     def __init__(self, api: SlackApi) -> None:
+        super().__init__(api.address)
         self._api = api
 
     async def fetch(self, team: str, file: Attachment, check: Check) -> Fetched:
-        """A file.
+        """Download a file.
 
         Raises:
-            UnreadableFileError: it cannot be had, or is not to be read.
+            UnreadableFileError: the file is not available, or `check` refuses it.
         """
         if file.source.get("file_access") == _ASK or not file.source.get("url_private_download"):
             file = await self._asked(team, file)
@@ -52,14 +51,14 @@ class Downloads:
         except SurfaceError as error:
             raise UnreadableFileError("it cannot be fetched right now") from error
         try:
-            return await download(url, file, check, is_own=self._is_own, token=token)
+            return await self.download(url, file, check, token=token)
         except UnreadableFileError as error:
             if error.status in (401, 403):
                 log.error("%s%s", _NOT_ALLOWED, _WHERE)
             raise
 
     async def _asked(self, team: str, file: Attachment) -> Attachment:
-        """What Slack says of a file when it is asked."""
+        """Return a file with the details that Slack has of it."""
         budget = self._api.budget(("files.info", team), TIER_4)
         try:
             about = {"file": file.source.get("id", "")}
@@ -74,14 +73,3 @@ class Downloads:
         found: dict[str, Any] = (answer or {}).get("file") or {}
         asked = attachment({**found, "file_access": ""})
         return replace(asked, name=asked.name if found.get("name") else file.name)
-
-    def _is_own(self, url: SplitResult) -> bool:
-        """Whether an address is Slack's; where the API is elsewhere than at Slack, that is where files are too."""
-        api = urlsplit(self._api.address)
-        if _is_slack(api.hostname):
-            return url.scheme == "https" and _is_slack(url.hostname)
-        return (url.scheme, url.netloc) == (api.scheme, api.netloc)
-
-
-def _is_slack(host: str | None) -> bool:
-    return any(host == name or (host or "").endswith(f".{name}") for name in _HOSTS)
