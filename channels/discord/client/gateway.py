@@ -10,20 +10,13 @@ from dataclasses import dataclass
 import aiohttp
 import discord
 import yarl
+from discord.backoff import ExponentialBackoff
 from discord.gateway import DiscordWebSocket
 
 from channels.discord.client.auth import LONG_WAIT
-from core.concurrency import event_loop
 from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
-
-#: Seconds to wait before a connection that could not be made is tried again, the last one from then on. Discord:
-#: a bot that identifies more than 1000 times a day loses its token; this makes 300 at the most.
-PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
-
-#: Seconds that a connection must have held, to count as one that could be made.
-HELD = 60.0
 
 #: Seconds of silence after which a connection is given up as dead. Discord: it speaks every 41 seconds at least.
 SILENCE = 60.0
@@ -190,16 +183,14 @@ class Gateway:
         self.heard_at = time.time()
 
     async def _keep(self) -> None:
-        failures = 0
+        # Discord: a bot that identifies more than 1000 times a day loses its token. The longest waits average 512 s.
+        backoff = ExponentialBackoff()
         while True:
-            began = event_loop.now()
             try:
                 await self._connect()
             except Exception as error:
                 log.warning("no connection to Discord's gateway: %s", traced(error))
-            failures = 0 if event_loop.now() - began > HELD else failures + 1
-            if failures:
-                await asyncio.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
+            await asyncio.sleep(backoff.delay())
 
     async def _connect(self) -> None:
         """Connect; returns or raises when the connection has come to its end."""

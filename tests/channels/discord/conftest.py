@@ -9,11 +9,12 @@ from typing import Any
 
 import discord
 import pytest
+from discord.backoff import ExponentialBackoff
 from discord.gateway import DiscordWebSocket
 
 from channels.access import Door, Rules
 from channels.discord.adapter import DiscordChannel
-from channels.discord.client import gateway, shards
+from channels.discord.client import shards
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import log_in, make_client
 from channels.discord.invite import permissions
@@ -85,7 +86,7 @@ def nothing_stays_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What discord.py keeps for the whole process is put back; a session is begun anew without its pause of 5 s."""
     monkeypatch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
     monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
-    monkeypatch.setattr(gateway, "PAUSES", (0.02, 0.05))
+    monkeypatch.setattr(ExponentialBackoff, "delay", lambda _: 0.02)
     monkeypatch.setattr(shards, "IDENTIFY_SECONDS", 0.0)
 
 
