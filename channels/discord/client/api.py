@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import aiohttp
@@ -187,13 +188,10 @@ class DiscordApi:
         Args:
             name: what it is called; Discord: 100 characters at the most.
         """
-
-        async def send() -> None:
-            start = self._client.http.start_thread_with_message
-            await start(channel, message, name=name, auto_archive_duration=THREAD_MINUTES)
-
+        start = self._client.http.start_thread_with_message
+        send = partial(start, channel, message, name=name, auto_archive_duration=THREAD_MINUTES)
         try:
-            await self.call("thread", send, self._caller.limiters.get(("thread", channel), MESSAGES))
+            await self.call("thread", send, self.budget(("thread", channel), MESSAGES))
         except RefusedError as refusal:
             if refusal.code != THREAD_EXISTS:
                 raise
@@ -228,58 +226,39 @@ class DiscordApi:
         await self.call("attach", send, self.edits(channel), priority=Priority.FINAL)
 
     async def delete(self, channel: int, message: int) -> None:
-        async def send() -> None:
-            await self._message(channel, message).delete()
-
-        await self.call("delete", send, self._caller.limiters.get(("delete", channel), DELETIONS))
+        send = self._message(channel, message).delete
+        await self.call("delete", send, self.budget(("delete", channel), DELETIONS))
 
     async def react(self, channel: int, message: int, emoji: str) -> None:
-        async def send() -> None:
-            await self._message(channel, message).add_reaction(emoji)
-
-        await self.call("react", send, self._caller.limiters.get(("react", channel), REACTIONS))
+        send = partial(self._message(channel, message).add_reaction, emoji)
+        await self.call("react", send, self.budget(("react", channel), REACTIONS))
 
     async def unreact(self, channel: int, message: int, emoji: str) -> None:
-        async def send() -> None:
-            await self._message(channel, message).remove_reaction(emoji, self.me)
-
-        await self.call("unreact", send, self._caller.limiters.get(("react", channel), REACTIONS))
+        send = partial(self._message(channel, message).remove_reaction, emoji, self.me)
+        await self.call("unreact", send, self.budget(("react", channel), REACTIONS))
 
     async def unarchive(self, thread: int) -> None:
         """Open a thread again that was archived. Discord: a new message would do so too, an edit does not."""
-
-        async def send() -> None:
-            await self._client.http.edit_channel(thread, archived=False)
-
-        await self.call("unarchive", send, self._caller.limiters.get(("channel", thread), MESSAGES))
+        send = partial(self._client.http.edit_channel, thread, archived=False)
+        await self.call("unarchive", send, self.budget(("channel", thread), MESSAGES))
 
     async def channel(self, channel: int, guild: discord.Guild | None = None) -> Any:
-        """The channel or thread of that id, as discord.py has it; with its `guild`, if that is given."""
-
-        async def send() -> Any:
-            return await (guild or self._client).fetch_channel(channel)
-
-        return await self.call("channel", send, self._caller.limiters.get(("channel", channel), MESSAGES))
+        """Return a channel or thread as discord.py has it; with its `guild`, if that is given."""
+        send = partial((guild or self._client).fetch_channel, channel)
+        return await self.call("channel", send, self.budget(("channel", channel), MESSAGES))
 
     def direct(self, channel: int) -> discord.PartialMessageable:
         """Direct messages."""
         return self._client.get_partial_messageable(channel)
 
     async def member(self, guild: int, user: int) -> Any:
-        """A person as he is in a server. Discord: it takes no privileged intent."""
-
-        async def send() -> Any:
-            return await self._client.http.get_member(guild, user)
-
-        return await self.call("member", send, self._caller.limiters.get(("member", guild), MESSAGES))
+        """Return a member of a server. Discord: this needs no privileged intent."""
+        send = partial(self._client.http.get_member, guild, user)
+        return await self.call("member", send, self.budget(("member", guild), MESSAGES))
 
     async def guild(self, guild: int) -> discord.Guild:
-        """The server of that id, with its roles."""
-
-        async def send() -> discord.Guild:
-            return await self._client.fetch_guild(guild, with_counts=False)
-
-        return await self._look("guild", send, ("guild", guild))
+        """Return a server with its roles."""
+        return await self._look("guild", partial(self._client.fetch_guild, guild, with_counts=False), ("guild", guild))
 
     async def latest(self, guild: int) -> dict[int, int]:
         """The id of the latest message of each channel of a server that may have some; 0 where nothing was said."""
