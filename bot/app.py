@@ -278,11 +278,11 @@ async def _share_limits(database: Database, lease: Lease, channels: Collection[C
     """Divide the platforms' rate limits with the other workers. No two platforms have a limiter's name in common."""
 
     def announce() -> Uses:
-        return {name: use for channel in channels for name, use in channel.tell().items()}
+        return {name: use for channel in channels for name, use in channel.limiters.announce_usage().items()}
 
     def share(others: Sequence[Uses]) -> None:
         for channel in channels:
-            channel.share(others)
+            channel.limiters.share(others)
 
     await exchange_usage(database, lease, announce, share)
 

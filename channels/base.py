@@ -310,6 +310,23 @@ class Fetched:
     data: bytes
 
 
+class RateLimits(Protocol):
+    """The rate limits of a platform, divided among the workers."""
+
+    @property
+    def headroom(self) -> float:
+        """The part that is free, at least, of each limit: from 0 to 1."""
+        ...
+
+    def announce_usage(self) -> Uses:
+        """Return what the other workers are told of this one's usage."""
+        ...
+
+    def share(self, others: Sequence[Uses]) -> None:
+        """Divide the limits with other workers, by what each of them has announced."""
+        ...
+
+
 class Channel(Protocol):
     """A platform's adapter.
 
@@ -322,6 +339,9 @@ class Channel(Protocol):
 
     @property
     def pulse(self) -> float: ...
+
+    @property
+    def limiters(self) -> RateLimits: ...
 
     async def start(self) -> None:
         """Connect and hear; returns when it does.
@@ -341,18 +361,6 @@ class Channel(Protocol):
 
     async def reconnect(self) -> None:
         """Give up the connection for dead, and have a new one made; returns when that has begun."""
-        ...
-
-    def tell(self) -> Uses:
-        """What other workers are to know of what this one uses of the platform's limits."""
-        ...
-
-    def left(self) -> float:
-        """The part that is left, at least, of each of the platform's limits: from 0 to 1."""
-        ...
-
-    def share(self, others: Sequence[Uses]) -> None:
-        """Leave to other workers, who tell this, what of the platform's limits is theirs."""
         ...
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:

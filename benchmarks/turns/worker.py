@@ -17,6 +17,7 @@ from channels.base import Around, Check, Fetched, File, Heard, Plan, Priority, R
 from channels.intake.context import Context
 from channels.intake.downloads import UnreadableFileError
 from channels.markdown.dialect import Limits
+from channels.rate_limits.registry import RateLimiters
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app
 from core.agents.runtime import AgentRuntime
@@ -39,7 +40,6 @@ from core.turns.store import Turns
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.workers.lease import Lease
-from core.workers.rate_limit_sharing import Uses
 
 #: Turns at once, more than the bench ever runs.
 LIMIT = 500
@@ -75,6 +75,7 @@ class Place:
 
     def __init__(self) -> None:
         self.ids = count(1)
+        self.limiters = RateLimiters()
 
     async def start(self) -> None:
         return
@@ -86,15 +87,6 @@ class Place:
         return 0.0
 
     async def reconnect(self) -> None:
-        return
-
-    def tell(self) -> Uses:
-        return {}
-
-    def left(self) -> float:
-        return 1.0
-
-    def share(self, others: Sequence[Uses]) -> None:
         return
 
     def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:

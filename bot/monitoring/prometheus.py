@@ -86,7 +86,7 @@ class Metrics:
     async def _look(self, channels: Collection[Channel], worker: Worker, database: Database) -> None:
         metrics.running.set(worker.busy)
         for channel in channels:
-            metrics.budget_left.set(channel.left(), {"channel": channel.name})
+            metrics.budget_left.set(channel.limiters.headroom, {"channel": channel.name})
         try:
             async with asyncio.timeout(DATABASE_SECONDS):
                 found = await waiting(database)

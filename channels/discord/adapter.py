@@ -43,7 +43,6 @@ from core.inbox.watermarks import Places
 from core.inbox_message import Attachment, Inbound
 from core.privacy.vault import Seal
 from core.secret_redaction import traced
-from core.workers.rate_limit_sharing import Uses
 from core.workers.shard_assignment import ShardAssignment
 
 log = logging.getLogger(__name__)
@@ -80,6 +79,7 @@ class DiscordChannel:
         self._client = make_client(settings)
         self._seal = Seal(settings.bot_token)
         self._api = DiscordApi(self._client, silent=settings.silent)
+        self.limiters = self._api.limiters
         self._downloads = Downloads(self._api, settings.api_url)
         self._surroundings = Surroundings(self._api)
         self._receipts = receipts(self._api)
@@ -192,15 +192,6 @@ class DiscordChannel:
             await self._assignment.acquire_slot(shard % at_once, count, IDENTIFY_SECONDS)
 
         return Shards(count, at_once, self._connection, backfill, acquire_slot)
-
-    def tell(self) -> Uses:
-        return self._api.limiters.announce_usage()
-
-    def left(self) -> float:
-        return self._api.limiters.headroom
-
-    def share(self, others: Sequence[Uses]) -> None:
-        self._api.limiters.share(others)
 
     def heard_at(self) -> float:
         """Until what it hears has come, it is deaf from when on it was to hear, unless another worker does so."""

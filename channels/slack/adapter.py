@@ -50,7 +50,6 @@ from core.inbox.watermarks import Places
 from core.inbox_message import Attachment, Inbound
 from core.privacy.vault import Seal, Vault
 from core.secret_redaction import traced
-from core.workers.rate_limit_sharing import Uses
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +85,7 @@ class SlackChannel:
         self._connections = self._client.session = connections()
         self._workspaces = Workspaces(vault) if vault is not None else None
         self._api = SlackApi(self._client, workspaces=self._workspaces)
+        self.limiters = self._api.limiters
         self._people = People(self._api)
         self._visits = Visits(self._api, needs_groups=any(map(is_group, desk.door.names(NAME))))
         self._downloads = Downloads(self._api)
@@ -165,15 +165,6 @@ class SlackChannel:
         """Let Slack know of the end of what was shown last; to be called when nothing is shown any more."""
         await self._sessions.settle(SETTLE_TIMEOUT)
         await self._connections.close()
-
-    def tell(self) -> Uses:
-        return self._api.limiters.announce_usage()
-
-    def left(self) -> float:
-        return self._api.limiters.headroom
-
-    def share(self, others: Sequence[Uses]) -> None:
-        self._api.limiters.share(others)
 
     def heard_at(self) -> float:
         return self._line.heard_at
