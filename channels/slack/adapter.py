@@ -126,14 +126,15 @@ class SlackChannel:
             keys = {"client_id": settings.client_id, "client_secret": settings.client_secret}
             self.routes += Installing(self._client, self._workspaces, vault, **keys).routes
         self._line = self._line_of(settings)
+        #: None for several workspaces: Slack sends an event for a revoked token of theirs.
+        self._proof = Proof(self._client) if settings.bot_token else None
 
     def _line_of(self, settings: SlackSettings) -> Sockets | Requests:
-        """How Slack reaches the app."""
-        proof = Proof(self._client) if settings.bot_token else None
+        """Return the connection by which Slack reaches the app."""
         if settings.mode == "socket":
             count, on_back = settings.sockets, self._backfill.open_gap
-            return Sockets(self._app, settings.app_token, count=count, proof=proof, on_back=on_back)
-        requests = Requests(self._app, settings.signing_secret, proof)
+            return Sockets(self._app, settings.app_token, count=count, on_back=on_back)
+        requests = Requests(self._app, settings.signing_secret)
         self.routes += requests.routes
         return requests
 
@@ -145,19 +146,26 @@ class SlackChannel:
         self._interactions.start()
 
     async def _connect(self) -> None:
+        if self._proof is not None:
+            self._proof.begin()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 await self._line.open()
         except TimeoutError as error:
-            await self._line.close()
+            await self._disconnect()
             raise SettingsError(
                 f"SLACK_API_URL: no socket could be opened within {CONNECT_TIMEOUT:g} s; "
                 "can this machine reach wss:// addresses?"
             ) from error
 
+    async def _disconnect(self) -> None:
+        if self._proof is not None:
+            await self._proof.end()
+        await self._line.close()
+
     async def stop(self) -> None:
         await self._interactions.stop(SETTLE_TIMEOUT)
-        await self._line.close()
+        await self._disconnect()
         await self._intake.settle(SETTLE_TIMEOUT)
         await self._backfill.stop()
 
@@ -167,7 +175,8 @@ class SlackChannel:
         await self._connections.close()
 
     def heard_at(self) -> float:
-        return self._line.heard_at
+        heard_at = self._line.heard_at
+        return heard_at if self._proof is None else min(heard_at, self._proof.at)
 
     async def reconnect(self) -> None:
         await self._line.reopen()

@@ -16,7 +16,6 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
 from channels.base import ARRIVED_AT
-from channels.slack.client.auth import Proof
 from core.concurrency.tasks import Work
 from core.secret_redaction import traced
 
@@ -33,16 +32,11 @@ CLOSE_SECONDS = 2.0
 
 
 class Requests:
-    """Takes Slack's requests, and has `app` do what they ask for.
+    """Receives Slack's requests for `app`."""
 
-    Args:
-        proof: whether the bot's token is good; none where there are many, each of which Slack tells of.
-    """
-
-    def __init__(self, app: AsyncApp, signing_secret: str, proof: Proof | None) -> None:
+    def __init__(self, app: AsyncApp, signing_secret: str) -> None:
         self._app = app
         self._verifier = SignatureVerifier(signing_secret)
-        self._proof = proof
         self._opened = asyncio.Event()
         self._is_closed = False
         self._work = Work()
@@ -53,17 +47,11 @@ class Requests:
 
     @property
     def heard_at(self) -> float:
-        """The time of the last sign of life, in seconds since the epoch: nobody is there to be heard until he calls,
-        and it is the token that shows whether he can be answered.
-        """
-        if self._proof is not None:
-            return self._proof.at
+        """The time of the last sign of life, in seconds since the epoch: now, as there is no connection to lose."""
         return time.time() if self._opened.is_set() and not self._is_closed else 0.0
 
     async def open(self) -> None:
         """Take requests from now on, held ones first."""
-        if self._proof is not None:
-            self._proof.begin()
         self._opened.set()
 
     async def reopen(self) -> None:
@@ -75,8 +63,6 @@ class Requests:
         """
         self._is_closed = True
         self._opened.set()  # held requests are refused
-        if self._proof is not None:
-            await self._proof.end()
         await self._work.end(CLOSE_SECONDS)
 
     async def _take(self, request: web.Request) -> web.Response:

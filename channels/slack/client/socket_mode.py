@@ -13,7 +13,6 @@ from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 
-from channels.slack.client.auth import Proof
 from core.concurrency.tasks import Work
 
 log = logging.getLogger(__name__)
@@ -34,30 +33,23 @@ class Sockets:
     two is made anew.
 
     Args:
-        proof: whether the bot's token is good; none where there are many, each of which Slack tells of.
         on_back: called when there is a connection again where none was, with the time (seconds since the epoch) of the
             last sign of life of the one before.
     """
 
-    def __init__(
-        self, app: AsyncApp, app_token: str, *, count: int, proof: Proof | None, on_back: Callable[[float], None]
-    ) -> None:
+    def __init__(self, app: AsyncApp, app_token: str, *, count: int, on_back: Callable[[float], None]) -> None:
         self._sockets: list[Socket] = []
         for _ in range(count):
             self._sockets.append(Socket(app, app_token, on_back=partial(self._back, len(self._sockets))))
-        self._proof = proof
         self._on_back = on_back
 
     @property
     def heard_at(self) -> float:
-        """The time of the last sign of life, in seconds since the epoch: of a line, and of a good token."""
-        heard_at = max(socket.heard_at for socket in self._sockets)
-        return heard_at if self._proof is None else min(heard_at, self._proof.at)
+        """The time of the last sign of life, in seconds since the epoch."""
+        return max(socket.heard_at for socket in self._sockets)
 
     async def open(self) -> None:
         """Connect; returns when that is done."""
-        if self._proof is not None:
-            self._proof.begin()
         await asyncio.gather(*(socket.open() for socket in self._sockets))
 
     async def reopen(self) -> None:
@@ -66,8 +58,6 @@ class Sockets:
 
     async def close(self) -> None:
         """Hang up; returns when that is done."""
-        if self._proof is not None:
-            await self._proof.end()
         await asyncio.gather(*(socket.close() for socket in self._sockets))
 
     def _back(self, index: int, since: float) -> None:

@@ -137,7 +137,7 @@ async def test_a_gap_is_opened_when_no_other_socket_has_stood_through_it(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
     gaps = list[float]()
-    sockets = Sockets(AsyncApp(client=web), slack.app_token, count=2, proof=None, on_back=gaps.append)
+    sockets = Sockets(AsyncApp(client=web), slack.app_token, count=2, on_back=gaps.append)
     await sockets.open()
     try:
         await slack.wait_for(lambda: slack.connected == 2)
