@@ -6,6 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from cachetools import LRUCache
+
 from core.concurrency.tasks import Work
 from core.errors import SurfaceError
 
@@ -13,8 +15,8 @@ log = logging.getLogger(__name__)
 
 Address = Mapping[str, Any]
 
-#: How many signs a process keeps in mind.
-MOST = 10_000
+#: Reactions that a process remembers; those of turns that other processes run are never removed here.
+MAX_REACTIONS = 10_000
 
 
 class Receipts:
@@ -28,15 +30,14 @@ class Receipts:
     def __init__(self, add: Callable[[Address], Awaitable[None]], remove: Callable[[Address], Awaitable[None]]) -> None:
         self._add = add
         self._remove = remove
-        self._given: dict[str, asyncio.Task[None] | None] = {}  # None: by another process
+        #: None: by another process.
+        self._given: LRUCache[str, asyncio.Task[None] | None] = LRUCache(MAX_REACTIONS)
         self._work = Work()
 
     def give(self, address: Address) -> None:
         """Set the sign, if it was not."""
         key = _key(address)
         if key not in self._given:
-            if len(self._given) >= MOST:  # of turns that other processes run, nobody tells here
-                self._given.pop(next(iter(self._given)))
             self._given[key] = task = asyncio.create_task(_tried(self._add, address), name="receipt")
             self._work.watch(task)
 

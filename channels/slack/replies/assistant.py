@@ -12,12 +12,13 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+from cachetools import TTLCache
+
 from channels.base import Priority
 from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import RateLimiter
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_3, TIER_4
-from core.concurrency import event_loop
 from core.concurrency.tasks import Work
 from core.errors import SurfaceError
 
@@ -25,8 +26,8 @@ log = logging.getLogger(__name__)
 
 METHOD = "agents.sessions.setStatus"
 
-#: Seconds for which nothing is told where Slack has refused it: the app is no agent there.
-RESPITE = 600.0
+#: Workspaces in which Slack has refused a status, as the app is no agent there, and the seconds for which none is set.
+MAX_REFUSED, REFUSED_SECONDS = 10_000, 600.0
 
 PROMPTS_METHOD = "assistant.threads.setSuggestedPrompts"
 
@@ -39,7 +40,7 @@ class Sessions:
 
     def __init__(self, api: SlackApi) -> None:
         self._api = api
-        self._refused: dict[str, float] = {}
+        self._refused: TTLCache[str, bool, float] = TTLCache(MAX_REFUSED, REFUSED_SECONDS)
         self._busy = Counter[tuple[str, str]]()
         self._begun = set[tuple[str, str]]()  # the threads of which Slack may take it that something is being done
         self._telling: dict[tuple[str, str], asyncio.Task[None]] = {}  # by thread, the latest
@@ -54,7 +55,7 @@ class Sessions:
         """
         team, thread = str(address["team"]), _thread(address)
         budget = self._api.budget((METHOD, team), TIER_3)
-        if not address["thread_ts"] or event_loop.now() < self._refused.get(team, 0.0):
+        if not address["thread_ts"] or team in self._refused:
             yield
             return
         with ExitStack() as kept:
@@ -108,7 +109,7 @@ class Sessions:
             await self._api.at(str(address["team"])).call(METHOD, about, budget, is_admitted=is_admitted)
         except RefusedError as refusal:
             log.warning("%s; for a while, Slack is not told where I am at work", refusal)
-            self._refused[str(address["team"])] = event_loop.now() + RESPITE
+            self._refused[str(address["team"])] = True
         except SurfaceError as error:
             log.warning("Slack does not know where I am at work: %s", error)
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cachetools import TTLCache
+
 from channels.base import LAST_WORDS, Priority
 from channels.i18n.messages import PLACEHOLDER
 from channels.rate_limits.caller import PassingError, RefusedError
@@ -32,8 +34,8 @@ log = logging.getLogger(__name__)
 LIFETIME = 240.0
 MOST_BYTES = 9_000
 
-#: Seconds for which no stream is begun in a channel in which Slack has refused one.
-RESPITE = 600.0
+#: Channels in which Slack has refused a stream, and the seconds for which no other one is begun there.
+MAX_REFUSED, REFUSED_SECONDS = 10_000, 600.0
 
 #: Slack: what it says of a stream that has ended, or whose message is gone.
 _OVER = {"message_not_in_streaming_state", "stopped_by_user", "message_not_found"}
@@ -52,17 +54,14 @@ class Streams:
     def __init__(self, streaming: Streaming = "auto", *, lifetime: float = LIFETIME) -> None:
         self.streaming = streaming
         self.lifetime = lifetime
-        self._refused: dict[str, float] = {}
+        self._refused: TTLCache[str, bool, float] = TTLCache(MAX_REFUSED, REFUSED_SECONDS)
 
     def refuse(self, channel: str) -> None:
-        """Slack has no streams in this channel, for now."""
-        self._refused[channel] = event_loop.now() + RESPITE
+        """Begin no stream in this channel for a while."""
+        self._refused[channel] = True
 
     def are_in(self, channel: str) -> bool:
-        if event_loop.now() >= self._refused.get(channel, 0.0):
-            self._refused.pop(channel, None)
-            return True
-        return False
+        return channel not in self._refused
 
 
 @dataclass(frozen=True, slots=True)
