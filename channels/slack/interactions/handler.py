@@ -200,7 +200,11 @@ class SlackInteractionHandler(InteractionHandler):
             delivery = await self._private.deliver(target, text, said.file, thread_ts=context.address["thread_ts"])
             if delivery is FileDelivery.AS_TEXT and not replaces:
                 return
-            text = words.of(context.locale)(words.SENT_DIRECTLY) if delivery is FileDelivery.DIRECTLY else text
+            elsewhere = {
+                FileDelivery.DIRECTLY: words.SENT_DIRECTLY,
+                FileDelivery.IN_THREAD: words.SENT_IN_THREAD,
+            }
+            text = words.of(context.locale)(elsewhere[delivery]) if delivery in elsewhere else text
         await self._private.respond(target, text, replaces=replaces)
 
     async def show_question(self, interaction: Interaction) -> tuple[Inbound, Retract] | None:

@@ -32,11 +32,13 @@ class FileDelivery(Enum):
     Attributes:
         AS_TEXT: as the answer to the interaction.
         HERE: in the channel or thread of the interaction.
+        IN_THREAD: in another thread of the same direct messages.
         DIRECTLY: in direct messages, which is elsewhere.
     """
 
     AS_TEXT = auto()
     HERE = auto()
+    IN_THREAD = auto()
     DIRECTLY = auto()
 
 
@@ -189,4 +191,6 @@ class PrivateResponses:
             channel, thread_ts = str(opened["channel"]), str(opened["ts"])
         address = {"team": target.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
         await self._surface(address).hand(file)
-        return FileDelivery.HERE if channel == target.channel else FileDelivery.DIRECTLY
+        if channel != target.channel:
+            return FileDelivery.DIRECTLY
+        return FileDelivery.HERE if thread_ts == target.thread_ts else FileDelivery.IN_THREAD

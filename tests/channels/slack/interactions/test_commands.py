@@ -189,7 +189,7 @@ async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: Slack
         choice = await said(bot, "ada", direct, "/export")
         assert choice.text == words.WHICH_TO_EXPORT
         assert await slack.press("ada", choice, choice.buttons["one"])
-        await slack.wait_for(lambda: choice.text == words.EXPORTED)
+        await slack.wait_for(lambda: choice.text == words.SENT_IN_THREAD)
         (sent,) = [message for message in bot.thread(question) if message.files]
         assert "one" in sent.files[0].data.decode()
 
@@ -225,7 +225,7 @@ async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackS
         await bot.settled(1)
         slack.faults.lose_reply("files.completeUploadExternal")
         await slack.command("ada", direct, "/export")
-        await slack.wait_for(lambda: any(message.text == words.EXPORTED for message in slack.messages(direct)))
+        await slack.wait_for(lambda: any(message.text == words.SENT_IN_THREAD for message in slack.messages(direct)))
         assert sum(bool(message.files) for message in bot.thread(question)) == 1
 
 
