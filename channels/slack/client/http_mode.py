@@ -38,7 +38,7 @@ class Requests:
         self._app = app
         self._verifier = SignatureVerifier(signing_secret)
         self._opened = asyncio.Event()
-        self._is_closed = False
+        self._closed_at = 0.0  # seconds since the epoch
         self._work = Work()
 
     @property
@@ -47,8 +47,10 @@ class Requests:
 
     @property
     def heard_at(self) -> float:
-        """The time of the last sign of life, in seconds since the epoch: now, as there is no connection to lose."""
-        return time.time() if self._opened.is_set() and not self._is_closed else 0.0
+        """The time of the last sign of life, in seconds since the epoch: while open, now, as there is no connection to
+        lose.
+        """
+        return (self._closed_at or time.time()) if self._opened.is_set() else 0.0
 
     async def open(self) -> None:
         """Take requests from now on, held ones first."""
@@ -61,7 +63,7 @@ class Requests:
         """Take no more requests: Slack takes them elsewhere, or brings them again. Those under way are waited for, and
         then broken off: what was not taken in time was not acknowledged.
         """
-        self._is_closed = True
+        self._closed_at = time.time()
         self._opened.set()  # held requests are refused
         await self._work.end(CLOSE_SECONDS)
 
@@ -81,7 +83,7 @@ class Requests:
         if not self._is_signed(body, request):
             log.warning("a request was not signed by Slack, or long ago: is SLACK_SIGNING_SECRET right?")
             return web.Response(status=401)
-        if not await self._is_opened(deadline) or self._is_closed:
+        if not await self._is_opened(deadline) or self._closed_at:
             return web.Response(status=503)
         if retry := request.headers.get("x-slack-retry-num"):
             log.info("Slack brings a request again, for the %s. time", retry)
