@@ -48,7 +48,7 @@ async def test_a_fault_of_the_agent_is_shown_and_mended_while_the_page_stays(fol
         await until(lambda: "agent.py, line" in bot.get("told", ""))
         assert bot["state"] == "ended"
         assert bot["told"] == f"AGENT={folder}: agent.py, line 6, raises KeyError"
-        assert "listening" in bot["log"]
+        assert "healthz" in bot["log"]
         (folder / "agent.py").write_text(AGENT)
         await until(lambda: bot["state"] == "running")
         assert f"The bot ended by itself: AGENT={folder}: agent.py, line 6, raises KeyError" in "\n".join(told)
