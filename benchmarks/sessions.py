@@ -273,7 +273,7 @@ def verdicts(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Itera
         if not name.startswith("Parley"):
             continue
         yield f"{name}, at 2,000 events, beside the quicker of ADK's durable services:"
-        yield f"  as it comes, it takes {whole / ours[long].turn:.1f} times as long (to be reached: 25)"
+        yield f"  as it comes, it takes {whole / ours[long].turn:.1f} times as long (to be reached: 12)"
         yield f"  told to load {RECENT} events, {recent / ours[long].turn:.1f} times (3)"
         yield f"  of its own time at 100 events: {ours[long].turn / ours[short].turn:.2f} (1.3)"
         yield f"  longest stall of the loop, at any length: {max(of.stall for of in ours):.1f} ms (10)"

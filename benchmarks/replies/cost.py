@@ -1,4 +1,4 @@
-"""What a delta costs in the reply path: the reply, its planner, the pacer and the surface, without any network."""
+"""What a delta costs in the reply path: the reply, its planner, the rate limiters and the surface, without any network."""
 
 import asyncio
 import time

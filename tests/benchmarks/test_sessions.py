@@ -51,7 +51,7 @@ def test_the_figures_are_held_against_what_is_to_be_reached() -> None:
     }
     assert list(verdicts(figures, [100, 2_000])) == [
         "Parley, SQLite, at 2,000 events, beside the quicker of ADK's durable services:",
-        "  as it comes, it takes 50.0 times as long (to be reached: 25)",
+        "  as it comes, it takes 50.0 times as long (to be reached: 12)",
         "  told to load 50 events, 5.0 times (3)",
         "  of its own time at 100 events: 1.10 (1.3)",
         "  longest stall of the loop, at any length: 3.0 ms (10)",

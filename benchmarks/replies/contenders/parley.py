@@ -1,4 +1,4 @@
-"""Parley: from the model's deltas through the reply and the pacer to the platform's real client."""
+"""Parley: from the model's deltas through the reply and the rate limiters to the platform's real client."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
