@@ -1,4 +1,4 @@
-"""What a delta costs in the reply path: the reply, its planner, the rate limiters and the surface, without any network."""
+"""Measures the cost of a delta in the reply path: reply, planner, rate limiters and surface, without any network."""
 
 import asyncio
 import time

@@ -73,7 +73,7 @@ class BotProcess:
 
     @property
     def notices(self) -> list[str]:
-        """What the page shows about the model."""
+        """Lines on top of the page about the model."""
         if can_call_tools(self.model):
             return []
         return [f"{self.model} is tiny and often wrong. It cannot call tools: choose another model to see the agent's."]

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from channels.base import File
 from channels.commands.usage import usage
-from channels.commands.why import told, turn_in
+from channels.commands.why import render_report, turn_in
 from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.replies.reactions import Receipts
@@ -225,7 +225,7 @@ class Commands:
         say, reports = words.of(asker.locale), self._desk.turn_reports
         try:
             turn_id = await reports.of_message(asker.session_id or "", message_id, event_key)
-            return Said(await told(reports, turn_id, asker.author, say, is_admin=self._is_admin(asker)))
+            return Said(await render_report(reports, turn_id, asker.author, say, is_admin=self._is_admin(asker)))
         except StoreError as error:
             log.error("why cannot be told: %s", traced(error))
             return Said(say.sorry(error.public))
@@ -285,7 +285,7 @@ class Commands:
         reports, is_admin = self._desk.turn_reports, self._is_admin(asker)
         author = None if is_admin else asker.author
         turn_id = turn_in(named) or await reports.newest(session_id=asker.session_id, place=asker.place, author=author)
-        return await told(reports, turn_id, asker.author, say, is_admin=is_admin)
+        return await render_report(reports, turn_id, asker.author, say, is_admin=is_admin)
 
     def _is_admin(self, asker: Asker) -> bool:
         return asker.visitor is not None and self._desk.door.is_admin(asker.visitor)

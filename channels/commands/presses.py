@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from channels.commands.handlers import Run, too_often
-from channels.commands.why import told
+from channels.commands.why import render_report
 from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.replies.buttons import OfRequest, OfTurn, wished
@@ -65,7 +65,7 @@ class PressHandler:
                     return await self._decide(approval_id, by, _VERDICTS[decision], say)
                 case "why", turn_id:
                     is_admin = self._desk.door.is_admin(visitor)
-                    return await told(self._desk.turn_reports, turn_id, visitor.author, say, is_admin=is_admin)
+                    return await render_report(self._desk.turn_reports, turn_id, visitor.author, say, is_admin=is_admin)
                 case other, turn_id:
                     return await self._change_turn(other, turn_id, visitor.author, say)
         except StoreError as error:

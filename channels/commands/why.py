@@ -31,7 +31,9 @@ def turn_in(text: str) -> str:
     return found[-1] if found else text
 
 
-async def told(reports: TurnReports, turn_id: str | None, author: str, say: Words, *, is_admin: bool = False) -> str:
+async def render_report(
+    reports: TurnReports, turn_id: str | None, author: str, say: Words, *, is_admin: bool = False
+) -> str:
     """Render the report of a turn for one of its authors or an admin. Others get the text for an unknown turn.
 
     Raises:

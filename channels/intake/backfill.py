@@ -68,7 +68,7 @@ Look = Callable[[float], Callable[[Place], Awaitable[list[Call]]]]
 
 
 class FetchOnce(Generic[K, V]):
-    """What a platform was asked once for all places of a backfill."""
+    """Lookups that a backfill makes once for all places."""
 
     def __init__(self) -> None:
         self._locks = dict[K, asyncio.Lock]()

@@ -41,7 +41,7 @@ Retract = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Interaction:
-    """What a user asked for other than by a message.
+    """Command, button press, menu entry or submitted form of a user.
 
     Attributes:
         context: the author, the place and the event key. Its `visitor` is None until the author is identified.

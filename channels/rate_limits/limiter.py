@@ -69,7 +69,7 @@ class _Waiter:
 
     @property
     def is_paced(self) -> bool:
-        """Whether the call keeps to the pace of stream updates; the first text of a reply does not."""
+        """Return whether the call keeps the pace of stream updates; the first text of a reply does not."""
         return self.priority is Priority.TICK and self.since > SILENT
 
 
@@ -286,7 +286,7 @@ class RateLimiter:
         return self._limit - self._used, [at + self._window.seconds for at in self._answered]
 
     def _free_within(self, seconds: float) -> int:
-        """How many calls may be made within so many seconds."""
+        """Return the number of calls that may be made within so many seconds."""
         free, refills = self._capacity()
         windows, rest = divmod(seconds, self._window.seconds)
         until = event_loop.now() + rest

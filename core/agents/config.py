@@ -27,7 +27,7 @@ Markdown. If you do not know something, say so."""
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """What an agent is made of besides its model and its tools.
+    """Name, instruction and description of an agent.
 
     Attributes:
         instruction: the text for the model; `BOT_NAME` in it is replaced.

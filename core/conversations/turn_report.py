@@ -1,4 +1,4 @@
-"""Turn reports: what a turn did, read from all tables that have rows of it.
+"""Turn reports: the messages, calls, tools and costs of a turn, from all tables that have rows of it.
 
 The chat ("Why?"), the terminal (`parley why`, `turns`, `status`) and the sandbox's inspector render the same report.
 """

@@ -107,7 +107,7 @@ class _Waiting:
 
     @property
     def is_alone(self) -> bool:
-        """Whether it gets a turn of its own."""
+        """Return whether the message gets a turn of its own."""
         return self.message is None or self.parent is not None
 
 
@@ -413,7 +413,7 @@ async def _following(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any
 
 
 async def _substitute(connection: AsyncConnection, session: str) -> tuple[Inbound, ...]:
-    """Return the newest readable message of a session: where to say that another one cannot be read."""
+    """Return the newest readable message of a session, whose reply says that another one cannot be read."""
     of_session = (inbox.c.session == session) & inbox.c.inbound.is_not(None)
     query = sa.select(inbox.c.id, inbox.c.inbound).where(of_session).order_by(inbox.c.id.desc()).limit(_MAX_READ)
     rows, _ = await _read_each(connection, query, inbox.c.id)

@@ -19,7 +19,7 @@ EXCHANGE_SECONDS = 1.0
 
 
 class Use(NamedTuple):
-    """What one worker uses of a rate limit.
+    """Use of a rate limit by one worker.
 
     Attributes:
         live: how many replies share the limit.

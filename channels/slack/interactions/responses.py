@@ -27,7 +27,7 @@ _QUIET = {"unfurl_links": False, "unfurl_media": False}
 
 
 class FileDelivery(Enum):
-    """How a user got a file.
+    """Way in which a file reached a user.
 
     Attributes:
         AS_TEXT: as the answer to the interaction.
@@ -44,7 +44,7 @@ class FileDelivery(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResponseTarget:
-    """Where a user can be answered in private.
+    """Address of a private answer to a user.
 
     Attributes:
         thread_ts: the thread of the interaction; empty if there is none, or Slack does not tell.
