@@ -174,10 +174,14 @@ class RateLimiter:
         self._backoff_until = max(self._backoff_until, self._closed_until)
 
     def can_reserve(self, calls: int) -> bool:
-        """Return whether so many calls can be reserved besides those that are."""
-        windows = int(RESERVE_SECONDS / self._speed / self._window.seconds)
+        """Return whether so many calls can be reserved besides those that are.
+
+        They have to be free now, or, where half a window is reserved and updates are few, within `RESERVE_SECONDS`.
+        """
+        seconds = RESERVE_SECONDS / self._speed if self._reserved > self._limit // 2 else 0.0
+        windows = int(seconds / self._window.seconds)
         most = int((1 + windows) * self._limit * MAX_RESERVED_FRACTION)
-        free = self._free_within(RESERVE_SECONDS / self._speed if windows else 0.0)
+        free = self._free_within(seconds if windows else 0.0)
         return event_loop.now() >= self._closed_until and min(free, most) - self._reserved >= calls
 
     def has_room(self, priority: Priority, within: float) -> bool:
