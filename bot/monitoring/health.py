@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Collection, Coroutine
+from functools import partial
 
 from channels.base import Channel
 from core.concurrency import event_loop
+from core.concurrency.tasks import run_every
 from core.errors import DeafError, StoreError
 from core.secret_redaction import traced
 from core.store.database import Database
@@ -56,7 +58,8 @@ class Health:
             DeafError: a channel stays deaf.
         """
         self._reasons.pop("start", None)
-        self._own(self._watch_database(database), name="health of the database")
+        check = run_every(DATABASE_SECONDS, partial(self._check_database, database), what="the database is not checked")
+        self._own(check, name="health of the database")
         try:
             await self._watch_channels(channels)
         finally:
@@ -93,18 +96,16 @@ class Health:
         except Exception as error:
             log.error("%s: cannot be connected anew: %s", channel.name, traced(error))
 
-    async def _watch_database(self, database: Database) -> None:
-        while True:
-            reason = None
-            try:
-                async with asyncio.timeout(DATABASE_SECONDS):
-                    await database.ping()
-            except StoreError as error:
-                reason = str(error)
-            except TimeoutError:
-                reason = f"the database has not answered for {DATABASE_SECONDS:g} s"
-            self._note("database", reason)
-            await asyncio.sleep(DATABASE_SECONDS)
+    async def _check_database(self, database: Database) -> None:
+        reason = None
+        try:
+            async with asyncio.timeout(DATABASE_SECONDS):
+                await database.ping()
+        except StoreError as error:
+            reason = str(error)
+        except TimeoutError:
+            reason = f"the database has not answered for {DATABASE_SECONDS:g} s"
+        self._note("database", reason)
 
     def _note(self, about: str, reason: str | None = None) -> None:
         """Something is in the way of being ready, or is no more."""

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from channels.intake.handler import MOMENT, Call
 from channels.settings import Bounds
 from core.concurrency.retry import persist, retried
-from core.concurrency.tasks import abreast
+from core.concurrency.tasks import abreast, run_every
 from core.errors import StoreError
 from core.inbox.watermarks import Place, Places
 from core.secret_redaction import traced
@@ -165,7 +165,8 @@ class Backfill:
         self._run(persist(self._store_pending, self._store_failed, STORE_RETRY_SECONDS, what=what))
         what = f"{self._channel}: a gap is not fetched yet"
         self._run(persist(self._fetch_all, self._gap_opened, RETRY_SECONDS, what=what))
-        self._run(self._keep_watermark())
+        what = f"{self._channel}: the watermark cannot be stored"
+        self._run(run_every(WATERMARK_SECONDS, self._save_watermark, what=what))
 
     async def stop(self) -> None:
         """Stop fetching. What is missing or pending is left to the next process."""
@@ -364,14 +365,6 @@ class Backfill:
         return gap.places
 
     # The watermark
-
-    async def _keep_watermark(self) -> None:
-        while True:
-            try:
-                await self._save_watermark()
-            except StoreError as error:
-                log.warning("%s: the watermark cannot be stored: %s", self._channel, error)
-            await asyncio.sleep(WATERMARK_SECONDS)
 
     async def _save_watermark(self) -> None:
         until = min(self._heard_at(), self._since, *map(_sent_at, self._pending.values()))

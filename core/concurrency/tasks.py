@@ -1,9 +1,14 @@
-"""Owned asyncio tasks: drained at a stop, scoped to a block, or run with bounded concurrency."""
+"""Owned asyncio tasks: drained at a stop, scoped to a block, periodic, or run with bounded concurrency."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
+
+from core.secret_redaction import traced
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -60,6 +65,25 @@ async def beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+async def run_every(
+    seconds: float, work: Callable[[], Awaitable[object]], *, what: str, retry_seconds: float | None = None
+) -> None:
+    """Call `work` now and then again after each pause, until cancelled. A failure is logged.
+
+    Args:
+        what: the log message of a failure, without its reason.
+        retry_seconds: the pause after a failure, if it is another one.
+    """
+    while True:
+        pause = seconds
+        try:
+            await work()
+        except Exception as error:
+            log.warning("%s: %s", what, traced(error))
+            pause = seconds if retry_seconds is None else retry_seconds
+        await asyncio.sleep(pause)
 
 
 async def abreast(work: Callable[[T], Awaitable[None]], items: Iterable[T], many: int) -> None:

@@ -3,13 +3,13 @@
 A platform delivers an interaction once. The interactions of a worker that died are processed by another worker.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import sqlalchemy as sa
 
+from core.concurrency.tasks import run_every
 from core.errors import StoreError
 from core.secret_redaction import traced
 from core.store.database import Database
@@ -86,13 +86,12 @@ class InteractionQueue:
         Args:
             run: called with the key and the payload of each.
         """
-        while True:
-            try:
-                async for key, payload in self._claim_orphaned(channel):
-                    await run(key, payload)
-            except Exception as error:
-                log.warning("an interaction of a dead worker cannot be processed: %s", traced(error))
-            await asyncio.sleep(POLL_SECONDS)
+
+        async def run_all() -> None:
+            async for key, payload in self._claim_orphaned(channel):
+                await run(key, payload)
+
+        await run_every(POLL_SECONDS, run_all, what="an interaction of a dead worker cannot be processed")
 
     async def _claim_orphaned(self, channel: str) -> AsyncGenerator[tuple[str, str], None]:
         orphaned = (errands.c.channel == channel) & self._lease.is_gone(errands.c.owner)

@@ -6,8 +6,8 @@ import logging
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.concurrency.tasks import run_every
 from core.privacy.deletion import Forgetting, Wish
-from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.schema import inbox, refusals, tool_calls, turns, workers
 from core.turns.queries import is_waiting
@@ -46,14 +46,9 @@ class Retention:
 
     async def run(self) -> None:
         """Delete what is old, now and every hour. Until cancelled."""
-        while self._days:
-            pause = EVERY
-            try:
-                await self.sweep()
-            except Exception as error:
-                pause = AGAIN
-                log.warning("what is older than RETENTION_DAYS cannot be deleted: %s", traced(error))
-            await asyncio.sleep(pause)
+        if self._days:
+            what = "messages older than RETENTION_DAYS cannot be deleted"
+            await run_every(EVERY, self.sweep, what=what, retry_seconds=AGAIN)
 
     async def sweep(self) -> None:
         """Delete what is old now."""
@@ -89,16 +84,13 @@ class Pruning:
         self._days = days
 
     async def run(self) -> None:
-        """Take away what is old, now and every hour. Until cancelled."""
-        while True:
-            pause = EVERY
-            try:
-                if await self.step():
-                    pause = PAUSE
-            except Exception as error:
-                pause = AGAIN
-                log.warning("old turns cannot be taken away: %s", traced(error))
-            await asyncio.sleep(pause)
+        """Delete old rows, now and every hour, until cancelled."""
+
+        async def prune() -> None:
+            while await self.step():  # noqa: ASYNC110 - a pause between transactions
+                await asyncio.sleep(PAUSE)
+
+        await run_every(EVERY, prune, what="old turns cannot be deleted", retry_seconds=AGAIN)
 
     async def step(self) -> int:
         """Take away some of what is old.

@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.concurrency.tasks import run_every
 from core.errors import StoreError
 from core.secret_redaction import traced
 from core.store.database import Database
@@ -49,12 +51,8 @@ class Notices:
 
     async def hear(self, heard: Callable[[str], None]) -> None:
         """Call `heard` with each text; with an empty one, whenever some may have been missed. Until cancelled."""
-        while not self._database.is_sqlite:
-            try:
-                await self._listen(heard)
-            except Exception as error:  # whatever it is: it is no reason to hear nothing more
-                log.warning("no notices from the other processes: %s", traced(error))
-            await asyncio.sleep(PAUSE)
+        if not self._database.is_sqlite:
+            await run_every(PAUSE, partial(self._listen, heard), what="no notices from the other processes")
 
     async def _listen(self, heard: Callable[[str], None]) -> None:
         """Hear until the connection is gone."""

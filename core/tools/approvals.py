@@ -5,7 +5,6 @@ Who may decide is told by a tuple: `asker` (who has led to the call), `others` (
 has asked for, a message of its session says so, and the turn that takes it goes on with the run.
 """
 
-import asyncio
 import logging
 import time
 import uuid
@@ -18,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import PAUSES, retried
+from core.concurrency.tasks import run_every
 from core.identity import ASKER, OTHERS, Person, permits
 from core.inbox_message import Inbound
 from core.secret_redaction import traced
@@ -284,14 +284,13 @@ class Approvals:
         return expired
 
     async def watch(self, show: Callable[[Approval], Awaitable[None]]) -> None:
-        """Deny what nobody decides in time, and have that shown. Until cancelled."""
-        while True:
-            try:
-                for approval in await self.expire():
-                    await _try(show, approval)
-            except Exception as error:
-                log.warning("what nobody has decided in time cannot be denied: %s", traced(error))
-            await asyncio.sleep(EVERY)
+        """Deny the approvals that nobody decided in time, and call `show` with each of them, until cancelled."""
+
+        async def expire() -> None:
+            for approval in await self.expire():
+                await _try(show, approval)
+
+        await run_every(EVERY, expire, what="approvals that nobody decided in time cannot be denied")
 
     async def _decide(self, connection: AsyncConnection, id_: str, verdict: Verdict, person: Person | None) -> Decided:
         session = sa.select(approvals.c.session).where(approvals.c.id == id_)

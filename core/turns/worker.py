@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.concurrency import event_loop
+from core.concurrency.tasks import run_every
 from core.errors import StoreError, TurnLostError
 from core.observability.tracing import running
 from core.secret_redaction import traced
@@ -209,23 +210,22 @@ class Worker:
                     return
 
     async def _watch(self) -> None:
-        """While turns run, see which of them are to be ended, and which are this worker's no more."""
+        """While turns run, cancel those that are to be cancelled and those that this worker has lost."""
         missed = set[str]()
-        while True:
+
+        async def check() -> None:
+            nonlocal missed
             await self._runs.wait()
             watched = set(self._running)
-            try:
-                known = await self._turns.running()
-            except Exception as error:  # nor is it a reason to look no more
-                log.warning("cannot see what has become of the turns that run: %s", traced(error))
-            else:
-                for turn_id, reason in known.items():
-                    if reason is not None:
-                        self.cancel(turn_id, reason)
-                for turn_id in missed & watched - known.keys():  # missed once, it may just have come to its end
-                    self.cancel(turn_id, LOST)
-                missed = watched - known.keys()
-            await asyncio.sleep(WATCH)
+            known = await self._turns.running()
+            for turn_id, reason in known.items():
+                if reason is not None:
+                    self.cancel(turn_id, reason)
+            for turn_id in missed & watched - known.keys():  # missed once, it may just have come to its end
+                self.cancel(turn_id, LOST)
+            missed = watched - known.keys()
+
+        await run_every(WATCH, check, what="the state of the running turns cannot be read")
 
     async def _run(self, turn: Turn) -> None:
         with running(turn.id, turn.session_id, turn.inbound.channel, turn.kind):

@@ -4,7 +4,6 @@ The calls of a turn are entered once, by the first worker that finds the turn en
 cost of the turn. Under spending limits a running turn has provisional rows (`core.usage.spending_limits`).
 """
 
-import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -13,8 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.concurrency.tasks import run_every
 from core.observability import metrics
-from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.errors import Unreadable
 from core.store.schema import spending, turns
@@ -78,12 +77,7 @@ class Spending:
 
     async def run(self) -> None:
         """Count the turns that have ended, every `every` seconds, until cancelled."""
-        while True:
-            try:
-                await self.count()
-            except Exception as error:
-                log.warning("what was spent cannot be counted: %s", traced(error))
-            await asyncio.sleep(self._every)
+        await run_every(self._every, self.count, what="the spending cannot be counted")
 
     async def count(self) -> None:
         """Count all turns that have ended, and delete the provisional rows of turns that are counted or gone.

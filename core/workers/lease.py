@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency import event_loop
+from core.concurrency.tasks import run_every
 from core.errors import StoreError
 from core.secret_redaction import traced
 from core.store.database import Database
@@ -69,16 +70,18 @@ class Lease:
         self._written(began)
 
     async def keep(self) -> None:
-        """Lengthen the lease until cancelled."""
-        while not self._database.is_sqlite:  # at once: it may have taken long to get ready for work
-            try:
-                async with asyncio.timeout(self._seconds), self._database.write() as connection:
-                    began = await self._write(connection)
-                self._written(began)
-            except Exception as error:
-                self._doubt()
-                log.warning("the lease cannot be lengthened: %s", traced(error))
-            await asyncio.sleep(self._seconds / BEATS)
+        """Renew the lease until cancelled."""
+        if not self._database.is_sqlite:  # at once: it may have taken long to get ready for work
+            await run_every(self._seconds / BEATS, self._renew, what="the lease cannot be renewed")
+
+    async def _renew(self) -> None:
+        try:
+            async with asyncio.timeout(self._seconds), self._database.write() as connection:
+                began = await self._write(connection)
+        except Exception:
+            self._doubt()
+            raise
+        self._written(began)
 
     async def give_up(self) -> None:
         """Work no more: what was not handed back is anybody's."""

@@ -1,18 +1,14 @@
 """Exchange of rate limit usage among workers, which divide the platforms' limits by it."""
 
-import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from core.secret_redaction import traced
+from core.concurrency.tasks import run_every
 from core.store.database import Database
 from core.store.schema import workers
 from core.workers.lease import Lease
-
-log = logging.getLogger(__name__)
 
 #: Seconds between two exchanges.
 EXCHANGE_SECONDS = 1.0
@@ -47,16 +43,17 @@ async def exchange_usage(
     """
     announced: Uses = {}
     own = workers.c.id == lease.worker
-    while not database.is_sqlite:
-        try:
-            others = sa.select(workers.c.live).where(~own, workers.c.lease > database.now)
-            async with database.read() as connection:
-                rows = (await connection.execute(others)).scalars().all()
-            share([{name: Use(*use) for name, use in uses.items()} for uses in rows])
-            if (uses := dict(announce())) != announced:
-                async with database.write() as connection:
-                    await connection.execute(sa.update(workers).where(own).values(live=uses))
-                announced = uses
-        except Exception as error:
-            log.warning("the workers cannot exchange their rate limit usage: %s", traced(error))
-        await asyncio.sleep(EXCHANGE_SECONDS)
+
+    async def exchange() -> None:
+        nonlocal announced
+        others = sa.select(workers.c.live).where(~own, workers.c.lease > database.now)
+        async with database.read() as connection:
+            rows = (await connection.execute(others)).scalars().all()
+        share([{name: Use(*use) for name, use in uses.items()} for uses in rows])
+        if (uses := dict(announce())) != announced:
+            async with database.write() as connection:
+                await connection.execute(sa.update(workers).where(own).values(live=uses))
+            announced = uses
+
+    if not database.is_sqlite:
+        await run_every(EXCHANGE_SECONDS, exchange, what="the workers cannot exchange their rate limit usage")

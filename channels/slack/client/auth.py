@@ -10,8 +10,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.slack.client.api import is_passing, refusal
 from channels.slack.settings import SlackSettings
+from core.concurrency.tasks import run_every
 from core.errors import SettingsError
-from core.secret_redaction import traced
 
 #: Seconds that one call of the Web API may take.
 CALL_TIMEOUT = 15
@@ -138,9 +138,10 @@ class Proof:
         self.at = 0.0
 
     def begin(self) -> None:
-        """Ask from now on. The token is taken to be good at first."""
+        """Check the token from now on. It counts as good until the first answer."""
         self.at = time.time()
-        self._proving = asyncio.create_task(self._prove(), name="slack token")
+        proving = run_every(PROOF_INTERVAL, self._prove, what="auth.test: Slack cannot be reached")
+        self._proving = asyncio.create_task(proving, name="slack token")
 
     async def end(self) -> None:
         if self._proving is not None:
@@ -148,16 +149,11 @@ class Proof:
             await asyncio.wait([self._proving])
 
     async def _prove(self) -> None:
-        while True:
-            await asyncio.sleep(PROOF_INTERVAL)
-            try:
-                await self._client.auth_test()
-                self.at = time.time()
-            except SlackApiError as error:
-                status, code, _ = refusal(error)
-                if status == 429:
-                    self.at = time.time()
-                else:
-                    log.warning("auth.test: Slack says %s", code or f"HTTP {status}")
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                log.warning("auth.test: Slack cannot be reached: %s", traced(error))
+        try:
+            await self._client.auth_test()
+        except SlackApiError as error:
+            status, code, _ = refusal(error)
+            if status != 429:
+                log.warning("auth.test: Slack says %s", code or f"HTTP {status}")
+                return
+        self.at = time.time()

@@ -1,10 +1,11 @@
-"""Work for several at once."""
+"""Bounded concurrency and periodic work."""
 
 import asyncio
+import logging
 
 import pytest
 
-from core.concurrency.tasks import abreast
+from core.concurrency.tasks import abreast, beside, run_every
 
 
 async def test_so_many_are_under_way_at_once_begun_in_their_order() -> None:
@@ -36,3 +37,35 @@ async def test_one_that_fails_ends_the_others_and_is_told_as_it_is() -> None:
     with pytest.raises(ValueError, match="1"):
         await abreast(work, range(10), 3)
     assert sorted(ended) == [0, 2]
+
+
+async def test_periodic_work_goes_on_after_a_failure_that_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    calls, repeated = 0, asyncio.Event()
+
+    async def work() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ValueError("no")
+        if calls == 3:
+            repeated.set()
+
+    with caplog.at_level(logging.WARNING):
+        async with beside(run_every(0, work, what="the work cannot be done"), name="work"):
+            await repeated.wait()
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the work cannot be done: ValueError")
+
+
+async def test_periodic_work_is_retried_after_another_pause_if_it_says_so() -> None:
+    calls, repeated = 0, asyncio.Event()
+
+    async def work() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ValueError("no")
+        repeated.set()
+
+    async with beside(run_every(3600, work, what="the work cannot be done", retry_seconds=0), name="work"):
+        await asyncio.wait_for(repeated.wait(), 10)
