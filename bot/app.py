@@ -52,8 +52,8 @@ from core.workers.shard_assignment import ShardAssignment
 
 log = logging.getLogger(__name__)
 
-#: Seconds between one try at the database and the next when the bot starts.
-BEGIN_PAUSES = (0.2, 0.5, 1.0, 1.5, 2.0)
+#: Seconds that the bot waits for the database when it starts.
+START_PATIENCE = 7.0
 
 #: Seconds that all of a stop may take once running answers have had theirs, whatever hangs.
 ENDING_SECONDS = 8.0
@@ -153,12 +153,12 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
         database = Database(settings.database, connections=settings.database_connections)
         stack.enter_context(held(database))
         stack.push_async_callback(database.aclose)
-        await retried(lambda: prepare(database), what="the database", pauses=BEGIN_PAUSES)
+        await retried(lambda: prepare(database), what="the database", patience=START_PATIENCE)
         prices = Prices(settings.prices_file)
         loaded = await load_agents(settings, database, prices, stack)
         spending = Spending(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
-        await retried(lease.take, what="the lease", pauses=BEGIN_PAUSES)
+        await retried(lease.take, what="the lease", patience=START_PATIENCE)
         stack.push_async_callback(lease.give_up)
         await stack.enter_async_context(beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from channels.intake.handler import MOMENT, Call
 from channels.settings import Bounds
-from core.concurrency.retry import persist, retried
+from core.concurrency.retry import backoff, persist, retried
 from core.concurrency.tasks import abreast, run_every
 from core.errors import StoreError
 from core.inbox.watermarks import Place, Places
@@ -43,11 +43,11 @@ CONCURRENCY = 8
 #: Seconds that one backfill may take; what it has not fetched by then is left.
 BACKFILL_TIMEOUT = 900.0
 
-#: Seconds before a backfill that failed is tried again; the last one from then on.
-RETRY_SECONDS = (0.5, 2.0, 5.0, 15.0, 30.0)
+#: The pauses before a backfill that failed is retried.
+FETCH_WAIT = backoff(max_seconds=30.0)
 
-#: The same for storing. It starts quickly: another worker may store the next message as soon as the database is back.
-STORE_RETRY_SECONDS = (*(0.1,) * 50, *(0.25,) * 40, *RETRY_SECONDS)
+#: The same for storing. They stay short: another worker may store the next message as soon as the database is back.
+STORE_WAIT = backoff(max_seconds=0.25)
 
 #: The most seconds that a new message waits until its place is fetched.
 MAX_WAIT_SECONDS = 15.0
@@ -162,9 +162,9 @@ class Backfill:
         self._watermark = heard_at or 0.0
         await connect()
         what = f"{self._channel}: messages are not stored yet"
-        self._run(persist(self._store_pending, self._store_failed, STORE_RETRY_SECONDS, what=what))
+        self._run(persist(self._store_pending, self._store_failed, STORE_WAIT, what=what))
         what = f"{self._channel}: a gap is not fetched yet"
-        self._run(persist(self._fetch_all, self._gap_opened, RETRY_SECONDS, what=what))
+        self._run(persist(self._fetch_all, self._gap_opened, FETCH_WAIT, what=what))
         what = f"{self._channel}: the watermark cannot be stored"
         self._run(run_every(WATERMARK_SECONDS, self._save_watermark, what=what))
 

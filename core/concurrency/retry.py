@@ -1,12 +1,13 @@
-"""Retries: a limited number of tries of a database operation, and endless tries of a job."""
+"""Retries with exponential backoff: of a database operation for a limited time, and of a job until it succeeds."""
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from itertools import chain, repeat
 from typing import TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, retry_if_exception_type, stop_before_delay
+from tenacity.wait import wait_base, wait_exponential
 
 from core.errors import ParleyError, StoreError
 from core.secret_redaction import traced
@@ -15,67 +16,85 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Seconds of how long a database may be away before what it was to do is given up.
+
+def backoff(max_seconds: float) -> wait_base:
+    """Return pauses that begin with 0.1 s and double up to a maximum."""
+    return wait_exponential(multiplier=0.1, max=max_seconds)
+
+
+#: Seconds that a database may be unavailable until an operation on it fails.
 PATIENCE = 90.0
 
-#: Seconds between one try and the next: soon at first, never so long that it is back for long before that is noticed.
-PAUSES = (0.1, 0.4, 1.5, 3.0, *(5.0,) * 17)
+#: The pauses between the tries of an operation: never so long that it is late when the database is back.
+RETRY_WAIT = backoff(max_seconds=5.0)
 
 
-async def retried(work: Callable[[], Awaitable[T]], *, what: str, pauses: Iterable[float] = PAUSES) -> T:
-    """The result of `work`; if it fails in passing, it is done again after each of `pauses`, within `PATIENCE`.
+async def retried(work: Callable[[], Awaitable[T]], *, what: str, patience: float | None = None) -> T:
+    """Return the result of `work`, which is retried while the database is unavailable.
 
     The answer to a commit may be lost with the connection: `work` must do no harm when it is done once more than
     it seems.
 
     Args:
-        what: what is being done, for the log.
+        what: the operation, for the log.
+        patience: seconds until it fails, if not `PATIENCE`.
 
     Raises:
-        StoreError: the last one; or the first that will not pass (`StoreError.retryable`).
+        StoreError: the last one, or the first that is not `StoreError.retryable`.
     """
-    began = time.monotonic()
-    for pause in pauses:
-        try:
-            return await work()
-        except StoreError as error:
-            if not error.retryable or time.monotonic() - began + pause > PATIENCE:
-                raise
-            log.warning("%s: %s; trying again in %s s", what, error, pause)
-        await asyncio.sleep(pause)
-    return await work()
+
+    async def attempt() -> T:
+        return await work()
+
+    def log_failure(state: RetryCallState) -> None:
+        log.warning("%s: %s; trying again in %.1f s", what, _failure_of(state), state.upcoming_sleep)
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception(lambda error: isinstance(error, StoreError) and error.retryable),
+        stop=stop_before_delay(PATIENCE if patience is None else patience),
+        wait=RETRY_WAIT,
+        sleep=asyncio.sleep,
+        before_sleep=log_failure,
+        reraise=True,
+    )
+    return await retrying(attempt)
 
 
-async def persist(
-    work: Callable[[], Awaitable[None]], wake: asyncio.Event, pauses: Sequence[float], *, what: str
-) -> None:
-    """Do `work` whenever `wake` says so, again and again until it succeeds. Until cancelled.
+async def persist(work: Callable[[], Awaitable[None]], wake: asyncio.Event, wait: wait_base, *, what: str) -> None:
+    """Do `work` after each `wake`, and retry it until it succeeds. Until cancelled.
 
     Args:
-        pauses: seconds before each further try, the last one from then on; `wake` cuts one short.
-        what: what is told of a failure, before its reason.
+        wait: the pauses between the tries; `wake` ends one early.
+        what: the log message of a failure, without its reason. The same reason is logged once.
     """
+    last_reason = ""
+
+    async def attempt() -> None:
+        wake.clear()
+        await work()
+
+    def log_failure(state: RetryCallState) -> None:
+        nonlocal last_reason
+        error = _failure_of(state)
+        reason = str(error) if isinstance(error, ParleyError) else traced(error)
+        if reason != last_reason:
+            log.warning("%s: %s", what, reason)
+            last_reason = reason
+
+    async def sleep(seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await wake.wait()
+
+    retrying = AsyncRetrying(retry=retry_if_exception_type(Exception), wait=wait, sleep=sleep, before_sleep=log_failure)
     while True:
         await wake.wait()
-        wake.clear()
-        told = ""
-        for pause in chain(pauses, repeat(pauses[-1])):
-            reason = await _failure(work)
-            if not reason:
-                break
-            if reason != told:
-                log.warning("%s: %s", what, reason)
-                told = reason
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await wake.wait()
-            wake.clear()
+        last_reason = ""
+        await retrying(attempt)
 
 
-async def _failure(work: Callable[[], Awaitable[None]]) -> str:
-    """Why it has failed, if it has."""
-    try:
-        await work()
-    except Exception as error:
-        return str(error) if isinstance(error, ParleyError) else traced(error)
-    return ""
+def _failure_of(state: RetryCallState) -> BaseException:
+    assert state.outcome is not None, "only a failed attempt is followed by a pause"
+    error = state.outcome.exception()
+    assert error is not None, "only a failed attempt is followed by a pause"
+    return error

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import PAUSES, retried
+from core.concurrency.retry import retried
 from core.conversations.status import Status, stands
 from core.identity import BOT
 from core.inbox_message import Follow, Inbound
@@ -91,7 +91,6 @@ class Conversations:
 
     Args:
         budget: how many tokens of history are sent.
-        pauses: seconds between the tries of `stop_turn` while the database is away; it comes by a button, and once.
     """
 
     def __init__(
@@ -101,12 +100,10 @@ class Conversations:
         worker: Worker,
         *,
         budget: int,
-        pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
         self._turns = turns
         self._worker = worker
-        self._pauses = pauses
         self._budget = budget
         self.agents = turns.agents
 
@@ -146,7 +143,7 @@ class Conversations:
             async with self._database.write() as connection:
                 return await stop_turn(connection, self._turns, turn_id, author=author)
 
-        stopped = await retried(work, what=f"stop of turn {turn_id}", pauses=self._pauses)
+        stopped = await retried(work, what=f"stop of turn {turn_id}")
         self._worker.end(turn_id if stopped is Stopped.DONE else None, STOP)
         return stopped
 

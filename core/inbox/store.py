@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import PAUSES, retried
+from core.concurrency.retry import retried
 from core.inbox.edits import Revised, Taken, Withdrawn, revise, withdraw
 from core.inbox_message import Inbound
 from core.sessions.lifecycle import begin_generation
@@ -56,7 +56,6 @@ class Inbox:
 
     Args:
         rates: how many answers people may ask for.
-        pauses: seconds between the tries of `again` while the database is away.
     """
 
     def __init__(
@@ -66,14 +65,12 @@ class Inbox:
         worker: Worker,
         *,
         rates: Rates = BOUNDLESS,
-        pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
         self._turns = turns
         self._agents = turns.agents
         self._worker = worker
         self._rates = rates
-        self._pauses = pauses
 
     async def accept(self, inbound: Inbound) -> Accepted | Limited:
         """Store a message that asks for an answer, once; of one that exceeds a rate, store that there was one.
@@ -156,7 +153,7 @@ class Inbox:
             return (accepted, message), stopped
 
         what = f"{kind} of turn {turn_id}"
-        accepted, stopped = await retried(lambda: self._write(work), what=what, pauses=self._pauses)
+        accepted, stopped = await retried(lambda: self._write(work), what=what)
         self._worker.end(stopped, STOP)
         return accepted
 

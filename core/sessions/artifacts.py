@@ -11,7 +11,7 @@ from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_p
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import PAUSES, retried
+from core.concurrency.retry import retried
 from core.sessions import state as scopes
 from core.sessions.codec import jsonable
 from core.sessions.lifecycle import hold_session
@@ -51,7 +51,6 @@ class Artifacts(BaseArtifactService):
     run: str | None = None
     generation: int | None = None
     fence: Fence | None = None
-    pauses: Sequence[float] = PAUSES
 
     def of(self, run: str, generation: int | None, fence: Fence | None = None) -> "Artifacts":
         """The same, as a run sees them."""
@@ -69,7 +68,7 @@ class Artifacts(BaseArtifactService):
             async with self.database.read() as connection:
                 return (await connection.execute(query)).all()
 
-        rows = await retried(read, what=f"what turn {origin} has made", pauses=self.pauses)
+        rows = await retried(read, what=f"what turn {origin} has made")
         newest = {row.name: row for row in rows}
         return [_made(row) for row in rows if row is newest[row.name] and row.data is not None]
 
@@ -120,7 +119,7 @@ class Artifacts(BaseArtifactService):
                 await connection.execute(sa.insert(artifacts).values(**values, version=number))
                 return number
 
-        return await retried(save, what=f"artifact of session {session_id}", pauses=self.pauses)
+        return await retried(save, what=f"artifact of session {session_id}")
 
     async def _hold(self, connection: AsyncConnection, session_id: str | None) -> None:
         """Keep the session from all others, for the version to be the next one."""

@@ -18,7 +18,7 @@ from google.adk.sessions import Session
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import PAUSES, retried
+from core.concurrency.retry import retried
 from core.sessions.codec import contains, fold, folded
 from core.sessions.service import StoredSession
 from core.store.database import Database
@@ -49,7 +49,6 @@ class Memories(BaseMemoryService):
     session: str | None = None
     generation: int | None = None
     fence: Fence | None = None
-    pauses: Sequence[float] = PAUSES
 
     def of(self, session: str, generation: int | None, fence: Fence | None) -> "Memories":
         """The same, as a run sees them."""
@@ -109,7 +108,7 @@ class Memories(BaseMemoryService):
             async with self.database.read() as connection:
                 return (await connection.execute(said)).all()
 
-        rows = await retried(read, what="what is remembered", pauses=self.pauses)
+        rows = await retried(read, what="what is remembered")
         best = sorted(rows, key=lambda row: -sum(word in (row.folded or row.content.lower()) for word in words))
         found, room = list[MemoryEntry](), _ALL
         for row in best[:_MOST]:
@@ -146,7 +145,7 @@ class Memories(BaseMemoryService):
                 await self._hold(connection)
                 await insert_new(connection, memories, *rows)
 
-        await retried(write, what=f"what is to be remembered of session {session}", pauses=self.pauses)
+        await retried(write, what=f"what is to be remembered of session {session}")
 
     async def _hold(self, connection: AsyncConnection) -> None:
         if self.session is not None and self.generation is not None:

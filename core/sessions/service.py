@@ -16,7 +16,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from pydantic import PrivateAttr
 from sqlalchemy.exc import IntegrityError
 
-from core.concurrency.retry import PAUSES, retried
+from core.concurrency.retry import retried
 from core.errors import DamagedSessionError, StoreError
 from core.models.tokens import TokenCounter
 from core.sessions import state as scopes
@@ -100,7 +100,6 @@ class SessionService(BaseSessionService):
         agent: the root agent's name, for messages that do not tell who said them.
         home: the app whose all sessions are, whichever asks for them: agents that answer in the same conversations have
             one. The state of an app, and of a user, is each app's own.
-        pauses: seconds between the tries while the database is away.
     """
 
     def __init__(
@@ -112,7 +111,6 @@ class SessionService(BaseSessionService):
         turns: int = DEFAULT_TURNS,
         agent: str = "",
         home: str | None = None,
-        pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
         self._counter = counter
@@ -120,7 +118,6 @@ class SessionService(BaseSessionService):
         self._turns = turns
         self._agent = agent
         self._home = home
-        self._pauses = pauses
 
     async def create_session(
         self,
@@ -303,7 +300,7 @@ class SessionService(BaseSessionService):
     async def _persist(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
         """Do `work` on a session, again for as long as the database is away."""
         try:
-            return await retried(work, what=f"session {session_id}", pauses=self._pauses)
+            return await retried(work, what=f"session {session_id}")
         except SessionNotFoundError:  # which is a ValueError too
             raise
         except (ValueError, TypeError, AttributeError) as error:  # what the columns hold is not what belongs there

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import PAUSES, retried
+from core.concurrency.retry import retried
 from core.concurrency.tasks import run_every
 from core.identity import ASKER, OTHERS, Person, permits
 from core.inbox_message import Inbound
@@ -109,7 +109,6 @@ class Approvals:
     Args:
         approvers: who may decide where a tool does not say it.
         hours: after so many it is denied.
-        pauses: seconds between the tries of `decide` while the database is away; a press comes but once.
     """
 
     def __init__(
@@ -120,14 +119,12 @@ class Approvals:
         *,
         approvers: Sequence[str] = (ASKER,),
         hours: float = 24.0,
-        pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
         self._turns = turns
         self._worker = worker
         self._approvers = tuple(approvers)
         self._hours = hours
-        self._pauses = pauses
 
     async def answered(
         self,
@@ -160,7 +157,7 @@ class Approvals:
                     await self._ask(connection, turn, asks)
                 return await _read(connection, approvals.c.turn == turn.id)
 
-        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+        return await retried(work, what=f"turn {turn.id}")
 
     async def _ask(self, connection: AsyncConnection, turn: Turn, asks: Sequence[Ask]) -> None:
         earlier = sa.select(approvals.c.askers).where(
@@ -238,7 +235,7 @@ class Approvals:
             async with self._database.read() as connection:
                 return (await connection.execute(query.order_by(approvals.c.asked_at, approvals.c.id))).all()
 
-        rows = await retried(work, what=f"what was decided for turn {origin}", pauses=self._pauses)
+        rows = await retried(work, what=f"what was decided for turn {origin}")
         return [Decision(row.call, row.hash, row.decision in ("approved", "always")) for row in rows]
 
     async def decide(self, id_: str, person: Person, verdict: Verdict) -> Decided:
@@ -252,7 +249,7 @@ class Approvals:
             async with self._database.write() as connection:
                 return await self._decide(connection, id_, verdict, person)
 
-        decided = await retried(work, what=f"approval {id_}", pauses=self._pauses)
+        decided = await retried(work, what=f"approval {id_}")
         self._worker.wake()
         return decided
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import PAUSES, retried
+from core.concurrency.retry import retried
 from core.sessions.codec import jsonable
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
@@ -66,9 +66,8 @@ class Entry:
 class Journal:
     """The `tool_calls` table."""
 
-    def __init__(self, database: Database, *, pauses: Sequence[float] = PAUSES) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._pauses = pauses
 
     async def begin(self, call: Call) -> Entry | None:
         """Write that `call` is being made, before it is.
@@ -138,7 +137,7 @@ class Journal:
             async with self._database.write() as connection:
                 return await write(connection)
 
-        return await retried(once, what=f"call {call.id} of {call.tool}", pauses=self._pauses)
+        return await retried(once, what=f"call {call.id} of {call.tool}")
 
 
 async def _hold(connection: AsyncConnection, call: Call) -> None:

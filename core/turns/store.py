@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import PAUSES, retried
+from core.concurrency.retry import retried
 from core.inbox_message import Inbound
 from core.observability import tracing
 from core.sessions.resume import is_stored, rewind
@@ -58,19 +58,11 @@ T = TypeVar("T")
 class Turns:
     """The `turns` table, as one worker sees it that has these `agents`."""
 
-    def __init__(
-        self,
-        database: Database,
-        lease: Lease,
-        agents: Agents,
-        *,
-        pauses: Sequence[float] = PAUSES,
-    ) -> None:
+    def __init__(self, database: Database, lease: Lease, agents: Agents) -> None:
         self._database = database
         self._lease = lease
         self.agents = agents
         self._notices = Notices(database)
-        self._pauses = pauses
         self._served = ServedPeople()
 
     @property
@@ -205,7 +197,7 @@ class Turns:
             if not await self._execute(turn, _ENDED[state], values):
                 await self._end_over(turn, state, values)
 
-        await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+        await retried(work, what=f"turn {turn.id}")
         tracing.ended(state, error)
 
     async def _end_over(self, turn: Turn, state: Ended, values: Mapping[str, Any]) -> None:
@@ -229,14 +221,14 @@ class Turns:
             async with self._database.read() as connection:
                 return await ask(connection)
 
-        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+        return await retried(work, what=f"turn {turn.id}")
 
     async def _write(self, turn: Turn, statement: Statement, **values: Any) -> None:
         async def work() -> None:
             if not await self._execute(turn, statement, values):
                 raise self.fence(turn).lost
 
-        await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+        await retried(work, what=f"turn {turn.id}")
 
     async def _execute(self, turn: Turn, statement: Statement, values: Mapping[str, Any]) -> bool:
         """Whether a row was written."""

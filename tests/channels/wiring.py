@@ -154,7 +154,7 @@ async def core_of(
         worker = Worker(turns, answer)
         inbox = Inbox(database, turns, worker, rates=rates)
         conversations = Conversations(database, turns, worker, budget=BUDGET)
-        approvals = Approvals(database, turns, worker, approvers=approvers, pauses=(0.01, 0.01))
+        approvals = Approvals(database, turns, worker, approvers=approvers)
         context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
         replies = ReplySettings(time_limit, most_messages, allowance=allowance or Allowance())
         answerer = Answerer(
@@ -202,7 +202,7 @@ async def successor(database: Database, agents: Agents = PARLEY) -> Turns:
     """The turns as a process sees them that has just begun: all that were before it are gone."""
     lease = Lease(database)
     await lease.take()
-    return Turns(database, lease, agents, pauses=(0.01, 0.01))
+    return Turns(database, lease, agents)
 
 
 class Wired:
@@ -252,7 +252,7 @@ class Wired:
             changed: how the one turn stands then, instead of as it does.
         """
         async with self.worker._claiming:
-            self.turns._pauses, self.turns._execute = (), _torn  # type: ignore[method-assign]
+            self.turns._execute = _torn  # type: ignore[method-assign]
             if running := [run.task for run in self.worker._running.values()]:
                 for task in running:
                     task.cancel()
@@ -275,5 +275,9 @@ async def until(predicate: Callable[[], Any], *, seconds: float = 30) -> None:
             await asyncio.sleep(0.005)
 
 
+class _ProcessGoneError(StoreError):
+    retryable = False
+
+
 async def _torn(*_: Any, **__: Any) -> bool:
-    raise StoreError("the process is gone")
+    raise _ProcessGoneError("the process is gone")

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency import event_loop
+from core.concurrency import event_loop, retry
 from core.errors import StoreError
 from core.inbox.store import Inbox
 from core.models.tokens import TokenCounter
@@ -25,6 +25,7 @@ from core.turns.worker import Worker
 from core.workers.lease import Lease
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.conversation import converse
+from tests.fixtures.retry_waits import limited
 
 __all__ = ["converse"]
 
@@ -57,6 +58,12 @@ class Faulty(Database):
             async with self.write():
                 pass
         return await super().run(statement, **values)
+
+
+@pytest.fixture(autouse=True)
+def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a database operation fail after its third try."""
+    monkeypatch.setattr(retry, "RETRY_WAIT", limited(0.001, 0.001))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -95,7 +102,7 @@ async def worker_on(database: Faulty, *, seconds: float = 30) -> Turns:
     lease = Lease(database, seconds=seconds)
     await lease.take()
     agents = Agents("app", {"app": Agent("app", MODELS)})
-    return Turns(database, lease, agents, pauses=(0.001, 0.001))
+    return Turns(database, lease, agents)
 
 
 Passes = Callable[[Database, float], Awaitable[None]]
@@ -128,7 +135,7 @@ async def never(turn: Turn) -> None:
 
 @pytest.fixture
 def inbox(database: Faulty, turns: Turns) -> Inbox:
-    return Inbox(database, turns, Worker(turns, never), pauses=(0.001, 0.001))
+    return Inbox(database, turns, Worker(turns, never))
 
 
 @pytest.fixture

@@ -32,9 +32,6 @@ log = logging.getLogger(__name__)
 #: Then the message is fetched again. A fetch goes back further than that: see `OVERLAP_SECONDS`.
 EXAMINE_TIMEOUT = 30.0
 
-#: Seconds to wait before a change that the database did not take is noted again: Discord does not tell it again.
-NOTE_PAUSES = (0.2, 1.0, 2.0, *(5.0,) * 17)
-
 #: Seconds for which the author of the message that a thread was opened on is cached.
 STARTER_SECONDS = 3_600.0
 
@@ -181,7 +178,7 @@ class Ear:
                 for key, text in edits.items():
                     await backfill.apply_edit(key, text)
             try:
-                await retried(store, what="an edit or a deletion", pauses=NOTE_PAUSES)
+                await retried(store, what="an edit or a deletion")
             except StoreError as error:
                 log.error("an edit or a deletion is not stored: %s", traced(error))
                 return False

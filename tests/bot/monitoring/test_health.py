@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr
+from tenacity.wait import wait_fixed
 
 from bot import app
 from bot.monitoring import health
@@ -141,7 +142,7 @@ async def test_a_database_that_does_not_answer_is_not_ready_and_ends_nothing(
 async def test_a_disk_without_room_acknowledges_nothing_and_loses_nothing(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gaps, "RETRY_SECONDS", (0.1,))
+    monkeypatch.setattr(gaps, "STORE_WAIT", wait_fixed(0.1))
     monkeypatch.setattr(health, "DATABASE_SECONDS", 1.0)
     async with (
         SlackSandbox(rate_limits=False) as sandbox,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tenacity.wait import wait_fixed
 
 from channels.discord.adapter import DiscordChannel
 from channels.discord.client import gateway as gateway_module
@@ -157,8 +158,8 @@ def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
             raise StoreError("out of reach")
         return await accept(self, inbound)
 
-    monkeypatch.setattr(backfill, "RETRY_SECONDS", (0.01,))
-    monkeypatch.setattr(backfill, "STORE_RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(0.01))
+    monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(0.01))
     monkeypatch.setattr(Inbox, "accept", failing)
 
 

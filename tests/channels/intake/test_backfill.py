@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from tenacity.wait import wait_fixed, wait_none
 
 from channels.intake import backfill
 from channels.intake.backfill import Backfill, filter_missing
 from channels.intake.handler import MOMENT, Call
 from channels.settings import Bounds
+from core.concurrency import retry
 from core.errors import StoreError
 from core.inbox.watermarks import Place, Places
 from core.store.database import Database
@@ -125,8 +127,8 @@ async def world_of(places: Places, *, hours: float = 1e9) -> AsyncIterator[World
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfill, "RETRY_SECONDS", (0.01,))
-    monkeypatch.setattr(backfill, "STORE_RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(0.01))
+    monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(0.01))
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.01)
 
 
@@ -207,7 +209,7 @@ async def test_a_process_that_ends_before_it_knows_its_watermark_leaves_it_uncha
 async def test_a_database_that_is_away_for_seconds_when_the_bot_starts_ends_nothing(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard_at, sleep, failures = places.heard_at, asyncio.sleep, iter(range(8))
+    heard_at, failures = places.heard_at, iter(range(8))
 
     async def away(part: str) -> float | None:
         if next(failures, None) is not None:
@@ -216,9 +218,8 @@ async def test_a_database_that_is_away_for_seconds_when_the_bot_starts_ends_noth
 
     world = World(places, Bounds())
     monkeypatch.setattr(places, "heard_at", away)
-    with monkeypatch.context() as quick:
-        quick.setattr(asyncio, "sleep", lambda _: sleep(0))
-        await world.backfill.start(world.connect)
+    monkeypatch.setattr(retry, "RETRY_WAIT", wait_none())
+    await world.backfill.start(world.connect)
     await world.backfill.stop()
 
 
@@ -281,7 +282,7 @@ async def test_messages_of_a_session_that_are_received_at_once_are_stored_in_ord
 async def test_a_message_is_stored_behind_one_of_its_session_that_could_not_be_stored(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backfill, "STORE_RETRY_SECONDS", (60.0,))
+    monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(60.0))
     async with world_of(places) as world:
         now = time.time()
         await world.fails(called("first", now - 50))
@@ -422,7 +423,7 @@ async def test_fetched_messages_are_stored_in_order_when_the_database_fails_in_t
 async def test_fetched_messages_are_stored_before_a_new_one_though_the_database_was_away(
     places: Places, monkeypatch: pytest.MonkeyPatch, is_down: bool
 ) -> None:
-    monkeypatch.setattr(backfill, "RETRY_SECONDS", (60.0,))
+    monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(60.0))
     now, served, failures = await serve(places), places.served, iter(range(3))
 
     async def away(*of: Any, **more: Any) -> list[Place]:

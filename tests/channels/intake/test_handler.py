@@ -64,8 +64,8 @@ class Place:
         await tables.lay(self.database)
         self.turns = await successor(self.database)
         worker = self.worker = Worker(self.turns, self._answer)
-        self.inbox = Inbox(self.database, self.turns, worker, pauses=(0.01,))
-        self.conversations = Conversations(self.database, self.turns, worker, budget=BUDGET, pauses=(0.01,))
+        self.inbox = Inbox(self.database, self.turns, worker)
+        self.conversations = Conversations(self.database, self.turns, worker, budget=BUDGET)
         self.receipts = Receipts(self._add, self._remove)
         self.open()
         return self

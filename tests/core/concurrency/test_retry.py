@@ -2,13 +2,17 @@ import asyncio
 import logging
 
 import pytest
+from tenacity import AsyncRetrying, RetryCallState
+from tenacity.wait import wait_none
 
-from core.concurrency import retry as retrying
-from core.concurrency.retry import PATIENCE, PAUSES, retried
+from core.concurrency import retry
+from core.concurrency.retry import PATIENCE, RETRY_WAIT, persist, retried
+from core.concurrency.tasks import beside
 from core.errors import SessionResetError, StoreError
+from tests.fixtures.retry_waits import limited
 
 
-class Errand:
+class Operation:
     """Fails with each of `errors`, then succeeds."""
 
     def __init__(self, *errors: Exception) -> None:
@@ -22,43 +26,95 @@ class Errand:
         return "done"
 
 
-async def test_what_fails_in_passing_is_done_again_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    errand = Errand(StoreError("away"), StoreError("away"))
+async def test_a_transient_failure_is_retried_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    operation = Operation(StoreError("away"), StoreError("away"))
     with caplog.at_level(logging.WARNING):
-        assert await retried(errand, what="a turn", pauses=(0.0, 0.0)) == "done"
-    assert errand.tries == 3
+        assert await retried(operation, what="a turn") == "done"
+    assert operation.tries == 3
     assert [record.getMessage() for record in caplog.records] == ["a turn: away; trying again in 0.0 s"] * 2
 
 
 async def test_after_the_last_pause_the_error_goes_to_the_caller() -> None:
-    errand = Errand(*[StoreError("away")] * 9)
-    with pytest.raises(StoreError):
-        await retried(errand, what="a turn", pauses=(0.0, 0.0))
-    assert errand.tries == 3
+    operation = Operation(*[StoreError("away")] * 9)
+    with pytest.raises(StoreError, match="away"):
+        await retried(operation, what="a turn")
+    assert operation.tries == 3
 
 
 @pytest.mark.parametrize("error", [SessionResetError("over"), ValueError("a bug")])
-async def test_what_will_not_pass_is_not_done_again(error: Exception) -> None:
-    errand = Errand(error)
+async def test_a_permanent_failure_is_not_retried(error: Exception) -> None:
+    operation = Operation(error)
     with pytest.raises(type(error)):
-        await retried(errand, what="a turn", pauses=(0.0,))
-    assert errand.tries == 1
+        await retried(operation, what="a turn")
+    assert operation.tries == 1
+
+
+async def test_a_cancelled_operation_ends_with_the_reason_of_its_cancellation() -> None:
+    started = asyncio.Event()
+
+    async def hangs() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(retried(hangs, what="a turn"))
+    await started.wait()
+    running.cancel("a reason")
+    with pytest.raises(asyncio.CancelledError, match="a reason"):
+        await running
 
 
 async def test_tries_that_take_long_count_against_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "PATIENCE", 0.05)
-
-    errand = Errand(*[StoreError("away")] * 50)
+    monkeypatch.setattr(retry, "RETRY_WAIT", wait_none())
+    operation = Operation(*[StoreError("away")] * 50)
 
     async def slow() -> str:
         await asyncio.sleep(0.03)
-        return await errand()
+        return await operation()
 
     with pytest.raises(StoreError):
-        await retried(slow, what="a turn", pauses=(0.0,) * 50)
-    assert errand.tries <= 3
+        await retried(slow, what="a turn", patience=0.05)
+    assert operation.tries <= 3
 
 
 def test_a_minute_without_a_database_is_outlived_and_its_return_noticed_soon() -> None:
-    assert 60 < sum(PAUSES) <= PATIENCE + 0.001
-    assert max(PAUSES) <= 5
+    state = RetryCallState(AsyncRetrying(), None, (), {})
+    pauses = list[float]()
+    while sum(pauses) <= PATIENCE:
+        pauses.append(RETRY_WAIT(state))
+        state.prepare_for_next_attempt()
+    assert sum(pauses[:-1]) > 60
+    assert max(pauses) <= 5
+
+
+async def test_a_job_is_retried_until_it_succeeds_and_each_reason_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    job = Operation(StoreError("away"), StoreError("away"), StoreError("full"))
+    wake, done = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        await job()
+        done.set()
+
+    wake.set()
+    with caplog.at_level(logging.WARNING):
+        async with beside(persist(work, wake, wait_none(), what="messages are not stored yet"), name="job"):
+            await asyncio.wait_for(done.wait(), 10)
+    assert job.tries == 4
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["messages are not stored yet: away", "messages are not stored yet: full"]
+
+
+async def test_waking_a_job_ends_its_pause() -> None:
+    job, wake, begun, done = Operation(StoreError("away")), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await job()
+        done.set()
+
+    wake.set()
+    async with beside(persist(work, wake, limited(), what="messages are not stored yet"), name="job"):
+        await begun.wait()
+        wake.set()
+        await asyncio.wait_for(done.wait(), 10)

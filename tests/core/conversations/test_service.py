@@ -35,7 +35,7 @@ from tests.fixtures.inbox_messages import inbound
 
 
 def talks(database: Faulty, turns: Turns) -> Conversations:
-    return Conversations(database, turns, Worker(turns, never), budget=1000, pauses=(0.001, 0.001))
+    return Conversations(database, turns, Worker(turns, never), budget=1000)
 
 
 @pytest.fixture

@@ -13,7 +13,9 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions import Session
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tenacity.wait import wait_fixed
 
+from core.concurrency import retry
 from core.errors import SessionResetError, StoreError
 from core.models.tokens import TokenCounter
 from core.sessions.lifecycle import begin_generation
@@ -58,7 +60,7 @@ async def database(database_url: str) -> AsyncIterator[Deaf]:
 
 @pytest.fixture
 def service(database: Database, counter: TokenCounter) -> SessionService:
-    return SessionService(database, counter, agent="bot", pauses=(0.0, 0.0, 0.0))
+    return SessionService(database, counter, agent="bot")
 
 
 async def create(service: SessionService) -> Session:
@@ -117,9 +119,9 @@ async def test_a_change_of_the_state_whose_answer_was_lost_is_made(service: Sess
 
 async def test_a_load_that_was_disturbed_is_done_again(service: SessionService, database: Deaf) -> None:
     await service.append_event(await create(service), said("hi"))
-    database.lost = 3
+    database.lost = 2
     assert texts((await load(service)).events) == ["hi"]
-    database.lost = 4
+    database.lost = 3
     with pytest.raises(StoreError):
         await load(service)
 
@@ -147,10 +149,11 @@ async def test_a_deleted_session_is_not_found_in_either_way(service: SessionServ
 
 
 async def test_a_session_is_talked_on_in_while_postgresql_is_started_again(
-    postgres_server: PostgresSandbox, postgres: str, counter: TokenCounter
+    postgres_server: PostgresSandbox, postgres: str, counter: TokenCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(retry, "RETRY_WAIT", wait_fixed(0.05))
     database = Database(postgres)
-    service = SessionService(database, counter, agent="bot", pauses=(0.05,) * 200)
+    service = SessionService(database, counter, agent="bot")
     session = await create(service)
     await service.append_event(session, said("before"))
     await asyncio.to_thread(postgres_server.stop)

@@ -27,7 +27,7 @@ ADA, BOB = Person("ada", "Ada"), Person("bob", "Bob", frozenset({"r1"}))
 
 
 def approvals_of(database: Faulty, turns: Turns, **more: Any) -> Approvals:
-    return Approvals(database, turns, Worker(turns, never), pauses=(0.001, 0.001), **more)
+    return Approvals(database, turns, Worker(turns, never), **more)
 
 
 @pytest.fixture

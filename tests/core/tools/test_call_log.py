@@ -29,7 +29,7 @@ async def sessions(database: Faulty, tmp_path: Any) -> SessionService:
 
 @pytest.fixture
 def journal(database: Faulty, sessions: SessionService) -> Journal:
-    return Journal(database, pauses=(0.001, 0.001))
+    return Journal(database)
 
 
 async def states(database: Faulty) -> list[str]:

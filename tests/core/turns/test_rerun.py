@@ -115,7 +115,7 @@ async def test_a_press_that_comes_often_over_two_workers_and_in_several_ways_doe
     turn = await answered_turn(inbox, turns, service, "one")
     await inbox.revise(turn.inbound.event_key, "two")
     second = await worker_on(database)
-    other = Inbox(database, second, Worker(second, never), pauses=(0.001,))
+    other = Inbox(database, second, Worker(second, never))
     ways: list[tuple[Inbox, Again]] = [(inbox, "regenerate"), (other, "regenerate"), (other, "revise")]
     pressed = await asyncio.gather(*(asked(into, turn, kind) for into, kind in ways * 3))
     assert sorted(accepted.name for accepted, _ in pressed) == ["KNOWN"] * 8 + ["NEXT"]

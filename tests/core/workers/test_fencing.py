@@ -77,7 +77,7 @@ async def database(database_url: str) -> AsyncIterator[Slow]:
 
 @pytest.fixture
 def sessions(database: Slow, tmp_path: Path) -> SessionService:
-    return SessionService(database, TokenCounter(tmp_path), agent=APP, pauses=(0.001,))
+    return SessionService(database, TokenCounter(tmp_path), agent=APP)
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ async def test_what_the_former_owner_appends_is_refused_and_what_the_new_one_doe
 
 
 async def test_the_former_owner_neither_begins_nor_ends_a_tool(database: Slow, turns: Turns, turn: Turn) -> None:
-    journal, late = Journal(database, pauses=(0.001,)), call(turns, turn)
+    journal, late = Journal(database), call(turns, turn)
     assert await journal.begin(late) is None
     other, again = await taken(turns, database)
     for write in (journal.begin(late), journal.begin_again(late), journal.end(late, "paid", EventActions())):
@@ -179,7 +179,7 @@ async def test_who_was_slow_sees_that_the_turn_is_another_ones_before_he_shows_m
 async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
     sessions: SessionService, database: Slow, turns: Turns, turn: Turn
 ) -> None:
-    late, journal = await loaded(sessions, turns, turn), Journal(database, pauses=())
+    late, journal = await loaded(sessions, turns, turn), Journal(database)
     await turns._lease.give_up()
     other = await worker_on(database)
     async with database.write() as connection:
@@ -199,7 +199,7 @@ async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
 
 @pytest.mark.parametrize("delay", [0, 1, 2, 4, 8])
 async def test_of_two_workers_exactly_one_begins_a_tool(database: Slow, turns: Turns, turn: Turn, delay: int) -> None:
-    journal = Journal(database, pauses=(0.001,))
+    journal = Journal(database)
     begun = []
 
     async def former() -> None:
@@ -253,7 +253,7 @@ class Crew:
             AgentConfig(name=APP),
             model=adapter(provider),
             tools=[adapt(Tool("pay", "Pays.", pay))],
-            plugins=ours(Journal(self.database, pauses=(0.001,))),
+            plugins=ours(Journal(self.database)),
         )
         runtime = AgentRuntime(app, self.sessions)
         events = [

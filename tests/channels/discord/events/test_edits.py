@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
+from core.concurrency import retry
 from core.errors import StoreError
 from core.inbox.store import Accepted, Inbox
 from core.inbox_message import Inbound
@@ -14,6 +15,7 @@ from core.usage.user_rate_limits import Limited
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, echo, nothing_was_heard, running, until
+from tests.fixtures.retry_waits import limited
 
 
 async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_says_then(
@@ -159,7 +161,7 @@ async def test_a_change_that_the_database_does_not_take_is_told_in_the_log(
     async def failing(self: Inbox, event_key: str) -> None:
         raise StoreError("out of reach")
 
-    monkeypatch.setattr("channels.discord.events.listener.NOTE_PAUSES", (0.01,))
+    monkeypatch.setattr(retry, "RETRY_WAIT", limited(0.01))
     async with running(server, tmp_path, echo) as bot:
         question = await bot.ask("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")

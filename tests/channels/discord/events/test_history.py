@@ -5,6 +5,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from tenacity.wait import wait_fixed
 
 from channels.discord.client import gateway
 from channels.discord.client.api import ALL
@@ -26,8 +27,8 @@ CHANNEL = "GET /channels/{channel}"
 
 @pytest.fixture(autouse=True)
 def quick_tries(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(backfill, "RETRY_SECONDS", (0.05,))
-    monkeypatch.setattr(backfill, "STORE_RETRY_SECONDS", (0.05,))
+    monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(0.05))
+    monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(0.05))
     caplog.set_level("INFO", "channels")
 
 

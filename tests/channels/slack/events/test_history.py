@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tenacity.wait import wait_fixed
 
 from channels.i18n import messages as words
 from channels.intake import backfill
@@ -20,8 +21,8 @@ from tests.channels.wiring import until
 
 @pytest.fixture(autouse=True)
 def quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfill, "RETRY_SECONDS", (0.05,))
-    monkeypatch.setattr(backfill, "STORE_RETRY_SECONDS", (0.05,))
+    monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(0.05))
+    monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(0.05))
 
 
 def answers(slack: SlackSandbox, message: Message) -> list[str]:
