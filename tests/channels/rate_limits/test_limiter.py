@@ -519,11 +519,14 @@ def test_calls_are_reserved_of_those_that_are_free_and_not_of_all() -> None:
     run(main)
 
 
-def test_calls_of_the_next_windows_are_reserved_where_a_window_is_short() -> None:
+def test_calls_of_the_next_windows_are_reserved_once_half_a_window_is() -> None:
     async def main() -> None:
         limiter = RateLimiter(Window(5, 6))
         limiter.report_headers(remaining=1, reset_after=2)
-        assert (limiter.can_reserve(12), limiter.can_reserve(13)) == (True, False)
+        with limiter.reserve(), limiter.reserve():
+            assert not limiter.can_reserve(1)
+            with limiter.reserve():
+                assert (limiter.can_reserve(9), limiter.can_reserve(10)) == (True, False)
 
     run(main)
 
