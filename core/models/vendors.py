@@ -21,9 +21,9 @@ class Endpoints:
 
 def find_fault(model: str, endpoints: Endpoints) -> str | None:
     """Return what is missing for `model`, a value of `MODEL`, or None."""
-    vendor, name = split_model(model)
-    if vendor not in VENDORS or not name.strip():
+    if not _is_known(model):
         return f"MODEL={model}: there is no such provider; it is {_KNOWN}"
+    vendor, _ = split_model(model)
     if vendor == "gemini" and not endpoints.google_api_key:
         return "GOOGLE_API_KEY is not set: get a key at https://aistudio.google.com/apikey"
     if vendor == "openai" and not endpoints.openai_api_key and not endpoints.openai_base_url:
@@ -38,8 +38,7 @@ def find_fault(model: str, endpoints: Endpoints) -> str | None:
 
 def lacks_key(model: str, endpoints: Endpoints) -> bool:
     """Return whether the model's provider is known and only its key is missing."""
-    fault = find_fault(model, endpoints)
-    return fault is not None and not fault.startswith("MODEL=")
+    return _is_known(model) and find_fault(model, endpoints) is not None
 
 
 def can_call_tools(model: str) -> bool:
@@ -53,3 +52,8 @@ def split_model(model: str) -> tuple[str, str]:
         return "gemini", model
     vendor, _, name = model.partition("/")
     return ("", name) if vendor == "gemini" else (vendor, name)
+
+
+def _is_known(model: str) -> bool:
+    vendor, name = split_model(model)
+    return vendor in VENDORS and bool(name.strip())
