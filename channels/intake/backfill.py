@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from channels.intake.handler import MOMENT, Call
@@ -65,20 +65,6 @@ WATERMARK_SECONDS, STOP_TIMEOUT = 10.0, 2.0
 #: Takes a time (seconds since the epoch); returns a function that fetches the messages of a place since then, which
 #: raises `ParleyError`.
 Look = Callable[[float], Callable[[Place], Awaitable[list[Call]]]]
-
-
-class FetchOnce(Generic[K, V]):
-    """Lookups that a backfill makes once for all places."""
-
-    def __init__(self) -> None:
-        self._locks = dict[K, asyncio.Lock]()
-        self._values = dict[K, V]()
-
-    async def get(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            if key not in self._values:
-                self._values[key] = await fetch()
-        return self._values[key]
 
 
 @dataclass(slots=True)

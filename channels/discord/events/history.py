@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, TypeVar
 
 import discord
@@ -15,8 +16,8 @@ import discord
 from channels.base import Priority
 from channels.discord.client.api import MESSAGES, DiscordApi
 from channels.discord.session_ids import ASIDE, snowflake, thread_of
-from channels.intake.backfill import FetchOnce
 from channels.intake.handler import Call
+from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
 from core.inbox.watermarks import Place
 
@@ -71,9 +72,9 @@ class History:
         Raises:
             SurfaceError: Discord is out of reach, or does not take the token.
         """
-        return partial(self._calls, after=snowflake(since), servers=FetchOnce())
+        return partial(self._calls, after=snowflake(since), servers=LookupCache("servers", inf))
 
-    async def _calls(self, place: Place, *, after: int, servers: FetchOnce[int, _Server | None]) -> list[Call]:
+    async def _calls(self, place: Place, *, after: int, servers: LookupCache[int, _Server | None]) -> list[Call]:
         """Return the messages for the bot that were sent in a place after the message of that id.
 
         Args:

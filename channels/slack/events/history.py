@@ -8,11 +8,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 from channels.base import Priority
-from channels.intake.backfill import ACTIVE_SECONDS, FetchOnce
+from channels.intake.backfill import ACTIVE_SECONDS
 from channels.intake.handler import Call
+from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.rate_limits import PAST, PROOFS, TIER_3
@@ -51,9 +53,9 @@ class History:
         Raises:
             SurfaceError: Slack is out of reach, or does not take the token.
         """
-        return partial(self._calls, since=since, selves=FetchOnce())
+        return partial(self._calls, since=since, selves=LookupCache("tokens", inf))
 
-    async def _calls(self, place: Place, *, since: float, selves: FetchOnce[str, Answer]) -> list[Call]:
+    async def _calls(self, place: Place, *, since: float, selves: LookupCache[str, Answer]) -> list[Call]:
         """The calls in what was said in a place since then."""
         _, team, channel = place.id.split(":")
         try:
