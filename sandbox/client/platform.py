@@ -219,13 +219,6 @@ class Platform(Protocol):
         ...
 
 
-def thread_name(message: Message) -> str:
-    """Return the name of a thread that begins with the message: its first words, without its buttons."""
-    labels = " ".join(f"[ {label} ]" for label in message.buttons)
-    name = "" if message.pending else opening(message.plain.removesuffix(labels))
-    return name if name.strip("…") else "New thread"
-
-
 def opening(text: str, length: int = 40) -> str:
     """The first words of a text, on one line."""
     words = " ".join(text.split())

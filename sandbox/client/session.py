@@ -14,8 +14,8 @@ from sandbox.client.platform import (
     Platform,
     RefusedError,
     Threads,
-    thread_name,
 )
+from sandbox.client.updates import thread_name
 
 
 class Desk:

@@ -16,7 +16,6 @@ from sandbox.client.platform import (
     Reaction,
     RefusedError,
     Threads,
-    thread_name,
 )
 from sandbox.slack import Content, File, SlackSandbox, Task
 from sandbox.slack import Message as SlackMessage
@@ -66,7 +65,7 @@ class SlackPlatform:
         for home in (*self.channels, self.direct(person)):
             for message in self._seen(home, person):
                 if message.newest is not None:
-                    thread = Place(home.channel, message.id, thread_name(message), home.direct, home.threads)
+                    thread = Place(home.channel, message.id, talk.thread_name(message), home.direct, home.threads)
                     newest.append((message.newest.id, thread))
         return [place for _, place in sorted(newest, key=lambda pair: pair[0], reverse=True)]
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from contextlib import aclosing, contextmanager
 from typing import Protocol, TypeVar
 
-from sandbox.client.platform import Happening, Kind, Message, Place, RefusedError
+from sandbox.client.platform import Happening, Kind, Message, Place, RefusedError, opening
 from sandbox.subscriptions import Subscription
 
 _KINDS = {
@@ -80,7 +80,17 @@ class Texts:
 def with_extras(text: str, files: Iterable[str], buttons: Iterable[str]) -> str:
     """The plain text of a message, with the files that it holds and what is on its buttons below it."""
     named = [f"[file {name}]" for name in files]
-    return "\n".join(filter(None, [text, *named, " ".join(f"[ {label} ]" for label in buttons)]))
+    return "\n".join(filter(None, [text, *named, _button_line(buttons)]))
+
+
+def thread_name(message: Message) -> str:
+    """Return the name of a thread that begins with the message: its first words, without its buttons."""
+    name = "" if message.pending else opening(message.plain.removesuffix(_button_line(message.buttons)))
+    return name if name.strip("…") else "New thread"
+
+
+def _button_line(buttons: Iterable[str]) -> str:
+    return " ".join(f"[ {label} ]" for label in buttons)
 
 
 def standing_in(place: Place, messages: Iterable[Message]) -> list[Message]:
