@@ -25,8 +25,6 @@ from core.secret_redaction import traced
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
 
 #: Fetches go back further than the gap: clocks differ, and a message that was received may not be pending yet.
 OVERLAP_SECONDS = 60.0
