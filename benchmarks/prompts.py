@@ -54,7 +54,7 @@ from core.usage.prices import Prices
 from core.usage.spending import Spending
 from core.usage.spending_limits import Caps, Limits
 from core.workers.lease import Lease
-from sandbox.models import Asked, Call, ScriptedOpenAI
+from sandbox.models import CallTool, ReceivedRequest, ScriptedOpenAI
 from sandbox.models import Turn as Script
 
 TURNS = 60
@@ -123,12 +123,12 @@ class ScriptedModel:
 
     prompts: list[str] = field(default_factory=list)
 
-    def __call__(self, asked: Asked) -> Script:
+    def __call__(self, asked: ReceivedRequest) -> Script:
         if asked.system.startswith(SUMMARY_INSTRUCTION):
             return "\n".join(f"{number}. {WORDS}" for number in range(10))
         self.prompts.append(prompt_of(asked.body))
         if asked.tools and not asked.results:
-            return Call("search_tickets", {"words": f"request {len(self.prompts)}"}, id=f"call_{len(self.prompts)}")
+            return CallTool("search_tickets", {"words": f"request {len(self.prompts)}"}, id=f"call_{len(self.prompts)}")
         return f"Answer {len(self.prompts)}. {WORDS * 4}"
 
 

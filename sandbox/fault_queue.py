@@ -7,17 +7,17 @@ from typing import Generic, Literal, Protocol, TypeVar
 FaultKind = Literal["fail", "rate_limit", "lose_reply", "delay"]
 
 
-class OfAKind(Protocol):
+class Fault(Protocol):
     """A fault. Two that are asked for are two, though they be alike."""
 
     @property
     def kind(self) -> FaultKind: ...
 
 
-F = TypeVar("F", bound=OfAKind)
+F = TypeVar("F", bound=Fault)
 
 
-class Pending(Generic[F]):
+class FaultQueue(Generic[F]):
     """Each call's faults, used up in the order in which they were asked for."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ class Subscription(Generic[C]):
         self.put(None)
 
 
-class Watch(Generic[C]):
+class ChangeWatch(Generic[C]):
     """Tells every subscriber of every change, and wakes whoever waits for something to happen."""
 
     def __init__(self) -> None:

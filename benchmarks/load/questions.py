@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from benchmarks.soak.script import Model, answer, names
-from sandbox.models import Asked, Call, Pause, Turn
+from sandbox.models import CallTool, Pause, ReceivedRequest, Turn
 
 #: A question, one that needs a tool, one with a file, one that is edited at once, one before which all is started over.
 Kind = Literal["plain", "tool", "file", "edited", "afresh"]
@@ -52,7 +52,7 @@ class Speaker(Model):
         """Nothing from before the message `name` is known any more in its session."""
         self._begins[name.partition("-")[0]] = name
 
-    def __call__(self, asked: Asked) -> Turn:
+    def __call__(self, asked: ReceivedRequest) -> Turn:
         self.look(asked)
         ids = names(asked.text)
         thinks = Pause(THINKS / self.speed)
@@ -60,12 +60,12 @@ class Speaker(Model):
             if kind(name) == "file" and paper(name) not in asked.text:
                 self.faults.append(f"{name} came without its file")
         if any(kind(name) == "tool" for name in ids) and not asked.results:
-            return [thinks, Call("current_time", {"timezone": "Europe/Paris"})]
+            return [thinks, CallTool("current_time", {"timezone": "Europe/Paris"})]
         seconds = len(answer(ids).split()) / WORDS
         pieces = max(2, round(seconds * DELTAS))
         return [thinks, self.say(ids, pieces, seconds / pieces / self.speed)]
 
-    def look(self, asked: Asked) -> None:
+    def look(self, asked: ReceivedRequest) -> None:
         super().look(asked)
         for name in (name for role, text in asked.messages if role == "user" for name in names(text)):
             session, _, number = name.partition("-")

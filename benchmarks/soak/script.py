@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from core.sessions.prompt_text import CLOSE, OPEN
-from sandbox.models import Asked, Say, Turn
+from sandbox.models import ReceivedRequest, Say, Turn
 
 #: What stands around a question: words of messages that the bot may be asked yet.
 _FRAME = re.compile(rf"{OPEN}.*?{OPEN}End of that{CLOSE}", re.DOTALL)
@@ -47,11 +47,11 @@ class Model:
     faults: list[str] = field(default_factory=list)
     orders: list[list[str]] = field(default_factory=list)
 
-    def __call__(self, asked: Asked) -> Turn:
+    def __call__(self, asked: ReceivedRequest) -> Turn:
         self.look(asked)
         return self.say(names(asked.text), PIECES, PACE)
 
-    def look(self, asked: Asked) -> None:
+    def look(self, asked: ReceivedRequest) -> None:
         """Note what is wrong with the conversation."""
         messages = spoken(asked.messages)
         if wrong := history_fault(messages):

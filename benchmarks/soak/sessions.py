@@ -7,12 +7,10 @@ from typing import Any, Protocol
 
 from benchmarks.soak.script import names
 from channels.i18n.messages import PLACEHOLDER, RESET_DONE, STOP
-from sandbox.discord import Channel as DiscordChannel
-from sandbox.discord import DiscordSandbox
-from sandbox.discord import Message as DiscordMessage
-from sandbox.slack import Channel as SlackChannel
-from sandbox.slack import File, SlackSandbox
-from sandbox.slack import Message as SlackMessage
+from sandbox.discord import DiscordMessage, DiscordSandbox
+from sandbox.discord import GuildChannel as DiscordChannel
+from sandbox.slack import SlackConversation as SlackChannel
+from sandbox.slack import SlackFile, SlackMessage, SlackSandbox
 
 #: Threads that one channel of Slack has.
 THREADS = 5
@@ -94,7 +92,7 @@ class SlackThread:
 
     async def say(self, text: str, papers: Mapping[str, str] | None = None) -> SlackMessage:
         thread = self.root.ts if self.root else None
-        files = [File(f"F{next(_files)}", name, text.encode()) for name, text in (papers or {}).items()]
+        files = [SlackFile(f"F{next(_files)}", name, text.encode()) for name, text in (papers or {}).items()]
         said = await self._slack.say(self._user, self.channel, f"{self._mention}{text}", thread_ts=thread, files=files)
         self.root = self.root or said
         return said

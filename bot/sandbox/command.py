@@ -40,7 +40,7 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
     """
     try:
         from sandbox.discord import DiscordSandbox  # noqa: PLC0415 - an extra that production does without
-        from sandbox.page import Page  # noqa: PLC0415
+        from sandbox.page import PageServer  # noqa: PLC0415
         from sandbox.slack import SlackSandbox  # noqa: PLC0415
     except ImportError as error:
         raise SettingsError("the sandbox is not installed: `uv sync --all-extras`") from error
@@ -62,7 +62,7 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
             await stack.enter_async_context(DiscordSandbox()),
         )
         slack.install(manifest.manifest(prompts=settings.prompts))
-        page = Page(slack, discord)
+        page = PageServer(slack, discord)
         await stack.enter_async_context(page.serving(port))
         environment = {
             FEED: page.feed_address,

@@ -10,11 +10,20 @@ from dataclasses import replace
 from sandbox.client import markdown
 from sandbox.client import updates as talk
 from sandbox.client.options import options_of
-from sandbox.client.platform import NOTHING, Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
-from sandbox.discord import Change, Channel, DiscordSandbox
-from sandbox.discord import Message as DiscordMessage
+from sandbox.client.platform import (
+    NOTHING,
+    ActionRefusedError,
+    ClientEvent,
+    ClientLocation,
+    PlatformUser,
+    ShownMessage,
+    ShownReaction,
+    ThreadSupport,
+    opening,
+)
+from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChange, GuildChannel
 from sandbox.discord.interactions.commands import MESSAGE
-from sandbox.discord.state.guild import THREAD_STARTER, Content
+from sandbox.discord.state.guild import THREAD_STARTER, DiscordContent
 from sandbox.discord.state.mentions import shown
 
 #: Characters that the name of a thread may have.
@@ -29,7 +38,7 @@ class DiscordPlatform:
 
     def __init__(self, discord: DiscordSandbox) -> None:
         self._discord = discord
-        self._texts = talk.Texts()
+        self._texts = talk.MarkdownCache()
 
     @property
     def connected(self) -> bool:
@@ -39,33 +48,37 @@ class DiscordPlatform:
         return await talk.connects_within(self._discord, seconds)
 
     @property
-    def people(self) -> Sequence[Person]:
-        return [Person(user.id, user.name) for user in self._discord.people.values()]
+    def people(self) -> Sequence[PlatformUser]:
+        return [PlatformUser(user.id, user.name) for user in self._discord.people.values()]
 
     @property
-    def channels(self) -> Sequence[Place]:
+    def channels(self) -> Sequence[ClientLocation]:
         return [
-            Place(channel.id, name=f"#{channel.name}", threads=Threads.ALL if channel.kind == "forum" else Threads.SOME)
+            ClientLocation(
+                channel.id,
+                name=f"#{channel.name}",
+                threads=ThreadSupport.ALL if channel.kind == "forum" else ThreadSupport.SOME,
+            )
             for channel in self._discord.channels.values()
         ]
 
-    def direct(self, person: Person) -> Place:
+    def direct(self, person: PlatformUser) -> ClientLocation:
         channel = self._discord.open_dm(person.id)
-        return Place(channel.id, name=f"@{self.bot}", direct=True, threads=Threads.NONE)
+        return ClientLocation(channel.id, name=f"@{self.bot}", direct=True, threads=ThreadSupport.NONE)
 
-    def threads(self, person: Person) -> Sequence[Place]:
-        newest: list[tuple[int, Place]] = []
+    def threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
+        newest: list[tuple[int, ClientLocation]] = []
         for home in self.channels:
             for thread in self._discord.threads(home.channel):
                 if thread.admits(person.id):
                     ids = [thread.id, *(message.id for message in self._discord.messages(thread))]
                     newest.append(
-                        (max(map(int, ids)), Place(home.channel, thread.id, thread.name, threads=home.threads))
+                        (max(map(int, ids)), ClientLocation(home.channel, thread.id, thread.name, threads=home.threads))
                     )
         return [place for _, place in sorted(newest, key=lambda pair: pair[0], reverse=True)]
 
-    def messages(self, place: Place, person: Person) -> Sequence[Message]:
-        rooms: list[Channel | str] = [place.channel, *self._discord.threads(place.channel)]
+    def messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ShownMessage]:
+        rooms: list[GuildChannel | str] = [place.channel, *self._discord.threads(place.channel)]
         found = sorted((m for room in rooms for m in self._seen(room, person)), key=lambda message: int(message.id))
         replies: dict[str, list[DiscordMessage]] = {}
         for message in found:
@@ -73,36 +86,38 @@ class DiscordPlatform:
                 replies.setdefault(thread, []).append(message)
         return talk.standing_in(place, [self._message(message, replies.get(message.id, ())) for message in found])
 
-    async def say(self, person: Person, place: Place, text: str, files: Mapping[str, bytes] = NOTHING) -> Message:
+    async def say(
+        self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NOTHING
+    ) -> ShownMessage:
         written = talk.mentioning(text, self._names)
         with talk.refusals():
             if self._is_forum(place):
                 if files:
-                    raise RefusedError("Begin the post with words, and send the file in it.")
+                    raise ActionRefusedError("Begin the post with words, and send the file in it.")
                 post = await self._discord.start_post(person.id, place.channel, opening(text, NAME), written)
                 return self._message(self._discord.messages(post)[0])
             room = await self._room(person, place)
             return self._message(await self._discord.say(person.id, room, written, files=files))
 
-    async def edit(self, person: Person, message: Message, text: str) -> None:
+    async def edit(self, person: PlatformUser, message: ShownMessage, text: str) -> None:
         with talk.refusals():
             await self._discord.edit(person.id, self._found(person, message), talk.mentioning(text, self._names))
 
-    async def delete(self, person: Person, message: Message) -> None:
+    async def delete(self, person: PlatformUser, message: ShownMessage) -> None:
         with talk.refusals():
             await self._discord.delete(person.id, self._found(person, message))
 
-    async def command(self, person: Person, place: Place, name: str, text: str) -> None:
+    async def command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         if self._is_forum(place):
-            raise RefusedError("A forum holds posts alone: go to one of them to use a command.")
+            raise ActionRefusedError("A forum holds posts alone: go to one of them to use a command.")
         with talk.refusals():
             command = next((command for command in self._discord.commands if command["name"] == name), None)
             if command is None:
-                raise RefusedError(f"There is no command /{name}.")
+                raise ActionRefusedError(f"There is no command /{name}.")
             room = await self._room(person, place)
             await self._discord.command(person.id, room, name, **options_of(command, text))
 
-    async def press(self, person: Person, message: Message, button: str) -> None:
+    async def press(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
         with talk.refusals():
             await self._discord.press(person.id, self._found(person, message), button)
 
@@ -110,14 +125,14 @@ class DiscordPlatform:
     def menu(self) -> Sequence[str]:
         return [command["name"] for command in self._discord.commands if command.get("type") == MESSAGE]
 
-    async def choose(self, person: Person, message: Message, entry: str, text: str) -> None:
+    async def choose(self, person: PlatformUser, message: ShownMessage, entry: str, text: str) -> None:
         if text:
-            raise RefusedError(f"Discord asks for nothing there: /menu {entry}")
+            raise ActionRefusedError(f"Discord asks for nothing there: /menu {entry}")
         with talk.refusals():
             await self._discord.choose(person.id, self._found(person, message), entry)
 
-    def changes(self) -> AsyncGenerator[Happening, None]:
-        def changed(change: Change) -> Message | None:
+    def changes(self) -> AsyncGenerator[ClientEvent, None]:
+        def changed(change: GuildChange) -> ShownMessage | None:
             return None if change.message.type == THREAD_STARTER else self._message(change.message)
 
         return talk.happenings(self._discord.changes(), changed)
@@ -132,20 +147,20 @@ class DiscordPlatform:
         people = {user.id: user.name for user in self._discord.people.values()}
         return people | {self._discord.bot_id: self.bot}
 
-    def _found(self, person: Person, message: Message) -> DiscordMessage:
+    def _found(self, person: PlatformUser, message: ShownMessage) -> DiscordMessage:
         """Raises ValueError."""
         found = next((m for m in self._seen(message.thread or message.channel, person) if m.id == message.id), None)
         if found is None:
             raise ValueError("the message is gone")
         return found
 
-    def _is_forum(self, place: Place) -> bool:
+    def _is_forum(self, place: ClientLocation) -> bool:
         """Whether it is a forum itself, in which there is nothing but posts."""
         return place.thread is None and any(
             c.id == place.channel and c.kind == "forum" for c in self._discord.channels.values()
         )
 
-    async def _room(self, person: Person, place: Place) -> Channel | str:
+    async def _room(self, person: PlatformUser, place: ClientLocation) -> GuildChannel | str:
         """Discord's channel for a place; a thread is begun if it is not there yet.
 
         Raises:
@@ -162,7 +177,7 @@ class DiscordPlatform:
         name = opening(_plain(root.content, self._names), NAME)
         return await self._discord.start_thread(person.id, root, name)
 
-    def _seen(self, channel: Channel | str, person: Person) -> list[DiscordMessage]:
+    def _seen(self, channel: GuildChannel | str, person: PlatformUser) -> list[DiscordMessage]:
         """What stands in the channel, or the thread, as far as the person sees it."""
         return [
             message
@@ -172,12 +187,12 @@ class DiscordPlatform:
 
     def _message(
         self, message: DiscordMessage, replies: Iterable[DiscordMessage] = (), *, alone: bool = False
-    ) -> Message:
+    ) -> ShownMessage:
         newest = [self._message(reply) for reply in replies]
         reply_to = None if alone else message.reply_to
         parent = message.channel.parent or message.channel
         names = self._names | {channel.id: channel.name for channel in self._discord.channels.values()}
-        return Message(
+        return ShownMessage(
             id=message.id,
             channel=parent.id,
             author=names.get(message.author.id, message.author.name),
@@ -191,7 +206,7 @@ class DiscordPlatform:
             only_for=message.ephemeral_to.id if message.ephemeral_to else None,
             pending=message.loading,
             reply_to=self._message(reply_to, alone=True) if reply_to else None,
-            reactions=tuple(Reaction(emoji, len(users)) for emoji, users in message.reactions.items()),
+            reactions=tuple(ShownReaction(emoji, len(users)) for emoji, users in message.reactions.items()),
             replies=len(newest),
             newest=newest[-1] if newest else None,
             buttons=message.buttons,
@@ -208,7 +223,7 @@ class DiscordPlatform:
         return "\n\n".join(filter(None, parts))
 
 
-def _shown(message: DiscordMessage) -> Content:
+def _shown(message: DiscordMessage) -> DiscordContent:
     """What it shows; of one that is passed on, under Discord's word for that."""
     if message.forwards is None:
         return message.content
@@ -220,11 +235,11 @@ def _thread(message: DiscordMessage) -> str | None:
     return channel.id if channel.is_thread and channel.id != message.id else None
 
 
-def _plain(content: Content, names: Mapping[str, str], buttons: Iterable[str] = ()) -> str:
+def _plain(content: DiscordContent, names: Mapping[str, str], buttons: Iterable[str] = ()) -> str:
     text = "\n".join(filter(None, (shown(text, names) for text in (content.text, *_embedded(content)))))
     return talk.with_extras(text, (attachment.name for attachment in content.attachments), buttons)
 
 
-def _embedded(content: Content) -> list[str]:
+def _embedded(content: DiscordContent) -> list[str]:
     texts = (text for embed in content.embeds for text in (embed.get("title"), embed.get("description")))
     return [str(text) for text in texts if text]

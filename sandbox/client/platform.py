@@ -11,12 +11,12 @@ NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class PlatformUser:
     id: str
     name: str
 
 
-class Threads(Enum):
+class ThreadSupport(Enum):
     """Which messages of a place have threads."""
 
     NONE = "none"
@@ -25,7 +25,7 @@ class Threads(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClientLocation:
     """Where one speaks: a channel, the direct line to the bot, or a thread of one of them.
 
     Attributes:
@@ -41,17 +41,17 @@ class Place:
     thread: str | None = None
     name: str = field(default="", compare=False)
     direct: bool = field(default=False, compare=False)
-    threads: Threads = field(default=Threads.SOME, compare=False)
+    threads: ThreadSupport = field(default=ThreadSupport.SOME, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Reaction:
+class ShownReaction:
     emoji: str
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ShownMessage:
     """A message as it stands now.
 
     Attributes:
@@ -83,15 +83,15 @@ class Message:
     edited: bool = False
     only_for: str | None = None
     pending: bool = False
-    reply_to: "Message | None" = None
-    reactions: tuple[Reaction, ...] = ()
+    reply_to: "ShownMessage | None" = None
+    reactions: tuple[ShownReaction, ...] = ()
     replies: int = 0
-    newest: "Message | None" = None
+    newest: "ShownMessage | None" = None
     buttons: Mapping[str, str] = field(default_factory=dict)
     has_files: bool = False
 
 
-class Kind(Enum):
+class HappeningKind(Enum):
     POSTED = "posted"
     UPDATED = "updated"
     DELETED = "deleted"
@@ -99,18 +99,18 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class ClientEvent:
     """Something changed: `message` is how it stands after that (before it, if it was deleted)."""
 
-    kind: Kind
-    message: Message
+    kind: HappeningKind
+    message: ShownMessage
 
 
-class RefusedError(Exception):
+class ActionRefusedError(Exception):
     """The platform does not do what the person asked for; the text is what it tells the person."""
 
 
-class Platform(Protocol):
+class ClientPlatform(Protocol):
     """A sandbox, as the people in it see it."""
 
     @property
@@ -133,26 +133,28 @@ class Platform(Protocol):
         ...
 
     @property
-    def people(self) -> Sequence[Person]: ...
+    def people(self) -> Sequence[PlatformUser]: ...
 
     @property
-    def channels(self) -> Sequence[Place]:
+    def channels(self) -> Sequence[ClientLocation]:
         """The places that everyone shares."""
         ...
 
-    def direct(self, person: Person) -> Place:
+    def direct(self, person: PlatformUser) -> ClientLocation:
         """Where the person speaks with the bot alone."""
         ...
 
-    def threads(self, person: Person) -> Sequence[Place]:
+    def threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
         """The threads that the person can see, the one with the newest reply first."""
         ...
 
-    def messages(self, place: Place, person: Person) -> Sequence[Message]:
+    def messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ShownMessage]:
         """What the person sees in the place, oldest first; a thread begins with its first message."""
         ...
 
-    async def say(self, person: Person, place: Place, text: str, files: Mapping[str, bytes] = NOTHING) -> Message:
+    async def say(
+        self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NOTHING
+    ) -> ShownMessage:
         """Say it as it was typed; `@name` mentions whoever has that name. The first words of a thread begin it.
 
         Args:
@@ -163,7 +165,7 @@ class Platform(Protocol):
         """
         ...
 
-    async def edit(self, person: Person, message: Message, text: str) -> None:
+    async def edit(self, person: PlatformUser, message: ShownMessage, text: str) -> None:
         """Let one's own message say something else, as it was typed.
 
         Raises:
@@ -171,7 +173,7 @@ class Platform(Protocol):
         """
         ...
 
-    async def delete(self, person: Person, message: Message) -> None:
+    async def delete(self, person: PlatformUser, message: ShownMessage) -> None:
         """Delete one's own message.
 
         Raises:
@@ -184,7 +186,7 @@ class Platform(Protocol):
         """What the bot has in the menu of each message."""
         ...
 
-    async def choose(self, person: Person, message: Message, entry: str, text: str) -> None:
+    async def choose(self, person: PlatformUser, message: ShownMessage, entry: str, text: str) -> None:
         """Choose an entry of a message's menu.
 
         Args:
@@ -195,7 +197,7 @@ class Platform(Protocol):
         """
         ...
 
-    async def command(self, person: Person, place: Place, name: str, text: str) -> None:
+    async def command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         """Use the command `/name text`.
 
         Raises:
@@ -203,7 +205,7 @@ class Platform(Protocol):
         """
         ...
 
-    async def press(self, person: Person, message: Message, button: str) -> None:
+    async def press(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
         """Press a button of a message.
 
         Args:
@@ -214,7 +216,7 @@ class Platform(Protocol):
         """
         ...
 
-    def changes(self) -> AsyncGenerator[Happening, None]:
+    def changes(self) -> AsyncGenerator[ClientEvent, None]:
         """Everything that happens from this call on."""
         ...
 

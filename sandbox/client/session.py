@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from sandbox.client.platform import (
-    Happening,
-    Kind,
-    Message,
-    Person,
-    Place,
-    Platform,
-    RefusedError,
-    Threads,
+    ActionRefusedError,
+    ClientEvent,
+    ClientLocation,
+    ClientPlatform,
+    HappeningKind,
+    PlatformUser,
+    ShownMessage,
+    ThreadSupport,
 )
 from sandbox.client.updates import thread_name
 
 
-class Desk:
+class ClientSession:
     """One person at a time, in one place of one platform at a time.
 
     Attributes:
@@ -27,13 +27,13 @@ class Desk:
         unread: how many messages came to the places where one was not.
     """
 
-    def __init__(self, platform: Platform) -> None:
+    def __init__(self, platform: ClientPlatform) -> None:
         self.platform = platform
         self.speaker = platform.people[0]
         self.place = platform.direct(self.speaker)
         self.attended = False
-        self.said: Message | None = None
-        self.unread: Counter[Place] = Counter()
+        self.said: ShownMessage | None = None
+        self.unread: Counter[ClientLocation] = Counter()
         self._own: dict[str, Callable[[str], str]] = {
             "as": self._become,
             "channel": self._enter_channel,
@@ -53,38 +53,38 @@ class Desk:
         self.attended = True
         self.go(self.place)
 
-    def go(self, place: Place) -> None:
+    def go(self, place: ClientLocation) -> None:
         self.place = place
         if self.attended:
             self.unread.pop(place, None)
 
-    def speak_as(self, person: Person) -> None:
+    def speak_as(self, person: PlatformUser) -> None:
         """Become `person`; who was in the direct messages of another goes to the own ones."""
         self.speaker = person
         if self.place.direct:
             self.go(self.platform.direct(person))
 
-    def thread_of(self, message: Message) -> Place:
+    def thread_of(self, message: ShownMessage) -> ClientLocation:
         """The thread that the message is in, or begins.
 
         Raises:
             RefusedError: it has none, and cannot have one.
         """
         root, home = message.thread or message.id, self._home(message.channel)
-        if home.threads is Threads.NONE:
-            raise RefusedError(f"There are no threads in the direct messages of {self.platform.name}.")
+        if home.threads is ThreadSupport.NONE:
+            raise ActionRefusedError(f"There are no threads in the direct messages of {self.platform.name}.")
         for thread in self.platform.threads(self.speaker):
             if (thread.channel, thread.thread) == (message.channel, root):
                 return thread
         if message.only_for is not None:
-            raise RefusedError("What only you can see has no thread.")
-        return Place(message.channel, root, thread_name(message), home.direct, home.threads)
+            raise ActionRefusedError("What only you can see has no thread.")
+        return ClientLocation(message.channel, root, thread_name(message), home.direct, home.threads)
 
-    def home(self) -> Place:
+    def home(self) -> ClientLocation:
         """The channel or the direct messages that the place belongs to."""
         return self._home(self.place.channel)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[ClientLocation]:
         """All that the person can go to, and where he is."""
         platform = self.platform
         places = [platform.direct(self.speaker), *platform.channels, *platform.threads(self.speaker)]
@@ -94,11 +94,11 @@ class Desk:
         """How many messages are unread in the places that the person can go to."""
         return sum(self.unread[place] for place in self.places()) if self.unread else 0
 
-    def note(self, happening: Happening) -> None:
+    def note(self, happening: ClientEvent) -> None:
         """Take notice of what happened: it may be news in a place where one is not."""
         message = happening.message
-        if happening.kind is Kind.POSTED and message.only_for is None:
-            place = Place(message.channel, message.thread)
+        if happening.kind is HappeningKind.POSTED and message.only_for is None:
+            place = ClientLocation(message.channel, message.thread)
             if place != self.place or not self.attended:
                 self.unread[place] += 1
 
@@ -122,11 +122,11 @@ class Desk:
                 await deed(rest.strip())
             else:
                 await self.platform.command(self.speaker, self.place, name.removeprefix("/"), rest.strip())
-        except RefusedError as refusal:
+        except ActionRefusedError as refusal:
             return str(refusal)
         return ""
 
-    async def press(self, message: Message, label: str) -> str:
+    async def press(self, message: ShownMessage, label: str) -> str:
         """Press a button of a message.
 
         Returns:
@@ -134,11 +134,11 @@ class Desk:
         """
         try:
             await self.platform.press(self.speaker, message, message.buttons[label])
-        except RefusedError as refusal:
+        except ActionRefusedError as refusal:
             return str(refusal)
         return ""
 
-    def _seen(self) -> list[Message]:
+    def _seen(self) -> list[ShownMessage]:
         """What one sees here, the newest first."""
         seen = list(self.platform.messages(self.place, self.speaker))
         seen += [m.newest for m in seen if m.newest is not None]
@@ -153,18 +153,18 @@ class Desk:
                     return await self.platform.press(self.speaker, message, button)
                 labels[name] = None
         there = f"There are: {', '.join(labels)}." if labels else "There are none."
-        raise RefusedError(f"There is no button {label!r} here. {there}")
+        raise ActionRefusedError(f"There is no button {label!r} here. {there}")
 
-    def _own_message(self) -> Message:
+    def _own_message(self) -> ShownMessage:
         """What one has said last, of what one sees here."""
         for message in self._seen():
             if message.author == self.speaker.name and not message.by_bot:
                 return message
-        raise RefusedError(f"{self.speaker.name} has said nothing here.")
+        raise ActionRefusedError(f"{self.speaker.name} has said nothing here.")
 
     async def _edit(self, text: str) -> None:
         if not text:
-            raise RefusedError("Write what it is to say instead: /edit WORDS")
+            raise ActionRefusedError("Write what it is to say instead: /edit WORDS")
         await self.platform.edit(self.speaker, self._own_message(), text)
 
     async def _delete(self, _: str) -> None:
@@ -175,7 +175,7 @@ class Desk:
         try:
             data = await asyncio.to_thread(_bytes_of, path)
         except OSError as error:
-            raise RefusedError(f"{path or 'No file'} cannot be read: {error.strerror}") from error
+            raise ActionRefusedError(f"{path or 'No file'} cannot be read: {error.strerror}") from error
         self.said = await self.platform.say(self.speaker, self.place, text.strip(), {Path(path).name: data})
 
     async def _choose(self, line: str) -> None:
@@ -183,13 +183,13 @@ class Desk:
         wanted, _, text = line.partition(":")
         entry = next((e for e in self.platform.menu if wanted and e.casefold().startswith(wanted.casefold())), None)
         if entry is None:
-            raise RefusedError(f"There is no {wanted!r} in the menu. There are: {', '.join(self.platform.menu)}.")
+            raise ActionRefusedError(f"There is no {wanted!r} in the menu. There are: {', '.join(self.platform.menu)}.")
         message = next((message for message in self._seen() if message.only_for is None), None)
         if message is None:
-            raise RefusedError("Nothing has been said here.")
+            raise ActionRefusedError("Nothing has been said here.")
         await self.platform.choose(self.speaker, message, entry, text.strip())
 
-    def _home(self, channel: str) -> Place:
+    def _home(self, channel: str) -> ClientLocation:
         direct = self.platform.direct(self.speaker)
         return next((place for place in self.platform.channels if place.channel == channel), direct)
 

@@ -9,16 +9,15 @@ from sandbox.client import mrkdwn
 from sandbox.client import updates as talk
 from sandbox.client.platform import (
     NOTHING,
-    Happening,
-    Message,
-    Person,
-    Place,
-    Reaction,
-    RefusedError,
-    Threads,
+    ActionRefusedError,
+    ClientEvent,
+    ClientLocation,
+    PlatformUser,
+    ShownMessage,
+    ShownReaction,
+    ThreadSupport,
 )
-from sandbox.slack import Content, File, SlackSandbox, Task
-from sandbox.slack import Message as SlackMessage
+from sandbox.slack import SlackContent, SlackFile, SlackMessage, SlackSandbox, TaskCard
 from sandbox.slack.state.workspace import new_id
 
 #: Seconds within which a bot that asks for something does so.
@@ -39,7 +38,7 @@ class SlackPlatform:
 
     def __init__(self, slack: SlackSandbox) -> None:
         self._slack = slack
-        self._texts = talk.Texts()
+        self._texts = talk.MarkdownCache()
 
     @property
     def connected(self) -> bool:
@@ -49,78 +48,82 @@ class SlackPlatform:
         return await talk.connects_within(self._slack, seconds)
 
     @property
-    def people(self) -> Sequence[Person]:
-        return [Person(user.id, user.name) for user in self._slack.people.values()]
+    def people(self) -> Sequence[PlatformUser]:
+        return [PlatformUser(user.id, user.name) for user in self._slack.people.values()]
 
     @property
-    def channels(self) -> Sequence[Place]:
-        return [Place(c.id, name=f"#{c.name}") for c in self._slack.channels.values() if not c.is_dm]
+    def channels(self) -> Sequence[ClientLocation]:
+        return [ClientLocation(c.id, name=f"#{c.name}") for c in self._slack.channels.values() if not c.is_dm]
 
-    def direct(self, person: Person) -> Place:
+    def direct(self, person: PlatformUser) -> ClientLocation:
         channel = self._slack.open_dm(person.id)
-        return Place(channel.id, name=f"@{self.bot}", direct=True, threads=Threads.ALL)
+        return ClientLocation(channel.id, name=f"@{self.bot}", direct=True, threads=ThreadSupport.ALL)
 
-    def threads(self, person: Person) -> Sequence[Place]:
-        newest: list[tuple[str, Place]] = []
+    def threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
+        newest: list[tuple[str, ClientLocation]] = []
         for home in (*self.channels, self.direct(person)):
             for message in self._seen(home, person):
                 if message.newest is not None:
-                    thread = Place(home.channel, message.id, talk.thread_name(message), home.direct, home.threads)
+                    thread = ClientLocation(
+                        home.channel, message.id, talk.thread_name(message), home.direct, home.threads
+                    )
                     newest.append((message.newest.id, thread))
         return [place for _, place in sorted(newest, key=lambda pair: pair[0], reverse=True)]
 
-    def messages(self, place: Place, person: Person) -> Sequence[Message]:
+    def messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ShownMessage]:
         return talk.standing_in(place, self._seen(place, person))
 
-    async def say(self, person: Person, place: Place, text: str, files: Mapping[str, bytes] = NOTHING) -> Message:
-        sent = [File(new_id("F"), name, data) for name, data in files.items()]
+    async def say(
+        self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NOTHING
+    ) -> ShownMessage:
+        sent = [SlackFile(new_id("F"), name, data) for name, data in files.items()]
         with talk.refusals():
             said = await self._slack.say(
                 person.id, place.channel, self._written(text), thread_ts=place.thread, files=sent
             )
         return self._message(said)
 
-    async def edit(self, person: Person, message: Message, text: str) -> None:
+    async def edit(self, person: PlatformUser, message: ShownMessage, text: str) -> None:
         with talk.refusals():
             await self._slack.edit(person.id, self._found(message), self._written(text))
 
-    async def delete(self, person: Person, message: Message) -> None:
+    async def delete(self, person: PlatformUser, message: ShownMessage) -> None:
         with talk.refusals():
             await self._slack.delete(person.id, self._found(message))
 
-    async def command(self, person: Person, place: Place, name: str, text: str) -> None:
+    async def command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         if place.thread is not None:
             # Slack: slash commands cannot be used in threads; these are its words.
-            raise RefusedError(f"/{name} is not supported in threads. Sorry!")
+            raise ActionRefusedError(f"/{name} is not supported in threads. Sorry!")
         with talk.refusals():
             await self._slack.command(person.id, place.channel, f"/{name}", text)
 
-    async def press(self, person: Person, message: Message, button: str) -> None:
+    async def press(self, person: PlatformUser, message: ShownMessage, button: str) -> None:
         with talk.refusals():
             if button == STOP:
                 await self._slack.stop(person.id, self._found(message))
             elif not await self._slack.press(person.id, self._found(message), button):
-                raise RefusedError(f"{self.bot} has not heard it.")
+                raise ActionRefusedError(f"{self.bot} has not heard it.")
 
     @property
     def menu(self) -> Sequence[str]:
         return list(self._slack.shortcuts)
 
-    async def choose(self, person: Person, message: Message, entry: str, text: str) -> None:
+    async def choose(self, person: PlatformUser, message: ShownMessage, entry: str, text: str) -> None:
         with talk.refusals():
             if not await self._slack.shortcut(person.id, self._found(message), self._slack.shortcuts[entry]):
-                raise RefusedError(f"{self.bot} has not heard it.")
+                raise ActionRefusedError(f"{self.bot} has not heard it.")
             try:
                 modal = (await self._slack.wait_for(lambda: self._slack.modals(person.id), timeout=MODAL_WITHIN))[-1]
             except TimeoutError:
                 return
             if not text:
                 asked = ", ".join(block["label"]["text"] for block in modal.inputs.values())
-                raise RefusedError(f"It asks: {asked}. Write that behind a colon: /menu {entry}: ...")
+                raise ActionRefusedError(f"It asks: {asked}. Write that behind a colon: /menu {entry}: ...")
             if not await self._slack.submit(modal, **dict.fromkeys(modal.inputs, text)):
-                raise RefusedError(f"{self.bot} has not taken it.")
+                raise ActionRefusedError(f"{self.bot} has not taken it.")
 
-    def changes(self) -> AsyncGenerator[Happening, None]:
+    def changes(self) -> AsyncGenerator[ClientEvent, None]:
         return talk.happenings(self._slack.changes(), lambda change: self._message(change.message))
 
     @property
@@ -132,7 +135,7 @@ class SlackPlatform:
         """What Slack's input line makes of what was typed."""
         return talk.mentioning(escape(text, quote=False), self._names)
 
-    def _found(self, message: Message) -> SlackMessage:
+    def _found(self, message: ShownMessage) -> SlackMessage:
         """Raises ValueError."""
         found = next((m for m in self._slack.messages(message.channel) if m.ts == message.id), None)
         if found is None:
@@ -146,7 +149,7 @@ class SlackPlatform:
         stop = {"Stop": STOP} if is_own and session is not None and session.status == "processing" else {}
         return {**stop, **message.buttons}
 
-    def _seen(self, place: Place, person: Person) -> list[Message]:
+    def _seen(self, place: ClientLocation, person: PlatformUser) -> list[ShownMessage]:
         """All that stands in the channel, in or out of threads, as far as the person sees it."""
         found = [
             message for message in self._slack.messages(place.channel) if message.ephemeral_to in (None, person.id)
@@ -158,13 +161,13 @@ class SlackPlatform:
         return [self._message(message, replies.get(message.ts, ()), person) for message in found]
 
     def _message(
-        self, message: SlackMessage, replies: Iterable[SlackMessage] = (), person: Person | None = None
-    ) -> Message:
+        self, message: SlackMessage, replies: Iterable[SlackMessage] = (), person: PlatformUser | None = None
+    ) -> ShownMessage:
         """As that person sees it; without one, as he sees it who sees most of it."""
         shown = [self._message(reply, (), person) for reply in replies]
         seen = message.versions[-1] if person is None else message.seen_by(person.id)
         author = message.username or self._names.get(message.user or "", message.bot_id or "")
-        return Message(
+        return ShownMessage(
             id=message.ts,
             channel=message.channel.id,
             author=author,
@@ -184,7 +187,7 @@ class SlackPlatform:
             only_for=message.ephemeral_to,
             pending=message.stream is not None and message.stream.is_live,
             reactions=tuple(
-                Reaction(Emoji.replace(f":{name}:"), len(users)) for name, users in message.reactions.items()
+                ShownReaction(Emoji.replace(f":{name}:"), len(users)) for name, users in message.reactions.items()
             ),
             replies=len(shown),
             newest=shown[-1] if shown else None,
@@ -192,7 +195,7 @@ class SlackPlatform:
             has_files=bool(message.files),
         )
 
-    def _markdown(self, content: Content, message: SlackMessage) -> str:
+    def _markdown(self, content: SlackContent, message: SlackMessage) -> str:
         if content.blocks:
             text = mrkdwn.from_blocks(content.blocks, self._name)
         elif content.markdown:
@@ -212,6 +215,6 @@ class SlackPlatform:
         return f"{sign}{(self._names | channels).get(key, key)}"
 
 
-def _card(task: Task) -> str:
+def _card(task: TaskCard) -> str:
     """The card of a task, in a line."""
     return f"{_SIGNS.get(task.status, '')}{task.title}"

@@ -5,36 +5,43 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from contextlib import aclosing, contextmanager
 from typing import Protocol, TypeVar
 
-from sandbox.client.platform import Happening, Kind, Message, Place, RefusedError, opening
+from sandbox.client.platform import (
+    ActionRefusedError,
+    ClientEvent,
+    ClientLocation,
+    HappeningKind,
+    ShownMessage,
+    opening,
+)
 from sandbox.subscriptions import Subscription
 
 _KINDS = {
-    "posted": Kind.POSTED,
-    "ephemeral": Kind.POSTED,
-    "streamed": Kind.UPDATED,
-    "updated": Kind.UPDATED,
-    "deleted": Kind.DELETED,
-    "reaction_added": Kind.REACTED,
-    "reaction_removed": Kind.REACTED,
+    "posted": HappeningKind.POSTED,
+    "ephemeral": HappeningKind.POSTED,
+    "streamed": HappeningKind.UPDATED,
+    "updated": HappeningKind.UPDATED,
+    "deleted": HappeningKind.DELETED,
+    "reaction_added": HappeningKind.REACTED,
+    "reaction_removed": HappeningKind.REACTED,
 }
 
 
-class Change(Protocol):
+class MessageUpdate(Protocol):
     """Something that people would see happen, as the sandboxes tell it."""
 
     @property
     def kind(self) -> str: ...
 
 
-C = TypeVar("C", bound=Change)
+C = TypeVar("C", bound=MessageUpdate)
 
 
-class Sandbox(Protocol):
+class ObservedSandbox(Protocol):
     async def wait_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (the sandboxes' own)
         """Raises TimeoutError."""
 
 
-async def connects_within(sandbox: Sandbox, seconds: float) -> bool:
+async def connects_within(sandbox: ObservedSandbox, seconds: float) -> bool:
     """Wait until a bot is connected; False if none is."""
     try:
         await sandbox.wait_connected(seconds)
@@ -44,13 +51,13 @@ async def connects_within(sandbox: Sandbox, seconds: float) -> bool:
 
 
 async def happenings(
-    changes: Subscription[C], message: Callable[[C], Message | None]
-) -> AsyncGenerator[Happening, None]:
+    changes: Subscription[C], message: Callable[[C], ShownMessage | None]
+) -> AsyncGenerator[ClientEvent, None]:
     """The changes of a sandbox, with the message of each; those of which people see nothing (None) are left out."""
     async with aclosing(changes):
         async for change in changes:
             if (changed := message(change)) is not None:
-                yield Happening(_KINDS[change.kind], changed)
+                yield ClientEvent(_KINDS[change.kind], changed)
 
 
 @contextmanager
@@ -59,10 +66,10 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise RefusedError(str(error)) from error
+        raise ActionRefusedError(str(error)) from error
 
 
-class Texts:
+class MarkdownCache:
     """The Markdown of each message, made once for each content that it has."""
 
     def __init__(self) -> None:
@@ -83,7 +90,7 @@ def with_extras(text: str, files: Iterable[str], buttons: Iterable[str]) -> str:
     return "\n".join(filter(None, [text, *named, _button_line(buttons)]))
 
 
-def thread_name(message: Message) -> str:
+def thread_name(message: ShownMessage) -> str:
     """Return the name of a thread that begins with the message: its first words, without its buttons."""
     name = "" if message.pending else opening(message.plain.removesuffix(_button_line(message.buttons)))
     return name if name.strip("…") else "New thread"
@@ -93,7 +100,7 @@ def _button_line(buttons: Iterable[str]) -> str:
     return " ".join(f"[ {label} ]" for label in buttons)
 
 
-def standing_in(place: Place, messages: Iterable[Message]) -> list[Message]:
+def standing_in(place: ClientLocation, messages: Iterable[ShownMessage]) -> list[ShownMessage]:
     """Those messages of the place's channel that one sees in the place."""
     if place.thread is None:
         return [message for message in messages if message.thread is None]

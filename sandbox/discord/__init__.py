@@ -1,21 +1,28 @@
 """Local Discord: REST API, gateway, interactions."""
 
-from sandbox.discord.api.faults import Faults
-from sandbox.discord.events.gateway import Session
+from sandbox.discord.api.faults import DiscordFaults
+from sandbox.discord.events.gateway import GatewaySession
 from sandbox.discord.server import DiscordSandbox
-from sandbox.discord.state.activity_log import Call, Event
-from sandbox.discord.state.guild import Attachment, Change, Channel, Message, User, Version
+from sandbox.discord.state.activity_log import DiscordCallRecord, DiscordEventRecord
+from sandbox.discord.state.guild import (
+    DiscordAttachment,
+    DiscordMessage,
+    DiscordMessageVersion,
+    DiscordUser,
+    GuildChange,
+    GuildChannel,
+)
 
 __all__ = [
-    "Attachment",
-    "Call",
-    "Change",
-    "Channel",
+    "DiscordAttachment",
+    "DiscordCallRecord",
+    "DiscordEventRecord",
+    "DiscordFaults",
+    "DiscordMessage",
+    "DiscordMessageVersion",
     "DiscordSandbox",
-    "Event",
-    "Faults",
-    "Message",
-    "Session",
-    "User",
-    "Version",
+    "DiscordUser",
+    "GatewaySession",
+    "GuildChange",
+    "GuildChannel",
 ]

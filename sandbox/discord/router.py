@@ -8,11 +8,11 @@ from typing import Any
 from aiohttp import web
 
 from sandbox.discord.api import requests
-from sandbox.discord.api.base import Api
-from sandbox.discord.api.faults import Fault, Faults
-from sandbox.discord.api.limits import RateLimits, refusal_headers
-from sandbox.discord.api.requests import Body, DiscordError, Request
-from sandbox.discord.state.activity_log import Call, Journal
+from sandbox.discord.api.base import DiscordRestApi
+from sandbox.discord.api.faults import DiscordFault, DiscordFaults
+from sandbox.discord.api.limits import DiscordRateLimits, refusal_headers
+from sandbox.discord.api.requests import ApiRequest, DiscordError, RequestBody
+from sandbox.discord.state.activity_log import DiscordActivityLog, DiscordCallRecord
 
 PREFIX = "/api/v10"
 #: What stands in front of Discord says its name in each answer that came from behind it.
@@ -20,8 +20,15 @@ VIA = {"Via": "1.1 google"}
 _WITHOUT_TOKEN = ("/interactions/", "/webhooks/")
 
 
-class Door:
-    def __init__(self, journal: Journal, faults: Faults, limits: RateLimits | None, api: Api, token: str) -> None:
+class DiscordRouter:
+    def __init__(
+        self,
+        journal: DiscordActivityLog,
+        faults: DiscordFaults,
+        limits: DiscordRateLimits | None,
+        api: DiscordRestApi,
+        token: str,
+    ) -> None:
         self._journal = journal
         self._faults = faults
         self._limits = limits
@@ -37,7 +44,7 @@ class Door:
         try:
             body = await requests.read(request)
         except DiscordError as error:
-            body, refusal = Body({}), error
+            body, refusal = RequestBody({}), error
         call = self._journal.call(route, path, body.json, [upload.name for upload in body.uploads])
         await asyncio.sleep(self._faults.latency)
         fault = self._faults.take(route)
@@ -51,7 +58,7 @@ class Door:
             request.transport.abort()
         return response
 
-    def _refused(self, call: Call, fault: Fault | None) -> web.Response | None:
+    def _refused(self, call: DiscordCallRecord, fault: DiscordFault | None) -> web.Response | None:
         """The answer to a call that meets a fault and is not to take effect."""
         if fault is None or fault.kind not in ("fail", "rate_limit"):
             return None
@@ -64,7 +71,12 @@ class Door:
         return _limited(call, fault.seconds, refusal_headers(fault.seconds, fault.scope), fault.scope == "global")
 
     def _admitted(
-        self, call: Call, request: web.Request, ids: Mapping[str, str], body: Body, refusal: DiscordError | None
+        self,
+        call: DiscordCallRecord,
+        request: web.Request,
+        ids: Mapping[str, str],
+        body: RequestBody,
+        refusal: DiscordError | None,
     ) -> web.Response:
         """The answer of the route, unless the bot is not known, comes too often or is not understood."""
         if not call.path.startswith(_WITHOUT_TOKEN) and request.headers.get("Authorization") != f"Bot {self._token}":
@@ -83,20 +95,20 @@ class Door:
         try:
             if refusal is not None:
                 raise refusal
-            reply = handler(Request(ids, request.query, body))
+            reply = handler(ApiRequest(ids, request.query, body))
         except DiscordError as error:
             return _answer(call, error.status, error.body, headers)
         return _answer(call, reply.status, reply.body, headers)
 
 
-def _limited(call: Call, retry_after: float, headers: Mapping[str, str], everywhere: bool) -> web.Response:
+def _limited(call: DiscordCallRecord, retry_after: float, headers: Mapping[str, str], everywhere: bool) -> web.Response:
     call.rate_limited = True
     message = "You are being rate limited."
     body = {"message": message, "retry_after": retry_after, "global": everywhere, "code": 0}
     return _answer(call, 429, body, headers)
 
 
-def _answer(call: Call, status: int, body: Any, headers: Mapping[str, str] | None = None) -> web.Response:
+def _answer(call: DiscordCallRecord, status: int, body: Any, headers: Mapping[str, str] | None = None) -> web.Response:
     """The content type says nothing of a charset, as Discord's; clients compare it whole."""
     call.status, call.reply = status, body
     if status >= 400:

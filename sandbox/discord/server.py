@@ -8,23 +8,23 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from sandbox.discord.api.base import Api
-from sandbox.discord.api.directory import Directory
-from sandbox.discord.api.faults import Faults
-from sandbox.discord.api.files import Files
-from sandbox.discord.api.limits import RateLimits
-from sandbox.discord.api.messages import Chat
-from sandbox.discord.api.threads import Threads
-from sandbox.discord.events.dispatcher import Events
-from sandbox.discord.events.gateway import Gateway, Session
-from sandbox.discord.interactions.commands import Commands
-from sandbox.discord.interactions.delivery import Interactions
-from sandbox.discord.router import PREFIX, Door
-from sandbox.discord.state.activity_log import Journal, Subscription
-from sandbox.discord.state.guild import Change, Channel, Guild, Message, User
-from sandbox.discord.state.payloads import Json, Payloads
+from sandbox.discord.api.base import DiscordRestApi
+from sandbox.discord.api.directory import DirectoryRoutes
+from sandbox.discord.api.faults import DiscordFaults
+from sandbox.discord.api.files import DiscordFiles
+from sandbox.discord.api.limits import DiscordRateLimits
+from sandbox.discord.api.messages import MessageRoutes
+from sandbox.discord.api.threads import ThreadRoutes
+from sandbox.discord.events.dispatcher import DiscordEventDispatcher
+from sandbox.discord.events.gateway import GatewaySession, LocalGateway
+from sandbox.discord.interactions.commands import CommandRegistry
+from sandbox.discord.interactions.delivery import DiscordInteractions
+from sandbox.discord.router import PREFIX, DiscordRouter
+from sandbox.discord.state.activity_log import DiscordActivityLog, Subscription
+from sandbox.discord.state.guild import DiscordMessage, DiscordUser, Guild, GuildChange, GuildChannel
+from sandbox.discord.state.payloads import DiscordPayloads, Json
 from sandbox.discord.state.permissions import PERMISSIONS, PRIVILEGED
-from sandbox.discord.user_actions import People
+from sandbox.discord.user_actions import DiscordUserActions
 from sandbox.rate_limit import Budget
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _CHANNELS = ("general", "random")
 _FORUM = "ideas"
 
 
-class DiscordSandbox(People):
+class DiscordSandbox(DiscordUserActions):
     """A Discord server with one bot in it, for as long as it is entered.
 
     Attributes:
@@ -62,7 +62,7 @@ class DiscordSandbox(People):
             rate_limits: whether to refuse what comes too often.
         """
         self._port = port
-        self._journal = Journal()
+        self._journal = DiscordActivityLog()
         guild = Guild(self._changed, self._thread_begun)
         self.permissions = set(PERMISSIONS)
         self.privileged_intents = set(PRIVILEGED)
@@ -73,10 +73,10 @@ class DiscordSandbox(People):
         self.events = self._journal.events
         self.downloads = self._journal.downloads
 
-        self._payloads = Payloads(guild, self.permissions, self.privileged_intents)
-        api = Api(guild, self._payloads, self.permissions, self.privileged_intents)
-        self.faults = Faults(api.routes)
-        self._gateway = Gateway(
+        self._payloads = DiscordPayloads(guild, self.permissions, self.privileged_intents)
+        api = DiscordRestApi(guild, self._payloads, self.permissions, self.privileged_intents)
+        self.faults = DiscordFaults(api.routes)
+        self._gateway = LocalGateway(
             self._journal,
             self.faults,
             self._payloads,
@@ -85,17 +85,17 @@ class DiscordSandbox(People):
             speed=speed,
         )
         self.sessions = self._gateway.sessions
-        events = Events(api, self._gateway)
-        chat = Chat(api, speed)
-        Threads(api, chat, events.thread_updated)
-        self._commands = Commands(api)
-        super().__init__(guild, events, Interactions(api, chat, self._commands, self._tell_interaction, speed))
-        Directory(api)
-        limits = self._limits = RateLimits(speed) if rate_limits else None
-        door = Door(self._journal, self.faults, limits, api, self.bot_token)
+        events = DiscordEventDispatcher(api, self._gateway)
+        chat = MessageRoutes(api, speed)
+        ThreadRoutes(api, chat, events.thread_updated)
+        self._commands = CommandRegistry(api)
+        super().__init__(guild, events, DiscordInteractions(api, chat, self._commands, self._tell_interaction, speed))
+        DirectoryRoutes(api)
+        limits = self._limits = DiscordRateLimits(speed) if rate_limits else None
+        door = DiscordRouter(self._journal, self.faults, limits, api, self.bot_token)
         app = web.Application(client_max_size=32 * 2**20)
         app.router.add_route("*", PREFIX + "/{path:.*}", door.call)
-        app.router.add_get("/attachments/{channel}/{file}/{name}", Files(guild, self._journal).serve)
+        app.router.add_get("/attachments/{channel}/{file}/{name}", DiscordFiles(guild, self._journal).serve)
         app.router.add_get("/gateway/", self._gateway.handle)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
 
@@ -148,8 +148,8 @@ class DiscordSandbox(People):
         return [command for commands in self._commands.registered.values() for command in commands]
 
     def add_channel(
-        self, name: str, *, forum: bool = False, members: Iterable[User | str] | None = None, bot: bool = True
-    ) -> Channel:
+        self, name: str, *, forum: bool = False, members: Iterable[DiscordUser | str] | None = None, bot: bool = True
+    ) -> GuildChannel:
         """Add a channel; everybody is in it if `members` are not given, otherwise they are, and the bot if `bot`."""
         ids = None if members is None else {self._user(user).id for user in members} | ({self.bot_id} if bot else set())
         channel = self._guild.add_channel(name, "forum" if forum else "text", ids)
@@ -166,11 +166,11 @@ class DiscordSandbox(People):
     def locale(self, locale: str) -> None:
         self._guild.locale = locale
 
-    def set_locale(self, user: User | str, locale: str) -> None:
+    def set_locale(self, user: DiscordUser | str, locale: str) -> None:
         """Let a person's Discord speak another language than `en-US`."""
         self._guild.locales[self._user(user).id] = locale
 
-    def deny(self, user: User | str, *permissions: str) -> None:
+    def deny(self, user: DiscordUser | str, *permissions: str) -> None:
         """Take permissions from a person in the whole server: interactions tell of them."""
         self._guild.denied.setdefault(self._user(user).id, set()).update(permissions)
 
@@ -178,23 +178,23 @@ class DiscordSandbox(People):
         """Let the bot be in no server, as it is before it is invited: who connects is told of none."""
         self._guild.roles.left.add(self.bot_id)
 
-    def open_group(self, name: str, *users: User | str) -> Channel:
+    def open_group(self, name: str, *users: DiscordUser | str) -> GuildChannel:
         """Direct messages of several people: no bot can be in them; people use there what they have installed."""
         return self._guild.add_group(name, map(self._user, users))
 
-    def add_abroad(self, name: str, *users: User | str) -> Channel:
+    def add_abroad(self, name: str, *users: DiscordUser | str) -> GuildChannel:
         """A channel of another server, which the bot is not in."""
         return self._guild.add_abroad(name, map(self._user, users))
 
-    def open_dm(self, user: User | str) -> Channel:
+    def open_dm(self, user: DiscordUser | str) -> GuildChannel:
         """The direct messages between a person and the bot."""
         return self._guild.open_dm(self._user(user))
 
-    def messages(self, channel: Channel | str, *, deleted: bool = False) -> list[Message]:
+    def messages(self, channel: GuildChannel | str, *, deleted: bool = False) -> list[DiscordMessage]:
         """What stands in a channel or thread, oldest first, ephemeral messages included; what was deleted as well."""
         return [m for m in self._guild.messages(self._channel(channel)) if deleted or not m.deleted]
 
-    def threads(self, channel: Channel | str) -> list[Channel]:
+    def threads(self, channel: GuildChannel | str) -> list[GuildChannel]:
         """The threads of a channel, or the posts of a forum, archived ones included."""
         place = self._channel(channel)
         return [thread for thread in self._guild.channels.values() if thread.parent is place]
@@ -205,7 +205,7 @@ class DiscordSandbox(People):
         """Cut every connection without a word; the sessions can be resumed."""
         self._gateway.drop()
 
-    async def freeze_sockets(self, session: Session | None = None) -> None:
+    async def freeze_sockets(self, session: GatewaySession | None = None) -> None:
         """Let every connection, or that of one session, go dead: it stays open, and nothing comes, not even heartbeats'
         acknowledgements.
         """
@@ -277,11 +277,11 @@ class DiscordSandbox(People):
 
     # Inside
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: GuildChange) -> None:
         self._journal.change(change)
         self._events.change(change)
 
-    def _thread_begun(self, thread: Channel) -> None:
+    def _thread_begun(self, thread: GuildChannel) -> None:
         self._events.thread(thread)
 
     def _tell_interaction(self, data: Json, guild_id: str | None) -> bool:

@@ -3,13 +3,24 @@
 from collections.abc import Mapping, Sequence
 
 from sandbox.discord.api.files import attached
-from sandbox.discord.events.dispatcher import Events
-from sandbox.discord.interactions.delivery import Interactions
-from sandbox.discord.state.guild import DEFAULT, JOIN, PIN, REPLY, Attachment, Channel, Content, Guild, Message, User
+from sandbox.discord.events.dispatcher import DiscordEventDispatcher
+from sandbox.discord.interactions.delivery import DiscordInteractions
+from sandbox.discord.state.guild import (
+    DEFAULT,
+    JOIN,
+    PIN,
+    REPLY,
+    DiscordAttachment,
+    DiscordContent,
+    DiscordMessage,
+    DiscordUser,
+    Guild,
+    GuildChannel,
+)
 from sandbox.lookup import named
 
 
-class People:
+class DiscordUserActions:
     """What people do. Wherever a user or a channel is asked for, its id or name will do as well (`"ada"`, `"general"`).
     What they write is given in Discord's own way: a mention is `<@...>`.
 
@@ -18,46 +29,48 @@ class People:
         channels: by name.
     """
 
-    def __init__(self, guild: Guild, events: Events, interactions: Interactions) -> None:
+    def __init__(self, guild: Guild, events: DiscordEventDispatcher, interactions: DiscordInteractions) -> None:
         self._guild = guild
         self._events = events
         self._interactions = interactions
-        self.people: dict[str, User] = {}
-        self.channels: dict[str, Channel] = {}
-        self._other_bots: dict[str, User] = {}
+        self.people: dict[str, DiscordUser] = {}
+        self.channels: dict[str, GuildChannel] = {}
+        self._other_bots: dict[str, DiscordUser] = {}
 
-    def add_user(self, name: str, display_name: str | None = None) -> User:
+    def add_user(self, name: str, display_name: str | None = None) -> DiscordUser:
         """Add a person. Who watches members is told; nobody says so in a channel (see `join`)."""
         user = self._guild.add_user(name, display_name or name.title())
         self.people[name] = user
         self._events.joined(user)
         return user
 
-    def give_role(self, user: User | str, name: str) -> str:
+    def give_role(self, user: DiscordUser | str, name: str) -> str:
         """Give somebody a role; its id."""
         return self._guild.roles.give(name, self._user(user).id).id
 
-    def leave(self, user: User | str) -> None:
+    def leave(self, user: DiscordUser | str) -> None:
         """Let somebody leave the server; he can still write to the bot alone."""
         self._guild.roles.left.add(self._user(user).id)
 
-    async def start_private_thread(self, user: User | str, channel: Channel | str, name: str) -> Channel:
+    async def start_private_thread(
+        self, user: DiscordUser | str, channel: GuildChannel | str, name: str
+    ) -> GuildChannel:
         """Begin a thread that nobody sees but its author, and the bot, which is added to it."""
         author = self._user(user)
         return self._guild.start_thread(self._place(author, channel), name, author, guests=[self._guild.bot.id])
 
     async def say(
         self,
-        user: User | str,
-        channel: Channel | str,
+        user: DiscordUser | str,
+        channel: GuildChannel | str,
         text: str,
         *,
-        reply_to: Message | None = None,
+        reply_to: DiscordMessage | None = None,
         mention: bool = True,
         files: Mapping[str, bytes] | None = None,
         stickers: Sequence[str] = (),
         poll: Sequence[str] = (),
-    ) -> Message:
+    ) -> DiscordMessage:
         """Post as a person, perhaps in reply to a message (which calls its author, unless he switches the `mention`
         off); `files` by their names, and so `stickers`; a `poll` is a question and its answers.
 
@@ -68,7 +81,7 @@ class People:
         if place.kind == "forum" or place.locked:
             raise ValueError(f"nobody can write in {place.name}")
         allowed = None if mention else {"parse": ["users", "roles", "everyone"], "replied_user": False}
-        content = Content(
+        content = DiscordContent(
             text,
             attachments=[attached(name, data) for name, data in (files or {}).items()],
             allowed_mentions=allowed,
@@ -77,27 +90,29 @@ class People:
         )
         return self._guild.post(place, author, content, type=REPLY if reply_to else DEFAULT, reply_to=reply_to)
 
-    async def forward(self, user: User | str, message: Message, channel: Channel | str) -> Message:
+    async def forward(
+        self, user: DiscordUser | str, message: DiscordMessage, channel: GuildChannel | str
+    ) -> DiscordMessage:
         """Pass a message on, as it is now."""
         author = self._user(user)
-        return self._guild.post(self._place(author, channel), author, Content(), forwards=message)
+        return self._guild.post(self._place(author, channel), author, DiscordContent(), forwards=message)
 
-    async def edit(self, user: User | str, message: Message, text: str) -> None:
+    async def edit(self, user: DiscordUser | str, message: DiscordMessage, text: str) -> None:
         """Edit one's own message.
 
         Raises:
             ValueError: it is another's, or gone.
         """
         self._check_own(user, message)
-        self._guild.update(message, Content(text, attachments=message.content.attachments))
+        self._guild.update(message, DiscordContent(text, attachments=message.content.attachments))
 
-    async def unfurl(self, message: Message) -> None:
+    async def unfurl(self, message: DiscordMessage) -> None:
         """Discord shows a preview of a link: the message is updated, and nobody has edited it."""
         embed = {"type": "link", "url": "https://a.example"}
-        content = Content(message.content.text, [embed], attachments=message.content.attachments)
+        content = DiscordContent(message.content.text, [embed], attachments=message.content.attachments)
         self._guild.update(message, content, edited=False)
 
-    async def delete(self, user: User | str, message: Message) -> None:
+    async def delete(self, user: DiscordUser | str, message: DiscordMessage) -> None:
         """Delete one's own message.
 
         Raises:
@@ -106,12 +121,12 @@ class People:
         self._check_own(user, message)
         self._guild.delete(message)
 
-    async def purge(self, messages: Sequence[Message]) -> None:
+    async def purge(self, messages: Sequence[DiscordMessage]) -> None:
         """Delete messages of one channel at once, as a moderator's bot does."""
         self._guild.delete_together(messages)
         self._events.deleted_together(messages)
 
-    async def delete_channel(self, channel: Channel | str) -> None:
+    async def delete_channel(self, channel: GuildChannel | str) -> None:
         """Delete a channel with its threads, or a thread."""
         gone = self._channel(channel)
         threads = [thread for thread in self._guild.channels.values() if thread.parent is gone]
@@ -120,15 +135,15 @@ class People:
             self._events.channel_deleted(place)
         self.channels.pop(gone.name, None)
 
-    async def react(self, user: User | str, message: Message, emoji: str) -> None:
+    async def react(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
         """Add an emoji, as it is, to a message."""
         self._guild.react(message, self._user(user), emoji)
 
-    async def unreact(self, user: User | str, message: Message, emoji: str) -> None:
+    async def unreact(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
         """Take one's own emoji back, if it is there."""
         self._guild.unreact(message, self._user(user), emoji)
 
-    async def start_thread(self, user: User | str, message: Message, name: str) -> Channel:
+    async def start_thread(self, user: DiscordUser | str, message: DiscordMessage, name: str) -> GuildChannel:
         """Begin a thread from a message.
 
         Raises:
@@ -138,7 +153,9 @@ class People:
             raise ValueError("a thread begins once, from a message in a channel")
         return self._guild.start_thread(message.channel, name, self._user(user), root=message)
 
-    async def start_post(self, user: User | str, forum: Channel | str, name: str, text: str) -> Channel:
+    async def start_post(
+        self, user: DiscordUser | str, forum: GuildChannel | str, name: str, text: str
+    ) -> GuildChannel:
         """Begin a post in a forum: a thread, whose first message has its id.
 
         Raises:
@@ -148,33 +165,35 @@ class People:
         if place.kind != "forum":
             raise ValueError(f"{place.name} is no forum")
         post = self._guild.start_thread(place, name, author)
-        self._guild.post(post, author, Content(text), id=post.id)
+        self._guild.post(post, author, DiscordContent(text), id=post.id)
         return post
 
-    async def archive(self, thread: Channel, *, locked: bool = False) -> None:
+    async def archive(self, thread: GuildChannel, *, locked: bool = False) -> None:
         """Archive a thread; unless it is `locked`, the next message opens it again."""
         thread.archived, thread.locked = True, locked
         self._events.thread_updated(thread)
 
-    async def pin(self, user: User | str, message: Message) -> Message:
+    async def pin(self, user: DiscordUser | str, message: DiscordMessage) -> DiscordMessage:
         """Pin a message; returns the system message that says so."""
         message.pinned = True
-        return self._guild.post(message.channel, self._user(user), Content(), type=PIN, reply_to=message)
+        return self._guild.post(message.channel, self._user(user), DiscordContent(), type=PIN, reply_to=message)
 
-    async def join(self, name: str) -> Message:
+    async def join(self, name: str) -> DiscordMessage:
         """Let a new person come in; returns the system message in `general` that says so."""
-        return self._guild.post(self.channels["general"], self.add_user(name), Content(), type=JOIN)
+        return self._guild.post(self.channels["general"], self.add_user(name), DiscordContent(), type=JOIN)
 
-    async def bot_says(self, name: str, channel: Channel | str, text: str, *, webhook: bool = False) -> Message:
+    async def bot_says(
+        self, name: str, channel: GuildChannel | str, text: str, *, webhook: bool = False
+    ) -> DiscordMessage:
         """Post as another bot of that name, or as a webhook."""
         bot = self._other_bots.get(name)
         if bot is None:
             bot = self._other_bots[name] = self._guild.add_user(name, name, is_bot=True)
-        return self._guild.post(self._channel(channel), bot, Content(text), webhook=bot.id if webhook else None)
+        return self._guild.post(self._channel(channel), bot, DiscordContent(text), webhook=bot.id if webhook else None)
 
     async def command(
-        self, user: User | str, channel: Channel | str, command: str, **options: str | float | bool
-    ) -> list[Message]:
+        self, user: DiscordUser | str, channel: GuildChannel | str, command: str, **options: str | float | bool
+    ) -> list[DiscordMessage]:
         """Give a slash command, and return, once it is acknowledged, what the person sees for it.
 
         What follows is appended to that same list as it comes; a deferred answer is `loading` until it is edited.
@@ -187,7 +206,7 @@ class People:
         return await self._interactions.give(author, self._place(author, channel), command.removeprefix("/"), options)
 
     async def complete(
-        self, user: User | str, channel: Channel | str, command: str, option: str, typed: str
+        self, user: DiscordUser | str, channel: GuildChannel | str, command: str, option: str, typed: str
     ) -> list[str]:
         """Begin to type an option of a slash command, and return what the bot offers to complete it.
 
@@ -198,7 +217,7 @@ class People:
         name = command.removeprefix("/")
         return await self._interactions.complete(author, self._place(author, channel), name, option, typed)
 
-    async def choose(self, user: User | str, message: Message, command: str) -> list[Message]:
+    async def choose(self, user: DiscordUser | str, message: DiscordMessage, command: str) -> list[DiscordMessage]:
         """Choose a command in the menu of a message, and return, once it is acknowledged, what the person sees for it.
 
         Raises:
@@ -206,7 +225,7 @@ class People:
         """
         return await self._interactions.choose(self._user(user), message, command)
 
-    async def press(self, user: User | str, message: Message, custom_id: str) -> list[Message]:
+    async def press(self, user: DiscordUser | str, message: DiscordMessage, custom_id: str) -> list[DiscordMessage]:
         """Press a button, and return, once that is acknowledged, what the person sees beside the message.
 
         Raises:
@@ -214,7 +233,7 @@ class People:
         """
         return await self._interactions.press(self._user(user), message, custom_id)
 
-    def file(self, id_: str) -> Attachment | None:
+    def file(self, id_: str) -> DiscordAttachment | None:
         """A file that stands in a message."""
         channels = self._guild.channels.values()
         contents = (message.content for channel in channels for message in self._guild.messages(channel))
@@ -222,20 +241,22 @@ class People:
 
     # Inside
 
-    def _user(self, user: User | str) -> User:
-        return user if isinstance(user, User) else named("user", user, self.people, self._guild.users)
+    def _user(self, user: DiscordUser | str) -> DiscordUser:
+        return user if isinstance(user, DiscordUser) else named("user", user, self.people, self._guild.users)
 
-    def _channel(self, channel: Channel | str) -> Channel:
+    def _channel(self, channel: GuildChannel | str) -> GuildChannel:
         return (
-            channel if isinstance(channel, Channel) else named("channel", channel, self.channels, self._guild.channels)
+            channel
+            if isinstance(channel, GuildChannel)
+            else named("channel", channel, self.channels, self._guild.channels)
         )
 
-    def _place(self, user: User, channel: Channel | str) -> Channel:
+    def _place(self, user: DiscordUser, channel: GuildChannel | str) -> GuildChannel:
         place = self._channel(channel)
         if not place.admits(user.id):
             raise ValueError(f"{user.name} is not in {place.name}")
         return place
 
-    def _check_own(self, user: User | str, message: Message) -> None:
+    def _check_own(self, user: DiscordUser | str, message: DiscordMessage) -> None:
         if message.deleted or message.author != self._user(user):
             raise ValueError("people edit and delete what they wrote themselves, as long as it stands")

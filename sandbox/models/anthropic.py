@@ -9,8 +9,19 @@ from typing import Any
 
 from aiohttp import web
 
-from sandbox.models.script import Asked, Call, Fail, Finish, Raw, Result, Say, Step, Think, split
-from sandbox.models.server import Chunk, ScriptedServer, Wire
+from sandbox.models.script import (
+    CallTool,
+    Fail,
+    Finish,
+    RawChunk,
+    ReceivedRequest,
+    Say,
+    Step,
+    Think,
+    ToolOutcome,
+    split,
+)
+from sandbox.models.server import Chunk, ScriptedServer, WireFormat
 
 _TYPES = {
     400: "invalid_request_error",
@@ -77,7 +88,7 @@ class ScriptedAnthropic(ScriptedServer):
         return None
 
 
-class _Message(Wire):
+class _Message(WireFormat):
     """Content comes as blocks, each begun, told in deltas and stopped, within a message that is begun and stopped."""
 
     def __init__(self, model: str) -> None:
@@ -97,11 +108,11 @@ class _Message(Wire):
                 if step.signature is not None:
                     yield self._delta("signature_delta", signature=step.signature.decode())
                     yield from self._stop()
-            case Call():
+            case CallTool():
                 yield from self._call(step)
             case Finish():
                 yield from self._end(step)
-            case Raw(chunk):
+            case RawChunk(chunk):
                 yield from self._begin()
                 yield chunk
             case _:
@@ -130,7 +141,7 @@ class _Message(Wire):
         yield from self._start(block)
         yield from self._stop()
 
-    def _call(self, call: Call) -> Iterable[Chunk]:
+    def _call(self, call: CallTool) -> Iterable[Chunk]:
         arguments = call.raw if call.raw is not None else json.dumps(call.arguments)
         id_ = call.id if call.id is not None else f"toolu_scripted_{len(self._blocks)}"
         yield from self._start({"type": "tool_use", "id": id_, "name": call.name, "input": {}})
@@ -190,10 +201,10 @@ def _card(name: str) -> Chunk:
     return {"type": "model", "id": name, "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
 
 
-def _read(body: dict[str, Any], headers: Mapping[str, str]) -> Asked:
+def _read(body: dict[str, Any], headers: Mapping[str, str]) -> ReceivedRequest:
     messages = body["messages"]
     said = [(message["role"], _text(message["content"])) for message in messages]
-    return Asked(
+    return ReceivedRequest(
         model=body["model"],
         text=next((text for role, text in reversed(said) if role == "user" and text), ""),
         system=_text(body.get("system") or ""),
@@ -206,9 +217,9 @@ def _read(body: dict[str, Any], headers: Mapping[str, str]) -> Asked:
     )
 
 
-def _results(messages: Sequence[dict[str, Any]]) -> list[Result]:
+def _results(messages: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
     names: dict[str, str] = {}
-    results: list[Result] = []
+    results: list[ToolOutcome] = []
     for message in messages:
         blocks = _blocks(message["content"])
         if message["role"] == "assistant":
@@ -217,7 +228,7 @@ def _results(messages: Sequence[dict[str, Any]]) -> list[Result]:
         for block in blocks:
             if block["type"] == "tool_result":
                 id_ = block["tool_use_id"]
-                results.append(Result(id_, names.get(id_), json.loads(_text(block["content"]))))
+                results.append(ToolOutcome(id_, names.get(id_), json.loads(_text(block["content"]))))
     return results
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from sandbox.models.script import Asked, Call, Fail, Finish, Raw, Result, Say, Step, Think
-from sandbox.models.server import Chunk, ScriptedServer, Wire
+from sandbox.models.script import CallTool, Fail, Finish, RawChunk, ReceivedRequest, Say, Step, Think, ToolOutcome
+from sandbox.models.server import Chunk, ScriptedServer, WireFormat
 
 _STATUSES = {
     400: "INVALID_ARGUMENT",
@@ -82,7 +82,7 @@ class ScriptedGemini(ScriptedServer):
         return None
 
 
-class _Generation(Wire):
+class _Generation(WireFormat):
     def __init__(self, model: str) -> None:
         self._model = model
         self._parts: list[Chunk] = []
@@ -94,7 +94,7 @@ class _Generation(Wire):
                 yield self._part({"text": text}, step.signature)
             case Think(text):
                 yield self._part({"text": text, "thought": True}, step.signature)
-            case Call(name, arguments):
+            case CallTool(name, arguments):
                 call: dict[str, Any] = {"name": name, "args": arguments}
                 if step.id is not None:
                     call["id"] = step.id
@@ -102,7 +102,7 @@ class _Generation(Wire):
             case Finish():
                 self._finish = step
                 yield self._candidate([{"text": ""}], finishReason=step.reason or "STOP")
-            case Raw(chunk):
+            case RawChunk(chunk):
                 yield chunk
             case _:
                 return
@@ -145,10 +145,10 @@ def _card(name: str) -> Chunk:
     }
 
 
-def _read(body: dict[str, Any], model: str, headers: Mapping[str, str], streaming: bool) -> Asked:
+def _read(body: dict[str, Any], model: str, headers: Mapping[str, str], streaming: bool) -> ReceivedRequest:
     contents = body["contents"]
     said = [(content.get("role", "user"), _text(content)) for content in contents]
-    return Asked(
+    return ReceivedRequest(
         model=model,
         text=next((text for role, text in reversed(said) if role == "user" and text), ""),
         system=_text(body.get("systemInstruction") or {}),
@@ -165,14 +165,14 @@ def _read(body: dict[str, Any], model: str, headers: Mapping[str, str], streamin
     )
 
 
-def _results(contents: Sequence[dict[str, Any]]) -> list[Result]:
-    results: list[Result] = []
+def _results(contents: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
+    results: list[ToolOutcome] = []
     for content in contents:
         if content.get("role") == "model":
             results = []
         for part in content.get("parts") or ():
             if (response := part.get("functionResponse")) is not None:
-                results.append(Result(response.get("id"), response["name"], response.get("response")))
+                results.append(ToolOutcome(response.get("id"), response["name"], response.get("response")))
     return results
 
 

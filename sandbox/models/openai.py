@@ -9,8 +9,19 @@ from typing import Any
 
 from aiohttp import web
 
-from sandbox.models.script import Asked, Call, Fail, Finish, Raw, Result, Say, Step, Think, split
-from sandbox.models.server import Chunk, ScriptedServer, Wire
+from sandbox.models.script import (
+    CallTool,
+    Fail,
+    Finish,
+    RawChunk,
+    ReceivedRequest,
+    Say,
+    Step,
+    Think,
+    ToolOutcome,
+    split,
+)
+from sandbox.models.server import Chunk, ScriptedServer, WireFormat
 
 _TYPES = {
     400: "invalid_request_error",
@@ -63,12 +74,12 @@ class ScriptedOpenAI(ScriptedServer):
         return None
 
 
-class _Completion(Wire):
+class _Completion(WireFormat):
     def __init__(self, model: str, include_usage: bool) -> None:
         self._model = model
         self._include_usage = include_usage
         self._text = self._reasoning = ""
-        self._calls: list[Call] = []
+        self._calls: list[CallTool] = []
         self._finish = Finish()
 
     def chunks(self, step: Step) -> Iterable[Chunk]:
@@ -79,14 +90,14 @@ class _Completion(Wire):
             case Think(text):
                 self._reasoning += text
                 yield self._delta({"reasoning_content": text})
-            case Call():
+            case CallTool():
                 yield from self._call(step)
             case Finish():
                 self._finish = step
                 yield self._delta({}, self._reason)
                 if self._include_usage:
                     yield self._chunk([], usage=self._usage)
-            case Raw(chunk):
+            case RawChunk(chunk):
                 yield chunk
             case _:
                 return
@@ -107,7 +118,7 @@ class _Completion(Wire):
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason}
         return {**self._chunk([choice], usage=self._usage), "object": "chat.completion"}
 
-    def _call(self, call: Call) -> Iterable[Chunk]:
+    def _call(self, call: CallTool) -> Iterable[Chunk]:
         index = len(self._calls)
         self._calls.append(call)
         first, *rest = split(_arguments(call), call.pieces)
@@ -153,7 +164,7 @@ class _Completion(Wire):
         }
 
 
-def _arguments(call: Call) -> str:
+def _arguments(call: CallTool) -> str:
     return call.raw if call.raw is not None else json.dumps(call.arguments)
 
 
@@ -161,10 +172,10 @@ def _card(name: str) -> Chunk:
     return {"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "sandbox"}
 
 
-def _read(body: dict[str, Any], headers: Mapping[str, str]) -> Asked:
+def _read(body: dict[str, Any], headers: Mapping[str, str]) -> ReceivedRequest:
     messages = body["messages"]
     said = [(message["role"], _text(message.get("content"))) for message in messages if message["role"] != "system"]
-    return Asked(
+    return ReceivedRequest(
         model=body["model"],
         text=next((text for role, text in reversed(said) if role == "user"), ""),
         system="\n".join(_text(message["content"]) for message in messages if message["role"] == "system"),
@@ -177,9 +188,9 @@ def _read(body: dict[str, Any], headers: Mapping[str, str]) -> Asked:
     )
 
 
-def _results(messages: Sequence[dict[str, Any]]) -> list[Result]:
+def _results(messages: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
     names: dict[str, str] = {}
-    results: list[Result] = []
+    results: list[ToolOutcome] = []
     for message in messages:
         if message["role"] == "assistant":
             calls = message.get("tool_calls") or ()
@@ -187,7 +198,7 @@ def _results(messages: Sequence[dict[str, Any]]) -> list[Result]:
             results = []
         elif message["role"] == "tool":
             id_ = message["tool_call_id"]
-            results.append(Result(id_, names.get(id_), json.loads(_text(message["content"]))))
+            results.append(ToolOutcome(id_, names.get(id_), json.loads(_text(message["content"]))))
     return results
 
 

@@ -36,7 +36,7 @@ class Think:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallTool:
     """A tool call.
 
     Attributes:
@@ -91,26 +91,26 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class RawChunk:
     """A chunk as it stands (JSON), for what this language has no word for."""
 
     chunk: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Garble:
+class CorruptChunk:
     """Data that is no chunk, nor JSON at all, in the middle of a stream."""
 
     data: str = '{"oops'
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class DropConnection:
     """The connection breaks."""
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndStream:
     """The stream ends in good order, but without the model's having said that it is done."""
 
 
@@ -119,12 +119,12 @@ class Stall:
     """Nothing comes any more, and the connection stays open."""
 
 
-Step = Say | Think | Call | Pause | Finish | Fail | Raw | Garble | Cut | End | Stall
+Step = Say | Think | CallTool | Pause | Finish | Fail | RawChunk | CorruptChunk | DropConnection | EndStream | Stall
 Turn = str | Step | Sequence[Step]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ToolOutcome:
     """What a tool gave back."""
 
     id: str | None
@@ -133,7 +133,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReceivedRequest:
     """A request as a script reads it, whatever the wire.
 
     Attributes:
@@ -150,16 +150,16 @@ class Asked:
     system: str
     messages: tuple[tuple[str, str], ...]
     tools: tuple[str, ...]
-    results: tuple[Result, ...]
+    results: tuple[ToolOutcome, ...]
     body: Mapping[str, Any]
     headers: Mapping[str, str]
     streaming: bool
 
 
-Script = Sequence[Turn] | Callable[[Asked], Turn]
+Script = Sequence[Turn] | Callable[[ReceivedRequest], Turn]
 
 
-class Player:
+class ScriptPlayer:
     """Hands out the turns of a script, one a request."""
 
     def __init__(self, script: Script = ()) -> None:
@@ -169,7 +169,7 @@ class Player:
     def add(self, *turns: Turn) -> None:
         self._turns.extend(turns)
 
-    def next(self, asked: Asked) -> Sequence[Step]:
+    def next(self, asked: ReceivedRequest) -> Sequence[Step]:
         """The turn for a request; one for which the script has nothing is refused with status 400."""
         if self._answer is not None:
             turn = self._answer(asked)

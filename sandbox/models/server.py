@@ -9,16 +9,16 @@ from typing import Any, Self
 from aiohttp import web
 
 from sandbox.models.script import (
-    Asked,
-    Cut,
-    End,
+    CorruptChunk,
+    DropConnection,
+    EndStream,
     Fail,
     Finish,
-    Garble,
     Pause,
-    Player,
+    ReceivedRequest,
     Say,
     Script,
+    ScriptPlayer,
     Stall,
     Step,
     Think,
@@ -29,7 +29,7 @@ from sandbox.models.script import (
 Chunk = Mapping[str, Any]
 
 
-class Wire(ABC):
+class WireFormat(ABC):
     """One answer in a vendor's words."""
 
     @abstractmethod
@@ -59,9 +59,9 @@ class ScriptedServer(ABC):
             models: the names that are known; by default any is.
         """
         self.requests: list[dict[str, Any]] = []
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         self.disconnects = 0
-        self._player = Player(script)
+        self._player = ScriptPlayer(script)
         self._api_key = api_key
         self._models = models
         self._changed = asyncio.Condition()
@@ -112,14 +112,16 @@ class ScriptedServer(ABC):
         text = fail.body if fail.body is not None else json.dumps(self.error(fail))
         return web.Response(status=fail.status, text=text, content_type="application/json", headers=headers)
 
-    async def play(self, request: web.Request, asked: Asked, wire: Wire, last: bytes) -> web.StreamResponse:
+    async def play(
+        self, request: web.Request, asked: ReceivedRequest, wire: WireFormat, last: bytes
+    ) -> web.StreamResponse:
         """Answer a request by the script; `last` closes a good stream."""
         async with self._changed:
             self.requests.append(dict(asked.body))
             self.asked.append(asked)
             self._changed.notify_all()
         steps = list(self._player.next(asked))
-        if not any(isinstance(step, Finish | Fail | Cut | End | Stall) for step in steps):
+        if not any(isinstance(step, Finish | Fail | DropConnection | EndStream | Stall) for step in steps):
             steps.append(Finish())
         try:
             if asked.streaming:
@@ -130,7 +132,9 @@ class ScriptedServer(ABC):
                 await asyncio.shield(self._hung_up())
             raise
 
-    async def _stream(self, request: web.Request, steps: Sequence[Step], wire: Wire, last: bytes) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.Request, steps: Sequence[Step], wire: WireFormat, last: bytes
+    ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         for step in _pieces(steps):
             if isinstance(step, Fail) and not response.prepared:
@@ -141,17 +145,17 @@ class ScriptedServer(ABC):
                 case Fail():
                     await response.write(self._sent(self.error(step), step.body))
                     return response
-                case Garble(data):
+                case CorruptChunk(data):
                     await response.write(self._sent({}, data))
                 case Pause() | Stall():
                     await _wait_out(step)
-                case Cut():
+                case DropConnection():
                     _break_off(request)
                     return response
                 case _:
                     for chunk in wire.chunks(step):
                         await response.write(self._sent(chunk))
-                    if isinstance(step, End):
+                    if isinstance(step, EndStream):
                         return response
         await response.write(last)
         return response
@@ -162,14 +166,14 @@ class ScriptedServer(ABC):
         head = f"event: {name}\n" if name else ""
         return f"{head}data: {json.dumps(chunk) if text is None else text}\n\n".encode()
 
-    async def _whole(self, request: web.Request, steps: Sequence[Step], wire: Wire) -> web.StreamResponse:
+    async def _whole(self, request: web.Request, steps: Sequence[Step], wire: WireFormat) -> web.StreamResponse:
         for step in _pieces(steps):
             match step:
                 case Fail():
                     return self.refuse(step)
                 case Pause() | Stall():
                     await _wait_out(step)
-                case Cut():
+                case DropConnection():
                     _break_off(request)
                 case _:
                     for _chunk in wire.chunks(step):

@@ -1,6 +1,6 @@
 """Web page on which a user tries the bot on both local platforms and inspects it."""
 
-from sandbox.page.bot_process import Bot
-from sandbox.page.server import Page
+from sandbox.page.bot_process import ManagedBot
+from sandbox.page.server import PageServer
 
-__all__ = ["Bot", "Page"]
+__all__ = ["ManagedBot", "PageServer"]

@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 State = Literal["starting", "running", "ended"]
 
 
-class Bot(Protocol):
+class ManagedBot(Protocol):
     """The one that is connected to the sandboxes.
 
     Attributes:

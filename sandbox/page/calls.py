@@ -5,9 +5,9 @@ import time
 from typing import Any
 
 from sandbox.discord import DiscordSandbox
-from sandbox.discord.state.activity_log import Call as DiscordCall
+from sandbox.discord.state.activity_log import DiscordCallRecord as DiscordCall
 from sandbox.rate_limit import Budget
-from sandbox.slack import Call as SlackCall
+from sandbox.slack import SlackCallRecord as SlackCall
 from sandbox.slack import SlackSandbox
 
 Json = dict[str, Any]
@@ -19,7 +19,7 @@ SHOWN, LETTERS = 80, 4_000
 _TELLING = ("text", "content", "markdown_text", "status", "title", "emoji", "name")
 
 
-class Calls:
+class ApiCallList:
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
         self._slack = slack
         self._discord = discord

@@ -7,10 +7,10 @@ from typing import Any
 
 from sandbox.client.discord import DiscordPlatform
 from sandbox.client.platform import opening
-from sandbox.client.session import Desk
-from sandbox.discord import DiscordSandbox, Message
+from sandbox.client.session import ClientSession
+from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.discord.interactions.commands import MESSAGE, SLASH
-from sandbox.discord.state.activity_log import Call
+from sandbox.discord.state.activity_log import DiscordCallRecord
 from sandbox.discord.state.guild import JOIN, PIN, THREAD_STARTER
 from sandbox.discord.state.mentions import shown
 from sandbox.page.markdown import link, of_discord
@@ -32,7 +32,7 @@ class DiscordPane:
         self._discord = discord
         self._made: dict[str, tuple[object, str]] = {}
 
-    def messages(self, desk: Desk) -> list[Json]:
+    def messages(self, desk: ClientSession) -> list[Json]:
         place = desk.place
         threads = self._discord.threads(place.channel)
         standing = self._discord.messages(place.channel)
@@ -50,7 +50,7 @@ class DiscordPane:
         names, me = self._names, desk.speaker.id
         return [self._message(message, me, names, in_thread=place.thread is not None) for message in found]
 
-    def about(self, desk: Desk) -> Json:
+    def about(self, desk: ClientSession) -> Json:
         return {
             "typing": f"{self.platform.bot} is typing…" if self._types(desk) else "",
             "title": "",
@@ -59,22 +59,22 @@ class DiscordPane:
             "prompts": [],
         }
 
-    async def react(self, desk: Desk, message: str, emoji: str) -> None:
+    async def react(self, desk: ClientSession, message: str, emoji: str) -> None:
         found = self._found(desk, message)
         if desk.speaker.id in found.reactions.get(emoji, ()):
             await self._discord.unreact(desk.speaker.id, found, emoji)
         else:
             await self._discord.react(desk.speaker.id, found, emoji)
 
-    async def choose(self, desk: Desk, message: str, entry: str) -> None:
+    async def choose(self, desk: ClientSession, message: str, entry: str) -> None:
         if not any(c["name"] == entry and c.get("type") == MESSAGE for c in self._discord.commands):
             raise ValueError(f"there is no {entry} in the menu")
         await self.platform.choose(desk.speaker, seen(desk, message), entry, "")
 
-    async def submit(self, desk: Desk, modal: str, values: Mapping[str, str]) -> None:
+    async def submit(self, desk: ClientSession, modal: str, values: Mapping[str, str]) -> None:
         raise ValueError("it is not open any more")
 
-    def close(self, desk: Desk, modal: str) -> None:
+    def close(self, desk: ClientSession, modal: str) -> None:
         raise ValueError("it is not open any more")
 
     def file(self, key: str) -> tuple[str, bytes]:
@@ -91,11 +91,11 @@ class DiscordPane:
         bot = self.platform.bot
         return people | channels | {discord.bot_id: bot, discord.bot_role_id: bot}
 
-    def _types(self, desk: Desk) -> bool:
+    def _types(self, desk: ClientSession) -> bool:
         """Whether the bot has told that it types there, a while ago, and has said nothing since."""
         room = desk.place.thread or desk.place.channel
 
-        def is_told(call: Call) -> bool:
+        def is_told(call: DiscordCallRecord) -> bool:
             return call.route == _TYPING and call.path.split("/")[2] == room and call.status < 300
 
         last = next((call.at for call in reversed(self._discord.calls[-200:]) if is_told(call)), None)
@@ -104,7 +104,7 @@ class DiscordPane:
         said = (version.at for m in self._discord.messages(room) for version in m.versions[:1] if m.author.is_bot)
         return max(said, default=0.0) < last
 
-    def _found(self, desk: Desk, id_: str) -> Message:
+    def _found(self, desk: ClientSession, id_: str) -> DiscordMessage:
         channel = desk.place.channel
         inside = (m for thread in self._discord.threads(channel) for m in self._discord.messages(thread))
         found = next((m for m in (*self._discord.messages(channel), *inside) if m.id == id_), None)
@@ -112,7 +112,7 @@ class DiscordPane:
             raise ValueError("the message is gone")
         return found
 
-    def _message(self, message: Message, me: str, names: Mapping[str, str], *, in_thread: bool) -> Json:
+    def _message(self, message: DiscordMessage, me: str, names: Mapping[str, str], *, in_thread: bool) -> Json:
         content = message.content
         author = names.get(message.author.id, message.author.name)
         return {
@@ -144,7 +144,7 @@ class DiscordPane:
             "thread": None if in_thread else self._thread(message),
         }
 
-    def _thread(self, message: Message) -> Json | None:
+    def _thread(self, message: DiscordMessage) -> Json | None:
         """The thread that was begun from it, or the post that it begins."""
         thread = message.thread or (message.channel if message.channel.id == message.id else None)
         if thread is None:
@@ -152,7 +152,7 @@ class DiscordPane:
         said = [m for m in self._discord.messages(thread) if m.type != THREAD_STARTER and m.id != thread.id]
         return {"id": thread.id, "name": thread.name, "count": len(said)}
 
-    def _quoted(self, message: Message, names: Mapping[str, str]) -> Json | None:
+    def _quoted(self, message: DiscordMessage, names: Mapping[str, str]) -> Json | None:
         """What it replies to, or the command that it answers."""
         if message.origin is not None and message.origin.type == 2:
             user = message.origin.user
@@ -163,7 +163,7 @@ class DiscordPane:
         text = "Original message was deleted" if asked.deleted else opening(asked.text, 90) or "Click to see attachment"
         return {"author": names.get(asked.author.id, asked.author.name), "text": text, "id": asked.id}
 
-    def _html(self, message: Message, names: Mapping[str, str]) -> str:
+    def _html(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
         content = message.content
         known, html = self._made.get(message.id, (None, ""))
         if known is not content:

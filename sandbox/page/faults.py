@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sandbox.discord import DiscordSandbox
-from sandbox.discord.api.faults import Faults as DiscordFaults
+from sandbox.discord.api.faults import DiscordFaults
 from sandbox.slack import SlackSandbox
-from sandbox.slack.api.faults import Faults as SlackFaults
+from sandbox.slack.api.faults import SlackFaults
 
 #: Seconds of a `Retry-After`, and those that a slow platform takes for each call.
 RETRY_AFTER, SLOW = 4, 1.0
@@ -22,7 +22,7 @@ _KINDS: Mapping[str, Literal["rate_limit", "lose_reply"]] = {"limit": "rate_limi
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class FaultSwitch:
     """Attributes:
     platform: `slack` or `discord`.
     about: what happens, for who wonders.
@@ -36,7 +36,7 @@ class Switch:
     act: Callable[[], Awaitable[None]]
 
 
-class Switches:
+class FaultSwitches:
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
         self._slack = slack
         self._discord = discord
@@ -45,14 +45,14 @@ class Switches:
         drop = "Every connection is cut without a word; the client connects anew"
         slow = f"Each call takes {SLOW:g} s there and back, until it is switched off"
         self._all = [
-            Switch("limit", "slack", "429", retry, self._limit_slack),
-            Switch("lose", "slack", "Lose a reply", lost, self._lose_slack),
-            Switch("drop", "slack", "Drop the socket", drop, slack.drop_sockets),
-            Switch("slow", "slack", "Slow", slow, self._slow_slack),
-            Switch("limit", "discord", "429", retry, self._limit_discord),
-            Switch("lose", "discord", "Lose a reply", lost, self._lose_discord),
-            Switch("drop", "discord", "Drop the socket", drop, discord.drop_sockets),
-            Switch("slow", "discord", "Slow", slow, self._slow_discord),
+            FaultSwitch("limit", "slack", "429", retry, self._limit_slack),
+            FaultSwitch("lose", "slack", "Lose a reply", lost, self._lose_slack),
+            FaultSwitch("drop", "slack", "Drop the socket", drop, slack.drop_sockets),
+            FaultSwitch("slow", "slack", "Slow", slow, self._slow_slack),
+            FaultSwitch("limit", "discord", "429", retry, self._limit_discord),
+            FaultSwitch("lose", "discord", "Lose a reply", lost, self._lose_discord),
+            FaultSwitch("drop", "discord", "Drop the socket", drop, discord.drop_sockets),
+            FaultSwitch("slow", "discord", "Slow", slow, self._slow_discord),
         ]
 
     async def flip(self, platform: str, name: str) -> None:
@@ -78,11 +78,11 @@ class Switches:
             for s in self._all
         ]
 
-    def _is_on(self, switch: Switch) -> bool:
+    def _is_on(self, switch: FaultSwitch) -> bool:
         faults, kind = self._faults(switch), _KINDS.get(switch.name)
         return faults.waits(kind) if kind else switch.name == "slow" and faults.latency > 0
 
-    def _faults(self, switch: Switch) -> SlackFaults | DiscordFaults:
+    def _faults(self, switch: FaultSwitch) -> SlackFaults | DiscordFaults:
         return self._slack.faults if switch.platform == "slack" else self._discord.faults
 
     async def _limit_slack(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from time import time
 from typing import Any
 
-from sandbox.subscriptions import Watch
+from sandbox.subscriptions import ChangeWatch
 
 Json = dict[str, Any]
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 TURNS, LETTERS = 60, 400_000
 
 
-class Feed(Watch[None]):
+class BotFeedReader(ChangeWatch[None]):
     """Attributes:
     turns: by their ids, the oldest first; each has `states`, `asks` and `tools`.
     prompts: what the model was asked, by the id of the question.

@@ -13,7 +13,7 @@ from typing import Any
 from rich.emoji import Emoji
 
 from sandbox.page.markdown import code, link, mention, of_slack
-from sandbox.slack.state.markup import Content, decoded
+from sandbox.slack.state.markup import SlackContent, decoded
 
 #: The names behind the ids of users and channels.
 Names = Mapping[str, str]
@@ -37,7 +37,7 @@ _AROUND = {
 _SLOT = re.compile("\ue000(\\d+)\ue001")
 
 
-def of_content(content: Content, names: Names) -> str:
+def of_content(content: SlackContent, names: Names) -> str:
     """What Slack shows of a message: its blocks where it has some, else its text."""
     if content.blocks:
         return of_blocks(content.blocks, names)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from time import localtime, strftime
 from typing import Any, Protocol
 
-from sandbox.client.platform import Message, Platform, RefusedError
-from sandbox.client.session import Desk
+from sandbox.client.platform import ActionRefusedError, ClientPlatform, ShownMessage
+from sandbox.client.session import ClientSession
 
 Json = dict[str, Any]
 
@@ -16,21 +16,21 @@ SHOWN = 150
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-class Pane(Protocol):
+class PlatformPane(Protocol):
     """What there is of a platform beside what every seat has."""
 
     @property
-    def platform(self) -> Platform: ...
+    def platform(self) -> ClientPlatform: ...
 
-    def messages(self, desk: Desk) -> list[Json]:
+    def messages(self, desk: ClientSession) -> list[Json]:
         """What stands where the desk is, oldest first; each has its `id`."""
         ...
 
-    def about(self, desk: Desk) -> Json:
+    def about(self, desk: ClientSession) -> Json:
         """What else is seen there: `typing`, `commands`, `modal`, `prompts`."""
         ...
 
-    async def react(self, desk: Desk, message: str, emoji: str) -> None:
+    async def react(self, desk: ClientSession, message: str, emoji: str) -> None:
         """Add the person's reaction to a message, or take it back.
 
         Raises:
@@ -38,7 +38,7 @@ class Pane(Protocol):
         """
         ...
 
-    async def choose(self, desk: Desk, message: str, entry: str) -> None:
+    async def choose(self, desk: ClientSession, message: str, entry: str) -> None:
         """Choose an entry of a message's menu.
 
         Raises:
@@ -47,7 +47,7 @@ class Pane(Protocol):
         """
         ...
 
-    async def submit(self, desk: Desk, modal: str, values: Mapping[str, str]) -> None:
+    async def submit(self, desk: ClientSession, modal: str, values: Mapping[str, str]) -> None:
         """Send a modal.
 
         Raises:
@@ -56,7 +56,7 @@ class Pane(Protocol):
         """
         ...
 
-    def close(self, desk: Desk, modal: str) -> None:
+    def close(self, desk: ClientSession, modal: str) -> None:
         """Put a modal away."""
         ...
 
@@ -69,7 +69,7 @@ class Pane(Protocol):
         ...
 
 
-def pane_of(pane: Pane, desk: Desk) -> dict[str, Any]:
+def pane_of(pane: PlatformPane, desk: ClientSession) -> dict[str, Any]:
     """The pane by keys: the platform's name in small letters for all around the messages, and one for each message."""
     platform, key = pane.platform, pane.platform.name.lower()
     messages = pane.messages(desk)[-SHOWN:]
@@ -100,7 +100,7 @@ def pane_of(pane: Pane, desk: Desk) -> dict[str, Any]:
     return view
 
 
-def seen(desk: Desk, message: str) -> Message:
+def seen(desk: ClientSession, message: str) -> ShownMessage:
     """The message of that id, among those that the person sees.
 
     Raises:
@@ -110,7 +110,7 @@ def seen(desk: Desk, message: str) -> Message:
     messages += [one.newest for one in messages if one.newest is not None]
     found = next((one for one in messages if one.id == message), None)
     if found is None:
-        raise RefusedError("The message is gone.")
+        raise ActionRefusedError("The message is gone.")
     return found
 
 

@@ -18,13 +18,13 @@ from aiohttp import WSMsgType, web
 from aiohttp.typedefs import Handler
 
 from sandbox.discord import DiscordSandbox
-from sandbox.page.bot_process import Bot
-from sandbox.page.calls import Calls
+from sandbox.page.bot_process import ManagedBot
+from sandbox.page.calls import ApiCallList
 from sandbox.page.discord import DiscordPane
-from sandbox.page.faults import Switches
-from sandbox.page.feed import Feed
-from sandbox.page.pane import PICTURES, Pane
-from sandbox.page.session import Visit
+from sandbox.page.faults import FaultSwitches
+from sandbox.page.feed import BotFeedReader
+from sandbox.page.pane import PICTURES, PlatformPane
+from sandbox.page.session import PageSession
 from sandbox.page.slack import SlackPane
 from sandbox.slack import SlackSandbox
 
@@ -50,7 +50,7 @@ _HEADERS = {
 }
 
 
-class Page:
+class PageServer:
     """The page of two sandboxes and a bot.
 
     Attributes:
@@ -59,19 +59,19 @@ class Page:
     """
 
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
-        self.feed = Feed()
+        self.feed = BotFeedReader()
         self.address = self.feed_address = ""
         self._slack = slack
         self._discord = discord
-        self._panes: dict[str, Pane] = {"slack": SlackPane(slack), "discord": DiscordPane(discord)}
-        self._calls = Calls(slack, discord)
-        self._switches = Switches(slack, discord)
+        self._panes: dict[str, PlatformPane] = {"slack": SlackPane(slack), "discord": DiscordPane(discord)}
+        self._calls = ApiCallList(slack, discord)
+        self._switches = FaultSwitches(slack, discord)
         self._token = secrets.token_urlsafe()
         self._hosts: set[str] = set()
-        self._bot: Bot | None = None
+        self._bot: ManagedBot | None = None
         self._sockets: set[web.WebSocketResponse] = set()
 
-    def show(self, bot: Bot) -> None:
+    def show(self, bot: ManagedBot) -> None:
         """Show this bot from now on."""
         self._bot = bot
 
@@ -138,7 +138,7 @@ class Page:
     async def _visit(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Origin") is None or self._bot is None:  # every browser tells where a socket comes from
             raise web.HTTPForbidden
-        visit = Visit(self._panes, self._bot, self.feed, self._calls, self._switches)
+        visit = PageSession(self._panes, self._bot, self.feed, self._calls, self._switches)
         async with self._socket(request) as socket:
             await visit.serve(socket, self._changed)
         return socket

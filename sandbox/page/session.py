@@ -10,13 +10,13 @@ from typing import Any
 
 from aiohttp import web
 
-from sandbox.client.platform import Place, RefusedError
-from sandbox.client.session import Desk
-from sandbox.page.bot_process import Bot
-from sandbox.page.calls import Calls
-from sandbox.page.faults import Switches
-from sandbox.page.feed import Feed
-from sandbox.page.pane import Pane, pane_of, seen
+from sandbox.client.platform import ActionRefusedError, ClientLocation
+from sandbox.client.session import ClientSession
+from sandbox.page.bot_process import ManagedBot
+from sandbox.page.calls import ApiCallList
+from sandbox.page.faults import FaultSwitches
+from sandbox.page.feed import BotFeedReader
+from sandbox.page.pane import PlatformPane, pane_of, seen
 
 Json = dict[str, Any]
 
@@ -24,20 +24,27 @@ Json = dict[str, Any]
 PACE, REST = 0.06, 1.0
 
 
-class Visit:
+class PageSession:
     """Sends what there is to see, by keys, whenever it changes; and does what it is told.
 
     What comes is `{"id": ..., "do": ..., ...}`, and is answered with `{"id": ..., "told": ...}`, empty if there is
     nothing to tell. What goes is `{"set": {key: value}, "gone": [key]}`.
     """
 
-    def __init__(self, panes: Mapping[str, Pane], bot: Bot, feed: Feed, calls: Calls, switches: Switches) -> None:
+    def __init__(
+        self,
+        panes: Mapping[str, PlatformPane],
+        bot: ManagedBot,
+        feed: BotFeedReader,
+        calls: ApiCallList,
+        switches: FaultSwitches,
+    ) -> None:
         self._panes = panes
         self._bot = bot
         self._feed = feed
         self._calls = calls
         self._switches = switches
-        self._desks = {key: Desk(pane.platform) for key, pane in panes.items()}
+        self._desks = {key: ClientSession(pane.platform) for key, pane in panes.items()}
         for desk in self._desks.values():
             desk.attend()
         self._sent: dict[str, str] = {}
@@ -76,7 +83,7 @@ class Visit:
                 task.cancel()
             await asyncio.gather(*tasks, *doing, return_exceptions=True)
 
-    async def _note(self, desk: Desk) -> None:
+    async def _note(self, desk: ClientSession) -> None:
         async with aclosing(desk.platform.changes()) as changes:
             async for happening in changes:
                 if happening.message.author != desk.speaker.name:  # what one says oneself is no news
@@ -123,7 +130,7 @@ class Visit:
         answer: Json = {"id": order.get("id")}
         try:
             answer["told"] = await self._deeds[order["do"]](order) or ""
-        except RefusedError as refusal:
+        except ActionRefusedError as refusal:
             answer["told"] = str(refusal)
         except (ValueError, KeyError, TypeError) as error:
             words = str(error) if isinstance(error, ValueError) else "That cannot be done."
@@ -131,7 +138,7 @@ class Visit:
         if not socket.closed:
             await socket.send_json(answer)
 
-    def _at(self, order: Json) -> tuple[Pane, Desk]:
+    def _at(self, order: Json) -> tuple[PlatformPane, ClientSession]:
         key = order["on"]
         return self._panes[key], self._desks[key]
 
@@ -144,7 +151,7 @@ class Visit:
         channel, thread = order["channel"], order.get("thread")
         place = next((one for one in desk.places() if (one.channel, one.thread) == (channel, thread)), None)
         if place is None:
-            raise RefusedError("There is no such place.")
+            raise ActionRefusedError("There is no such place.")
         desk.go(place)
 
     async def _thread(self, order: Json) -> None:
@@ -223,7 +230,7 @@ def _bytes(data: str) -> bytes:
         raise ValueError("the file did not arrive whole") from None
 
 
-def _unheard(bot: str, place: Place, text: str) -> str:
+def _unheard(bot: str, place: ClientLocation, text: str) -> str:
     """What one has to know who spoke past the bot."""
     if place.direct or place.thread is not None or place.threads.value == "all" or f"@{bot}" in text.casefold():
         return ""

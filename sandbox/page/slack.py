@@ -6,12 +6,12 @@ from typing import Any
 
 from rich.emoji import Emoji
 
-from sandbox.client.platform import RefusedError
-from sandbox.client.session import Desk
+from sandbox.client.platform import ActionRefusedError
+from sandbox.client.session import ClientSession
 from sandbox.client.slack import STOP, SlackPlatform
 from sandbox.page.mrkdwn import of_blocks, of_content, of_mrkdwn
 from sandbox.page.pane import Json, clock, shown_file
-from sandbox.slack import Message, SlackSandbox, View
+from sandbox.slack import ModalView, SlackMessage, SlackSandbox
 from sandbox.slack.state.controls import controls
 
 #: Emoji of Slack's that are called otherwise elsewhere.
@@ -24,18 +24,18 @@ class SlackPane:
         self._slack = slack
         self._made: dict[str, tuple[object, str]] = {}
 
-    def messages(self, desk: Desk) -> list[Json]:
+    def messages(self, desk: ClientSession) -> list[Json]:
         place, me, names = desk.place, desk.speaker.id, self._names
         said = [m for m in self._slack.messages(place.channel) if m.ephemeral_to in (None, me)]
         if place.thread is not None:
             return [self._message(m, me, names) for m in said if place.thread in (m.ts, m.thread_ts)]
-        replies: dict[str, list[Message]] = {}
+        replies: dict[str, list[SlackMessage]] = {}
         for message in said:
             if message.is_reply and message.thread_ts is not None:
                 replies.setdefault(message.thread_ts, []).append(message)
         return [self._root(m, replies.get(m.ts, []), me, names) for m in said if not m.is_reply]
 
-    def about(self, desk: Desk) -> Json:
+    def about(self, desk: ClientSession) -> Json:
         place, slack = desk.place, self._slack
         modals = slack.modals(desk.speaker.id)
         working = [
@@ -52,7 +52,7 @@ class SlackPane:
             "prompts": self._prompts(desk) if place.direct and place.thread is None else [],
         }
 
-    async def react(self, desk: Desk, message: str, emoji: str) -> None:
+    async def react(self, desk: ClientSession, message: str, emoji: str) -> None:
         name = emoji.strip(":")
         found = self._found(desk, message)
         if desk.speaker.id in found.reactions.get(name, ()):
@@ -60,19 +60,19 @@ class SlackPane:
         else:
             await self._slack.react(desk.speaker.id, found, name)
 
-    async def choose(self, desk: Desk, message: str, entry: str) -> None:
+    async def choose(self, desk: ClientSession, message: str, entry: str) -> None:
         found, shortcut = self._found(desk, message), self._slack.shortcuts.get(entry)
         if shortcut is None:
             raise ValueError(f"there is no {entry} in the menu")
         if not await self._slack.shortcut(desk.speaker.id, found, shortcut):
-            raise RefusedError(f"{self.platform.bot} has not heard it.")
+            raise ActionRefusedError(f"{self.platform.bot} has not heard it.")
 
-    async def submit(self, desk: Desk, modal: str, values: Mapping[str, str]) -> None:
+    async def submit(self, desk: ClientSession, modal: str, values: Mapping[str, str]) -> None:
         view = self._open(desk, modal)
         if not await self._slack.submit(view, **values) and not view.errors:
-            raise RefusedError("We had some trouble connecting. Try again?")
+            raise ActionRefusedError("We had some trouble connecting. Try again?")
 
-    def close(self, desk: Desk, modal: str) -> None:
+    def close(self, desk: ClientSession, modal: str) -> None:
         self._slack.close(self._open(desk, modal))
 
     def file(self, key: str) -> tuple[str, bytes]:
@@ -94,23 +94,23 @@ class SlackPane:
             for c in self._slack.commands
         ]
 
-    def _prompts(self, desk: Desk) -> Sequence[Json]:
+    def _prompts(self, desk: ClientSession) -> Sequence[Json]:
         channel = self._slack.open_dm(desk.speaker.id)
         return [{"title": title, "message": message} for title, message in channel.prompts]
 
-    def _found(self, desk: Desk, ts: str) -> Message:
+    def _found(self, desk: ClientSession, ts: str) -> SlackMessage:
         found = next((message for message in self._slack.messages(desk.place.channel) if message.ts == ts), None)
         if found is None:
             raise ValueError("the message is gone")
         return found
 
-    def _open(self, desk: Desk, modal: str) -> View:
+    def _open(self, desk: ClientSession, modal: str) -> ModalView:
         found = next((view for view in self._slack.modals(desk.speaker.id) if view.id == modal), None)
         if found is None:
             raise ValueError("it is not open any more")
         return found
 
-    def _root(self, message: Message, replies: Sequence[Message], me: str, names: Mapping[str, str]) -> Json:
+    def _root(self, message: SlackMessage, replies: Sequence[SlackMessage], me: str, names: Mapping[str, str]) -> Json:
         root = self._message(message, me, names)
         if replies:
             newest = self._message(replies[-1], me, names)
@@ -118,10 +118,10 @@ class SlackPane:
             root["replies"] = {"count": len(replies), "people": list(people)[:4], "newest": newest}
         return root
 
-    def _author(self, message: Message, names: Mapping[str, str]) -> str:
+    def _author(self, message: SlackMessage, names: Mapping[str, str]) -> str:
         return message.username or names.get(message.user or "") or message.bot_id or ""
 
-    def _message(self, message: Message, me: str, names: Mapping[str, str]) -> Json:
+    def _message(self, message: SlackMessage, me: str, names: Mapping[str, str]) -> Json:
         version = message.seen_by(me)
         session = self._slack.session(message)
         streams = message.stream is not None and message.stream.is_live
@@ -164,7 +164,7 @@ class SlackPane:
             self._made[key] = content, html
         return html
 
-    def _modal(self, view: View) -> Json:
+    def _modal(self, view: ModalView) -> Json:
         names = self._names
         parts: list[Json] = []
         for block in view.content["blocks"]:
@@ -194,7 +194,7 @@ def _reaction(name: str, users: Sequence[str], me: str) -> Json:
     return {"key": name, "emoji": emoji, "count": len(users), "mine": me in users}
 
 
-def _pressed(message: Message) -> list[Json]:
+def _pressed(message: SlackMessage) -> list[Json]:
     """What can be pressed; the options of one select stand together."""
     buttons: list[Json] = []
     selects: dict[str, Json] = {}

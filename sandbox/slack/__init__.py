@@ -1,28 +1,37 @@
 """Local Slack: Web API, Socket Mode, HTTP mode, OAuth."""
 
-from sandbox.slack.api.assistant import Session
-from sandbox.slack.api.faults import Faults
-from sandbox.slack.api.views import View
+from sandbox.slack.api.assistant import AssistantThread
+from sandbox.slack.api.faults import SlackFaults
+from sandbox.slack.api.views import ModalView
 from sandbox.slack.server import SlackSandbox
-from sandbox.slack.state.activity_log import Call, Envelope
-from sandbox.slack.state.markup import Content, Task
-from sandbox.slack.state.workspace import Change, Channel, File, Group, Message, Stream, User, Version
+from sandbox.slack.state.activity_log import EnvelopeRecord, SlackCallRecord
+from sandbox.slack.state.markup import SlackContent, TaskCard
+from sandbox.slack.state.workspace import (
+    NativeStream,
+    SlackConversation,
+    SlackFile,
+    SlackMessage,
+    SlackMessageVersion,
+    UserGroup,
+    WorkspaceChange,
+    WorkspaceUser,
+)
 
 __all__ = [
-    "Call",
-    "Change",
-    "Channel",
-    "Content",
-    "Envelope",
-    "Faults",
-    "File",
-    "Group",
-    "Message",
-    "Session",
+    "AssistantThread",
+    "EnvelopeRecord",
+    "ModalView",
+    "NativeStream",
+    "SlackCallRecord",
+    "SlackContent",
+    "SlackConversation",
+    "SlackFaults",
+    "SlackFile",
+    "SlackMessage",
+    "SlackMessageVersion",
     "SlackSandbox",
-    "Stream",
-    "Task",
-    "User",
-    "Version",
-    "View",
+    "TaskCard",
+    "UserGroup",
+    "WorkspaceChange",
+    "WorkspaceUser",
 ]

@@ -8,19 +8,24 @@ from aiohttp import web
 
 from sandbox.slack.api import requests as arguments
 from sandbox.slack.api.base import WebApi
-from sandbox.slack.api.faults import Fault, Faults
-from sandbox.slack.api.limits import RateLimits
+from sandbox.slack.api.faults import SlackFault, SlackFaults
+from sandbox.slack.api.limits import SlackRateLimits
 from sandbox.slack.api.requests import SlackError
-from sandbox.slack.interactions.commands import Commands
-from sandbox.slack.state.activity_log import Call, Journal
+from sandbox.slack.interactions.commands import SlashCommands
+from sandbox.slack.state.activity_log import SlackActivityLog, SlackCallRecord
 
 #: The name under which posts to a `response_url` are recorded and go wrong.
 RESPONSE_URL = "response_url"
 
 
-class Door:
+class SlackRouter:
     def __init__(
-        self, journal: Journal, faults: Faults, limits: RateLimits | None, api: WebApi, commands: Commands
+        self,
+        journal: SlackActivityLog,
+        faults: SlackFaults,
+        limits: SlackRateLimits | None,
+        api: WebApi,
+        commands: SlashCommands,
     ) -> None:
         self._journal = journal
         self._faults = faults
@@ -38,7 +43,7 @@ class Door:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         token = token.strip() if scheme == "Bearer" else str(values.pop("token", ""))
 
-        def act(call: Call) -> web.Response:
+        def act(call: SlackCallRecord) -> web.Response:
             answer = self._api.call(name, token, values)
             response = _answer(call, answer.body)
             if answer.scopes:
@@ -56,7 +61,7 @@ class Door:
         except SlackError as refusal:
             return _answer(self._record(RESPONSE_URL, {}), refusal.body(), status=400)
 
-        def act(call: Call) -> web.Response:
+        def act(call: SlackCallRecord) -> web.Response:
             try:
                 self._commands.respond(request.match_info["key"], values)
             except SlackError as refusal:
@@ -67,10 +72,12 @@ class Door:
 
         return await self._pass(request, self._record(RESPONSE_URL, values), act)
 
-    def _record(self, method: str, values: dict[str, Any]) -> Call:
+    def _record(self, method: str, values: dict[str, Any]) -> SlackCallRecord:
         return self._journal.call(method, values)
 
-    async def _pass(self, request: web.Request, call: Call, act: Callable[[Call], web.Response]) -> web.StreamResponse:
+    async def _pass(
+        self, request: web.Request, call: SlackCallRecord, act: Callable[[SlackCallRecord], web.Response]
+    ) -> web.StreamResponse:
         """Let the call take effect (`act`) and the answer go out, unless a fault or a limit is in the way."""
         await asyncio.sleep(self._faults.latency)
         fault = self._faults.take(call.method)
@@ -84,7 +91,7 @@ class Door:
             request.transport.abort()
         return response
 
-    def _refusal(self, call: Call, fault: Fault | None) -> web.Response | None:
+    def _refusal(self, call: SlackCallRecord, fault: SlackFault | None) -> web.Response | None:
         """The answer to a call that is not to take effect."""
         retry_after = None
         if fault is not None and fault.kind == "rate_limit":
@@ -106,6 +113,6 @@ class Door:
         return response
 
 
-def _answer(call: Call, body: dict[str, Any], *, status: int = 200) -> web.Response:
+def _answer(call: SlackCallRecord, body: dict[str, Any], *, status: int = 200) -> web.Response:
     call.status, call.error, call.reply = status, body.get("error"), body
     return web.json_response(body, status=status)

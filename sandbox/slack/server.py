@@ -9,28 +9,36 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from sandbox.rate_limit import Budget
-from sandbox.slack.api.assistant import Agents
+from sandbox.slack.api.assistant import AssistantMethods
 from sandbox.slack.api.base import SCOPES, WebApi
-from sandbox.slack.api.directory import Directory
-from sandbox.slack.api.faults import Faults
-from sandbox.slack.api.files import Files
-from sandbox.slack.api.limits import PAGE, UNLISTED_PAGE, RateLimits
-from sandbox.slack.api.messages import Chat
-from sandbox.slack.api.oauth import OAuth
+from sandbox.slack.api.directory import DirectoryMethods
+from sandbox.slack.api.faults import SlackFaults
+from sandbox.slack.api.files import FileMethods
+from sandbox.slack.api.limits import PAGE, UNLISTED_PAGE, SlackRateLimits
+from sandbox.slack.api.messages import MessageMethods
+from sandbox.slack.api.oauth import OAuthMethods
 from sandbox.slack.api.requests import Arguments
-from sandbox.slack.api.streams import Streams
-from sandbox.slack.api.views import Views
-from sandbox.slack.events.dispatcher import SUBSCRIPTIONS, Events
-from sandbox.slack.events.http_mode import RequestUrl, Wire
-from sandbox.slack.events.socket_mode import SocketMode
-from sandbox.slack.interactions.commands import Commands
-from sandbox.slack.interactions.delivery import Interactions
+from sandbox.slack.api.streams import StreamMethods
+from sandbox.slack.api.views import ViewMethods
+from sandbox.slack.events.dispatcher import SUBSCRIPTIONS, SlackEventDispatcher
+from sandbox.slack.events.http_mode import HttpDelivery, RequestUrl
+from sandbox.slack.events.socket_mode import SocketModeServer
+from sandbox.slack.interactions.commands import SlashCommands
+from sandbox.slack.interactions.delivery import SlackInteractions
 from sandbox.slack.manifest_check import check_manifest
-from sandbox.slack.router import Door
-from sandbox.slack.state.activity_log import Envelope, Journal, Subscription
-from sandbox.slack.state.payloads import Payloads
-from sandbox.slack.state.workspace import Change, Channel, Group, Message, User, Workspace, new_id
-from sandbox.slack.user_actions import Hands
+from sandbox.slack.router import SlackRouter
+from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog, Subscription
+from sandbox.slack.state.payloads import SlackPayloads
+from sandbox.slack.state.workspace import (
+    SlackConversation,
+    SlackMessage,
+    UserGroup,
+    Workspace,
+    WorkspaceChange,
+    WorkspaceUser,
+    new_id,
+)
+from sandbox.slack.user_actions import SlackUserActions
 
 T = TypeVar("T")
 
@@ -38,7 +46,7 @@ _PEOPLE = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linus Pauli
 _CHANNELS = ("general", "random")
 
 
-class SlackSandbox(Hands):
+class SlackSandbox(SlackUserActions):
     """A Slack workspace with one app installed in it, for as long as it is entered.
 
     Wherever a user or a channel is asked for, its id or name will do as well (`"ada"`, `"general"`). What people
@@ -84,10 +92,10 @@ class SlackSandbox(Hands):
         self._port = port
         self._beside = beside
         self._guests: list[SlackSandbox] = []
-        self._journal = Journal()
+        self._journal = SlackActivityLog()
         app_id = new_id("A") if beside is None else beside.app_id
         self._workspace = Workspace(self._changed, name=name, app_id=app_id)
-        self.faults = Faults()
+        self.faults = SlackFaults()
         self.scopes = set(SCOPES)
         self.subscriptions = set(SUBSCRIPTIONS)
         self.socket_mode = True
@@ -105,18 +113,18 @@ class SlackSandbox(Hands):
         self._other_bots = {}
 
         verification = token_hex(12)
-        payloads = self._payloads = Payloads(self._workspace)
+        payloads = self._payloads = SlackPayloads(self._workspace)
         if beside is None:
-            self.oauth = OAuth(self._journal)
-            self._sockets = SocketMode(self._journal, self.faults, app_id=app_id, speed=speed)
+            self.oauth = OAuthMethods(self._journal)
+            self._sockets = SocketModeServer(self._journal, self.faults, app_id=app_id, speed=speed)
             self.requests = RequestUrl(
                 self._journal, self.faults, signing_secret=self.signing_secret, token=verification, speed=speed
             )
-            self._wire = Wire(self._sockets, self.requests)
+            self._wire = HttpDelivery(self._sockets, self.requests)
         else:
             self.oauth, self._sockets, self.requests = beside.oauth, beside._sockets, beside.requests
             self._wire = beside._wire
-        self._events = Events(
+        self._events = SlackEventDispatcher(
             self._workspace,
             payloads,
             lambda payload: self._wire.deliver("events_api", payload),
@@ -127,19 +135,19 @@ class SlackSandbox(Hands):
         api = self._api = WebApi(
             self._workspace, payloads, self.scopes, bot_token=self.bot_token, app_token=self.app_token
         )
-        self._views = Views(api, speed=speed)
-        self._agents = Agents(api, self.subscriptions)
-        self._commands = Commands(self._workspace, self._wire, self._views, token=verification, speed=speed)
-        self._interactions = Interactions(
+        self._views = ViewMethods(api, speed=speed)
+        self._agents = AssistantMethods(api, self.subscriptions)
+        self._commands = SlashCommands(self._workspace, self._wire, self._views, token=verification, speed=speed)
+        self._interactions = SlackInteractions(
             self._workspace, payloads, self._wire, self._commands, self._views, token=verification, speed=speed
         )
-        Chat(api)
-        Streams(api, speed=speed)
-        Directory(api, most_said=UNLISTED_PAGE if is_unlisted else PAGE)
-        self._files = Files(api, self._journal, self.faults)
+        MessageMethods(api)
+        StreamMethods(api, speed=speed)
+        DirectoryMethods(api, most_said=UNLISTED_PAGE if is_unlisted else PAGE)
+        self._files = FileMethods(api, self._journal, self.faults)
         api.add("apps.connections.open", self._open_connection, tokens=("app",))
-        limits = self._limits = RateLimits(speed, is_unlisted=is_unlisted) if rate_limits else None
-        self._door = Door(self._journal, self.faults, limits, api, self._commands)
+        limits = self._limits = SlackRateLimits(speed, is_unlisted=is_unlisted) if rate_limits else None
+        self._door = SlackRouter(self._journal, self.faults, limits, api, self._commands)
         self._runner = self._server()
         for person, real_name in _PEOPLE.items():
             self.add_user(person, real_name)
@@ -218,7 +226,7 @@ class SlackSandbox(Hands):
         commands = {command["command"] for command in self.commands}
         self._offered = commands.union(self.shortcuts.values())
 
-    def authorize(self, url: str, user: User | str = "ada") -> str:
+    def authorize(self, url: str, user: WorkspaceUser | str = "ada") -> str:
         """Allow the app what it asks for at `url`, Slack's page; the query with which the browser is sent back.
 
         Raises:
@@ -236,7 +244,9 @@ class SlackSandbox(Hands):
         """Be a workspace of an organisation (Enterprise Grid), for all of which the app is installed."""
         self._workspace.enterprise_id = enterprise_id
 
-    def add_user(self, name: str, real_name: str | None = None, *, locale: str = "en-US", team_id: str = "") -> User:
+    def add_user(
+        self, name: str, real_name: str | None = None, *, locale: str = "en-US", team_id: str = ""
+    ) -> WorkspaceUser:
         """Add a person, perhaps of another workspace, who joins `general`."""
         user = self._workspace.add_user(name, real_name or name.title(), locale=locale, team_id=team_id)
         self.people[name] = user
@@ -244,7 +254,9 @@ class SlackSandbox(Hands):
             self.channels["general"].members.add(user.id)
         return user
 
-    def add_channel(self, name: str, *, private: bool = False, members: Iterable[User | str] | None = None) -> Channel:
+    def add_channel(
+        self, name: str, *, private: bool = False, members: Iterable[WorkspaceUser | str] | None = None
+    ) -> SlackConversation:
         """Add a channel; everybody is in it if `members` are not given. The bot always is."""
         users = self.people.values() if members is None else map(self._user, members)
         ids = {self.bot_user_id, *(user.id for user in users)}
@@ -252,15 +264,17 @@ class SlackSandbox(Hands):
         self.channels[name] = channel
         return channel
 
-    def add_group(self, handle: str, members: Iterable[User | str]) -> Group:
+    def add_group(self, handle: str, members: Iterable[WorkspaceUser | str]) -> UserGroup:
         """Add a group of people who are mentioned together."""
         return self._workspace.add_group(handle, (self._user(user).id for user in members))
 
-    def open_dm(self, user: User | str) -> Channel:
+    def open_dm(self, user: WorkspaceUser | str) -> SlackConversation:
         """The direct messages between a person and the bot."""
         return self._workspace.open_dm(self._user(user))
 
-    def messages(self, channel: Channel | str, *, thread_ts: str | None = None, deleted: bool = False) -> list[Message]:
+    def messages(
+        self, channel: SlackConversation | str, *, thread_ts: str | None = None, deleted: bool = False
+    ) -> list[SlackMessage]:
         """What stands in a channel, oldest first: replies and ephemeral messages included.
 
         Args:
@@ -276,13 +290,13 @@ class SlackSandbox(Hands):
 
     # What Slack does
 
-    async def redeliver(self, what: Envelope | Message) -> None:
+    async def redeliver(self, what: EnvelopeRecord | SlackMessage) -> None:
         """Send the same envelope again, or all those that told of the posting of a message.
 
         Raises:
             ValueError: nothing was sent of it yet.
         """
-        told = [what] if isinstance(what, Envelope) else [e for e in self.envelopes if _tells_of(e, what)]
+        told = [what] if isinstance(what, EnvelopeRecord) else [e for e in self.envelopes if _tells_of(e, what)]
         if not told:
             raise ValueError("nothing was sent that could be sent again")
         for envelope in {envelope.id: envelope for envelope in told}.values():
@@ -360,7 +374,7 @@ class SlackSandbox(Hands):
 
     # Inside
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: WorkspaceChange) -> None:
         self._journal.change(change)
         self._events.tell(change)
 
@@ -374,6 +388,6 @@ class SlackSandbox(Hands):
         return {"url": f"ws://127.0.0.1:{self._port}/link?ticket={self._sockets.ticket()}&app_id={self.app_id}"}
 
 
-def _tells_of(envelope: Envelope, message: Message) -> bool:
+def _tells_of(envelope: EnvelopeRecord, message: SlackMessage) -> bool:
     event = envelope.payload.get("event", {})
     return (event.get("channel"), event.get("ts")) == (message.channel.id, message.ts)

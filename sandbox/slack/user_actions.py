@@ -6,43 +6,43 @@ from typing import Any
 from uuid import uuid4
 
 from sandbox.lookup import named
-from sandbox.slack.api.assistant import STOPPED, Agents, Session
-from sandbox.slack.api.views import View, Views
-from sandbox.slack.events.dispatcher import Events
-from sandbox.slack.interactions.commands import Commands
-from sandbox.slack.interactions.delivery import Interactions
-from sandbox.slack.state.markup import Content
-from sandbox.slack.state.payloads import Payloads
-from sandbox.slack.state.workspace import Channel, File, Message, User, Workspace, new_id
+from sandbox.slack.api.assistant import STOPPED, AssistantMethods, AssistantThread
+from sandbox.slack.api.views import ModalView, ViewMethods
+from sandbox.slack.events.dispatcher import SlackEventDispatcher
+from sandbox.slack.interactions.commands import SlashCommands
+from sandbox.slack.interactions.delivery import SlackInteractions
+from sandbox.slack.state.markup import SlackContent
+from sandbox.slack.state.payloads import SlackPayloads
+from sandbox.slack.state.workspace import SlackConversation, SlackFile, SlackMessage, Workspace, WorkspaceUser, new_id
 
 
-class Hands:
+class SlackUserActions:
     """The hands of the people; wherever a user or a channel is asked for, its id or name will do as well."""
 
-    people: dict[str, User]
-    channels: dict[str, Channel]
+    people: dict[str, WorkspaceUser]
+    channels: dict[str, SlackConversation]
     shortcuts: dict[str, str]
     subscriptions: set[str]
     _workspace: Workspace
-    _events: Events
-    _payloads: Payloads
-    _agents: Agents
-    _commands: Commands
-    _interactions: Interactions
-    _views: Views
+    _events: SlackEventDispatcher
+    _payloads: SlackPayloads
+    _agents: AssistantMethods
+    _commands: SlashCommands
+    _interactions: SlackInteractions
+    _views: ViewMethods
     _commands_url: str
     _offered: Set[str] | None
     _other_bots: dict[str, str]
 
     async def say(
         self,
-        user: User | str,
-        channel: Channel | str,
+        user: WorkspaceUser | str,
+        channel: SlackConversation | str,
         text: str,
         *,
         thread_ts: str | None = None,
-        files: Sequence[str | File] = (),
-    ) -> Message:
+        files: Sequence[str | SlackFile] = (),
+    ) -> SlackMessage:
         """Post as a person; `files` come along, of some perhaps no more than the name.
 
         Raises:
@@ -55,24 +55,24 @@ class Hands:
             raise ValueError(f"{author.name} is not in {place.name}")
         return self._workspace.post(
             place,
-            Content(text),
+            SlackContent(text),
             user=author.id,
             thread_ts=self._root(place, thread_ts),
             subtype="file_share" if files else None,
             client_msg_id=str(uuid4()),
-            files=tuple(file if isinstance(file, File) else File(new_id("F"), file) for file in files),
+            files=tuple(file if isinstance(file, SlackFile) else SlackFile(new_id("F"), file) for file in files),
         )
 
-    async def edit(self, user: User | str, message: Message, text: str) -> None:
+    async def edit(self, user: WorkspaceUser | str, message: SlackMessage, text: str) -> None:
         """Edit one's own message.
 
         Raises:
             ValueError: it is another's, or gone.
         """
         self._check_own(user, message)
-        self._workspace.update(message, Content(text), edited=True)
+        self._workspace.update(message, SlackContent(text), edited=True)
 
-    async def delete(self, user: User | str, message: Message) -> None:
+    async def delete(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
         """Delete one's own message.
 
         Raises:
@@ -81,17 +81,19 @@ class Hands:
         self._check_own(user, message)
         self._workspace.delete(message)
 
-    async def share(self, user: User | str, message: Message, channel: Channel | str, text: str = "") -> Message:
+    async def share(
+        self, user: WorkspaceUser | str, message: SlackMessage, channel: SlackConversation | str, text: str = ""
+    ) -> SlackMessage:
         """Pass a message on, with some words above it."""
         return self._workspace.post(
             self._channel(channel),
-            Content(text),
+            SlackContent(text),
             user=self._user(user).id,
             client_msg_id=str(uuid4()),
             attachments=(self._payloads.passed_on(message, is_share=True, is_msg_unfurl=True),),
         )
 
-    async def unfurl(self, message: Message, linked: Message) -> None:
+    async def unfurl(self, message: SlackMessage, linked: SlackMessage) -> None:
         """Slack shows below a message the one that it links to, as it does soon after it was posted."""
         message.attachments = (self._payloads.passed_on(linked, is_msg_unfurl=True),)
         self._workspace.update(message, message.content, edited=False)
@@ -99,37 +101,39 @@ class Hands:
     async def bot_says(
         self,
         name: str,
-        channel: Channel | str,
+        channel: SlackConversation | str,
         text: str,
         *,
         thread_ts: str | None = None,
         blocks: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Message:
+    ) -> SlackMessage:
         """Post as another app, of that name."""
         place = self._channel(channel)
         return self._workspace.post(
             place,
-            Content(text, blocks),
+            SlackContent(text, blocks),
             bot_id=self._other_bots.setdefault(name, new_id("B")),
             username=name,
             subtype="bot_message",
             thread_ts=self._root(place, thread_ts),
         )
 
-    async def react(self, user: User | str, message: Message, reaction: str) -> None:
+    async def react(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
         """Add an emoji, by its name, to a message."""
         self._workspace.react(message, self._user(user).id, reaction)
 
-    async def unreact(self, user: User | str, message: Message, reaction: str) -> None:
+    async def unreact(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
         """Take one's own emoji back, if it is there."""
         self._workspace.unreact(message, self._user(user).id, reaction)
 
-    async def open_home(self, user: User | str, tab: str = "messages") -> None:
+    async def open_home(self, user: WorkspaceUser | str, tab: str = "messages") -> None:
         """Open the app's home: its `home` or its `messages` tab."""
         person = self._user(user)
         self._events.home_opened(person, self._workspace.open_dm(person), tab)
 
-    async def command(self, user: User | str, channel: Channel | str, command: str, text: str = "") -> list[Message]:
+    async def command(
+        self, user: WorkspaceUser | str, channel: SlackConversation | str, command: str, text: str = ""
+    ) -> list[SlackMessage]:
         """Give a slash command, and return, once it is acknowledged, what the person sees for it.
 
         Posts to the `response_url` are appended to that same list as they come. If nobody is connected or
@@ -141,7 +145,7 @@ class Hands:
         self._check_offered(command)
         return await self._commands.give(self._user(user), self._channel(channel), command, text, self._commands_url)
 
-    async def press(self, user: User | str, message: Message, action_id: str) -> bool:
+    async def press(self, user: WorkspaceUser | str, message: SlackMessage, action_id: str) -> bool:
         """Press a button of a message; whether the app acknowledged it in time. If it did not, the person sees a
         warning sign beside the button. Of feedback buttons, and of what is chosen from, the value tells which.
 
@@ -150,7 +154,7 @@ class Hands:
         """
         return await self._interactions.press(self._user(user), message, action_id, self._commands_url)
 
-    async def shortcut(self, user: User | str, message: Message, callback_id: str) -> bool:
+    async def shortcut(self, user: WorkspaceUser | str, message: SlackMessage, callback_id: str) -> bool:
         """Use a shortcut of a message's menu; whether the app acknowledged it in time.
 
         Raises:
@@ -159,7 +163,7 @@ class Hands:
         self._check_offered(callback_id)
         return await self._interactions.shortcut(self._user(user), message, callback_id, self._commands_url)
 
-    async def submit(self, view: View, **values: str) -> bool:
+    async def submit(self, view: ModalView, **values: str) -> bool:
         """Fill in a modal and send it, `values` being what is filled in, by action ids; whether the app took it.
 
         Raises:
@@ -167,7 +171,7 @@ class Hands:
         """
         return await self._interactions.submit(view, values)
 
-    def close(self, view: View) -> None:
+    def close(self, view: ModalView) -> None:
         """Put a modal away without sending it.
 
         Raises:
@@ -175,7 +179,7 @@ class Hands:
         """
         self._views.open.remove(view)
 
-    async def stop(self, user: User | str, message: Message) -> None:
+    async def stop(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
         """Press the button by which Slack stops what the agent does in a message's thread. Slack ends the streams
         there, and tells the app.
 
@@ -194,37 +198,37 @@ class Hands:
 
     # What they see
 
-    def session(self, message: Message) -> Session | None:
+    def session(self, message: SlackMessage) -> AssistantThread | None:
         """What the agent does in a message's thread, if it has told."""
         return self._agents.sessions.get((message.channel.id, message.thread_ts or message.ts))
 
     @property
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[AssistantThread]:
         """All that the agent has told of."""
         return list(self._agents.sessions.values())
 
-    def file(self, id_: str) -> File | None:
+    def file(self, id_: str) -> SlackFile | None:
         """A file that stands in a message."""
         messages = self._workspace.everything()
         return next((file for message in messages for file in message.files if file.id == id_), None)
 
-    def modals(self, user: User | str) -> list[View]:
+    def modals(self, user: WorkspaceUser | str) -> list[ModalView]:
         """What that person has open."""
         return [view for view in self._views.open if view.user == self._user(user)]
 
     # Inside
 
-    def _user(self, user: User | str) -> User:
-        return user if isinstance(user, User) else named("user", user, self.people, self._workspace.users)
+    def _user(self, user: WorkspaceUser | str) -> WorkspaceUser:
+        return user if isinstance(user, WorkspaceUser) else named("user", user, self.people, self._workspace.users)
 
-    def _channel(self, channel: Channel | str) -> Channel:
+    def _channel(self, channel: SlackConversation | str) -> SlackConversation:
         return (
             channel
-            if isinstance(channel, Channel)
+            if isinstance(channel, SlackConversation)
             else named("channel", channel, self.channels, self._workspace.channels)
         )
 
-    def _root(self, channel: Channel, thread_ts: str | None) -> str | None:
+    def _root(self, channel: SlackConversation, thread_ts: str | None) -> str | None:
         if thread_ts is not None and self._workspace.message(channel, thread_ts) is None:
             raise ValueError(f"there is no message {thread_ts} in {channel.name}")
         return thread_ts
@@ -233,6 +237,6 @@ class Hands:
         if self._offered is not None and name not in self._offered:
             raise ValueError(f"the app was installed without {name}")
 
-    def _check_own(self, user: User | str, message: Message) -> None:
+    def _check_own(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
         if message.deleted or message.user != self._user(user).id:
             raise ValueError("people edit and delete what they wrote themselves, as long as it stands")

@@ -9,7 +9,7 @@ from sandbox.client.discord import DiscordPlatform
 from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
-from sandbox.terminal.app import Terminal
+from sandbox.terminal.app import TerminalApp
 from sandbox.terminal.lines import read_lines, run_lines
 
 __all__ = ["run_terminal"]
@@ -26,7 +26,7 @@ async def run_terminal(slack: SlackSandbox, discord: DiscordSandbox, *, notices:
     platforms = SlackPlatform(slack), DiscordPlatform(discord)
     # A screen is drawn on the standard error, so that has to be a terminal as well.
     if all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        await Terminal(*platforms, notices=notices).run_async()
+        await TerminalApp(*platforms, notices=notices).run_async()
         return
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # an answer may hold what a plain pipe cannot

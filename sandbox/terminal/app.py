@@ -13,17 +13,27 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Footer, Input, ListView, OptionList, Static
 from textual.widgets.option_list import Option
 
-from sandbox.client.platform import Happening, Kind, Message, Person, Place, Platform, RefusedError, Threads, opening
-from sandbox.client.session import Desk
-from sandbox.terminal.rows import Row
-from sandbox.terminal.sessions import Desks
-from sandbox.terminal.tab import Tab
+from sandbox.client.platform import (
+    ActionRefusedError,
+    ClientEvent,
+    ClientLocation,
+    ClientPlatform,
+    HappeningKind,
+    PlatformUser,
+    ShownMessage,
+    ThreadSupport,
+    opening,
+)
+from sandbox.client.session import ClientSession
+from sandbox.terminal.rows import MessageRow
+from sandbox.terminal.sessions import TerminalSessions
+from sandbox.terminal.tab import PlatformTab
 
 #: Messages of a place that are on the screen, the newest ones.
 SHOWN = 200
 
 
-class Terminal(App[None]):
+class TerminalApp(App[None]):
     """One person in the sandboxes. What it shows is always painted from the platform as it stands."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -37,8 +47,8 @@ class Terminal(App[None]):
     #messages { height: 1fr; background: $background; padding: 0 1; }
     #messages, #places { scrollbar-size-vertical: 1; }
     #messages:focus { background-tint: transparent; }
-    #messages > Row { background: $background; padding: 0 0 1 0; }
-    #messages:focus > Row.-highlight { background: $primary-muted; color: $text; text-style: none; }
+    #messages > MessageRow { background: $background; padding: 0 0 1 0; }
+    #messages:focus > MessageRow.-highlight { background: $primary-muted; color: $text; text-style: none; }
     #hint { height: auto; color: $text-muted; padding: 0 1; }
     #told { height: auto; color: $text-warning; padding: 0 1; }
     #told.-none { display: none; }
@@ -56,29 +66,29 @@ class Terminal(App[None]):
         Binding("ctrl+c,ctrl+d", "quit", "Quit", key_display="^c", priority=True),
     ]
 
-    def __init__(self, *platforms: Platform, notices: Sequence[str]) -> None:
+    def __init__(self, *platforms: ClientPlatform, notices: Sequence[str]) -> None:
         super().__init__()
-        self.desks = Desks(platforms)
+        self.desks = TerminalSessions(platforms)
         self._notices = notices
         self._told = ""
         self._dirty = asyncio.Event()
         self._choices: dict[str, Callable[[], None]] = {}
-        self._painted_place: Place | None = None
+        self._painted_place: ClientLocation | None = None
         self._painted_places: Sequence[object] = ()
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> ClientSession:
         return self.desks.desk
 
     @property
-    def _platform(self) -> Platform:
+    def _platform(self) -> ClientPlatform:
         return self.desk.platform
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
             yield Static(Text("Parley sandbox", style="bold"))
             for desk in self.desks.all:
-                yield Tab(desk)
+                yield PlatformTab(desk)
         yield Static(Text("\n".join(self._notices)), id="notices", classes="" if self._notices else "-none")
         with Horizontal():
             yield OptionList(id="places", compact=True)
@@ -100,7 +110,7 @@ class Terminal(App[None]):
     # What happens
 
     @work
-    async def _listen(self, desk: Desk) -> None:
+    async def _listen(self, desk: ClientSession) -> None:
         async with aclosing(desk.platform.changes()) as changes:
             self._dirty.set()
             async for happening in changes:
@@ -138,11 +148,11 @@ class Terminal(App[None]):
 
     @on(ListView.Selected, "#messages")
     def _opened(self, event: ListView.Selected) -> None:
-        if isinstance(event.item, Row):
+        if isinstance(event.item, MessageRow):
             self._open(event.item.message)
 
-    @on(Tab.Chosen)
-    def _taken(self, event: Tab.Chosen) -> None:
+    @on(PlatformTab.Chosen)
+    def _taken(self, event: PlatformTab.Chosen) -> None:
         self._do(lambda: self.desks.sit(event.desk))
 
     def on_key(self, event: events.Key) -> None:
@@ -162,9 +172,9 @@ class Terminal(App[None]):
     def action_thread(self) -> None:
         """Open the thread of the marked message, or of the newest one."""
         messages = self.query_one("#messages", ListView)
-        rows = list(messages.query(Row))
+        rows = list(messages.query(MessageRow))
         marked = messages.highlighted_child
-        if isinstance(marked, Row):
+        if isinstance(marked, MessageRow):
             self._open(marked.message)
         elif rows:
             self._open(rows[-1].message)
@@ -194,7 +204,7 @@ class Terminal(App[None]):
     @work
     async def action_press(self, message_id: str, label: str) -> None:
         """Press a button of a message that is on the screen."""
-        shown = [row.message for row in self.query(Row)]
+        shown = [row.message for row in self.query(MessageRow)]
         shown += [message.newest for message in shown if message.newest is not None]
         for message in shown:
             if message.id == message_id and label in message.buttons:
@@ -203,10 +213,10 @@ class Terminal(App[None]):
     def action_help(self) -> None:
         self._enter("/help")
 
-    def _open(self, message: Message) -> None:
+    def _open(self, message: ShownMessage) -> None:
         try:
             thread = self.desk.thread_of(message)
-        except RefusedError as refusal:
+        except ActionRefusedError as refusal:
             self._tell(str(refusal))
         else:
             self._do(lambda: self.desk.go(thread))
@@ -237,7 +247,7 @@ class Terminal(App[None]):
     def _paint_top(self) -> None:
         if not self.is_running:  # the screen is being taken down
             return
-        for tab in self.query(Tab):
+        for tab in self.query(PlatformTab):
             tab.paint(is_open=tab.desk is self.desk)
 
     def _paint_places(self) -> None:
@@ -258,7 +268,7 @@ class Terminal(App[None]):
             widget.set_options(options)
             widget.highlighted = marked
 
-    def _place_option(self, place: Place) -> Option:
+    def _place_option(self, place: ClientLocation) -> Option:
         unread = self.desk.unread[place]
         sign = "↳ " if place.thread else ""
         mark = f" ({unread})" if unread else ""
@@ -269,7 +279,7 @@ class Terminal(App[None]):
         self._choices[key] = lambda: self.desk.go(place)
         return Option(Text.assemble((look, style)), id=key)
 
-    def _person_option(self, person: Person) -> Option:
+    def _person_option(self, person: PlatformUser) -> Option:
         mark = "● " if person == self.desk.speaker else "○ "
         self._choices[person.id] = lambda: self.desk.speak_as(person)
         return Option(Text(f"{mark}{person.name}"), id=person.id)
@@ -287,11 +297,11 @@ class Terminal(App[None]):
     def _what_to_type(self) -> str:
         bot, place = self._platform.bot, self.desk.place
         if place.thread is not None:
-            new = "; Esc begins a new conversation" if place.threads is Threads.ALL else ""
+            new = "; Esc begins a new conversation" if place.threads is ThreadSupport.ALL else ""
             return f"Reply in this thread{new}"
         if place.direct:
             return f"Ask {bot} something and press Enter"
-        begins = "Begin a post: " if place.threads is Threads.ALL else ""
+        begins = "Begin a post: " if place.threads is ThreadSupport.ALL else ""
         return f"{begins}@{bot} what can you do?"
 
     async def _paint_messages(self) -> None:
@@ -299,7 +309,7 @@ class Terminal(App[None]):
         messages = list(self._platform.messages(desk.place, desk.speaker))[-SHOWN:]
         in_thread = desk.place.thread is not None
         widget = self.query_one("#messages", ListView)
-        rows = list(widget.query(Row))
+        rows = list(widget.query(MessageRow))
         fits = desk.place == self._painted_place and _ids(rows) == [m.id for m in messages[: len(rows)]]
         if not fits:
             await widget.clear()
@@ -310,7 +320,7 @@ class Terminal(App[None]):
         self._painted_place = desk.place
         for row, message in zip(rows, messages, strict=False):
             row.show(message)
-        await widget.extend(Row(message, in_thread=in_thread) for message in messages[len(rows) :])
+        await widget.extend(MessageRow(message, in_thread=in_thread) for message in messages[len(rows) :])
         hint = self.query_one("#hint", Static)
         hint.update("" if messages else self._opening_hint())
         hint.display = not messages
@@ -322,13 +332,13 @@ class Terminal(App[None]):
         return f"Nobody has said anything here yet. {bot} answers to @{bot}."
 
 
-def _follow(desk: Desk, happening: Happening) -> None:
+def _follow(desk: ClientSession, happening: ClientEvent) -> None:
     """Where each message opens a conversation of its own: go along with the first answer."""
     message, said = happening.message, desk.said
     if (
-        desk.place.threads is Threads.ALL
+        desk.place.threads is ThreadSupport.ALL
         and desk.place.thread is None
-        and happening.kind is Kind.POSTED
+        and happening.kind is HappeningKind.POSTED
         and message.by_bot
         and said is not None
         and (message.channel, message.thread) == (said.channel, said.id)
@@ -340,5 +350,5 @@ def _heading(text: str) -> Option:
     return Option(Text(text, style="bold"), disabled=True)
 
 
-def _ids(rows: Sequence[Row]) -> list[str]:
+def _ids(rows: Sequence[MessageRow]) -> list[str]:
     return [row.message.id for row in rows]

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from typing import TextIO
 
-from sandbox.client.platform import Happening, Kind, Message, Platform
-from sandbox.terminal.replies import Pace, Replies
-from sandbox.terminal.sessions import Desks
+from sandbox.client.platform import ClientEvent, ClientPlatform, HappeningKind, ShownMessage
+from sandbox.terminal.replies import QuietTime, ReplyTracker
+from sandbox.terminal.sessions import TerminalSessions
 
 #: Seconds that the bot has for its connection before the first line is said.
 CONNECT_WITHIN = 30.0
@@ -18,18 +18,18 @@ ECHO_WITHIN = 5.0
 
 
 async def run_lines(
-    platforms: Sequence[Platform],
+    platforms: Sequence[ClientPlatform],
     lines: AsyncIterator[str],
     out: TextIO,
     *,
     notices: Sequence[str] = (),
-    pace: Pace | None = None,
+    pace: QuietTime | None = None,
 ) -> None:
     """Do what each line says, on the first platform to begin with, and return once the replies are complete.
 
     `/wait` holds the next line back until then as well.
     """
-    session = _Session(platforms, out, pace or Pace())
+    session = _Session(platforms, out, pace or QuietTime())
     for notice in notices:
         session.write(notice)
     async with AsyncExitStack() as stack:
@@ -59,10 +59,10 @@ async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
 
 
 class _Session:
-    def __init__(self, platforms: Sequence[Platform], out: TextIO, pace: Pace) -> None:
+    def __init__(self, platforms: Sequence[ClientPlatform], out: TextIO, pace: QuietTime) -> None:
         self._out = out
-        self._desks = Desks(platforms)
-        self._replies = Replies(pace)
+        self._desks = TerminalSessions(platforms)
+        self._replies = ReplyTracker(pace)
         self._awaited: set[str] = set()
         self._shown: dict[tuple[str, str], int] = {}
         self._news = asyncio.Event()
@@ -88,7 +88,7 @@ class _Session:
                 await self._written(desk.said)
         await self._settle()
 
-    async def listen(self, platform: Platform, changes: AsyncIterator[Happening]) -> None:
+    async def listen(self, platform: ClientPlatform, changes: AsyncIterator[ClientEvent]) -> None:
         async for happening in changes:
             self._replies.note(happening)
             self._show(platform, happening)
@@ -101,7 +101,7 @@ class _Session:
             if not await platform.connects_within(CONNECT_WITHIN):
                 self._tell(f"{platform.bot} is not connected: it does not hear this.")
 
-    async def _written(self, message: Message) -> None:
+    async def _written(self, message: ShownMessage) -> None:
         """Wait until what was said is written, so that whatever comes next is written below it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(ECHO_WITHIN):
@@ -114,28 +114,28 @@ class _Session:
             self._tell(f"{self._platform.bot} has not finished its reply in time.")
 
     @property
-    def _platform(self) -> Platform:
+    def _platform(self) -> ClientPlatform:
         return self._desks.desk.platform
 
     def _tell(self, told: str) -> None:
         for line in told.splitlines():
             self.write(f"[{self._platform.name}] {line}")
 
-    def _addressed(self, message: Message) -> bool:
+    def _addressed(self, message: ShownMessage) -> bool:
         return self._desks.desk.place.direct or f"@{self._platform.bot}" in message.plain.casefold()
 
-    def _show(self, platform: Platform, happening: Happening) -> None:
+    def _show(self, platform: ClientPlatform, happening: ClientEvent) -> None:
         message = happening.message
         key = (message.channel, message.id)
         head = _head(platform, message)
-        if happening.kind is Kind.UPDATED:
+        if happening.kind is HappeningKind.UPDATED:
             if self._shown.get(key, 0) == message.revision:  # two changes came together, or its text is the same
                 return
             self.write(f"[{head} updated] {one_line(message.plain)}")
-        elif happening.kind is Kind.POSTED:
+        elif happening.kind is HappeningKind.POSTED:
             referring = f" in reply to {message.reply_to.id}" if message.reply_to else ""
             self.write(f"[{head}{referring}] {one_line(message.plain)}")
-        elif happening.kind is Kind.DELETED:
+        elif happening.kind is HappeningKind.DELETED:
             self.write(f"[{head} deleted]")
         else:
             reactions = " ".join(f"{reaction.emoji} {reaction.count}" for reaction in message.reactions)
@@ -144,7 +144,7 @@ class _Session:
         self._news.set()
 
 
-def _head(platform: Platform, message: Message) -> str:
+def _head(platform: ClientPlatform, message: ShownMessage) -> str:
     """Where it was said, and by whom."""
     places = {place.channel: place.name for place in platform.channels}
     directs = {platform.direct(person).channel: person for person in platform.people}

@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import dataclass
 from time import monotonic
 
-from sandbox.client.platform import Happening, Kind, Message
+from sandbox.client.platform import ClientEvent, HappeningKind, ShownMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class QuietTime:
     """How long one waits, in seconds.
 
     Attributes:
@@ -24,7 +24,7 @@ class Pace:
     limit: float = 600.0
 
 
-class Replies:
+class ReplyTracker:
     """What was asked, and what the bot has said to it so far.
 
     A reply is in flight as long as a question has seen nothing of the bot in its conversation, or the bot's
@@ -33,10 +33,10 @@ class Replies:
     one that comes with a file. After that a reply is complete when it has stood still.
     """
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: QuietTime) -> None:
         self._pace = pace
-        self._unanswered: list[Message] = []
-        self._said: list[Message] = []
+        self._unanswered: list[ShownMessage] = []
+        self._said: list[ShownMessage] = []
         self._first_texts: dict[tuple[str, str], str] = {}
         self._placeholders: set[str] = set()
         self._pending: set[tuple[str, str]] = set()
@@ -44,33 +44,33 @@ class Replies:
         self._longest_pause = 0.0
         self._changed = asyncio.Event()
 
-    def ask(self, message: Message, *, addressed: bool) -> None:
+    def ask(self, message: ShownMessage, *, addressed: bool) -> None:
         """Something was said; `addressed`: so that the bot will answer."""
         if addressed and not any(_answers(said, message) for said in self._said):
             self._unanswered.append(message)
         self._changed.set()
 
-    def note(self, happening: Happening) -> None:
+    def note(self, happening: ClientEvent) -> None:
         self._changed.set()
         message = happening.message
-        if not message.by_bot or happening.kind is Kind.REACTED:
+        if not message.by_bot or happening.kind is HappeningKind.REACTED:
             return
         self._said.append(message)
         self._unanswered = [asked for asked in self._unanswered if not _answers(message, asked)]
         key = (message.channel, message.id)
-        if message.pending and happening.kind is not Kind.DELETED:
+        if message.pending and happening.kind is not HappeningKind.DELETED:
             self._pending.add(key)
         else:
             self._pending.discard(key)
         if message.only_for is not None:
             return
-        if happening.kind is Kind.POSTED and not message.has_files:
+        if happening.kind is HappeningKind.POSTED and not message.has_files:
             self._first_texts[key] = message.plain
         elif first := self._first_texts.pop(key, None):
             self._placeholders.add(first)
-        if happening.kind is Kind.UPDATED and message.plain in self._placeholders:  # a reply begins anew
+        if happening.kind is HappeningKind.UPDATED and message.plain in self._placeholders:  # a reply begins anew
             self._first_texts[key] = message.plain
-        if happening.kind is Kind.UPDATED and not message.pending:
+        if happening.kind is HappeningKind.UPDATED and not message.pending:
             now = monotonic()
             self._longest_pause = max(self._longest_pause, now - self._updated_at.get(key, now))
             self._updated_at[key] = now
@@ -111,7 +111,7 @@ class Replies:
         return True
 
 
-def _answers(message: Message, asked: Message) -> bool:
+def _answers(message: ShownMessage, asked: ShownMessage) -> bool:
     """Whether the bot's `message` came after a question, in its conversation."""
     if message.channel != asked.channel or message.sent_at < asked.sent_at:
         return False

@@ -10,16 +10,16 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import ListItem, Static
 
-from sandbox.client.platform import Message, opening
+from sandbox.client.platform import ShownMessage, opening
 
 #: How much of a message is shown above one that refers to it.
 QUOTED = 60
 
 
-class Row(ListItem):
+class MessageRow(ListItem):
     """One message, and below it the newest reply in its thread."""
 
-    def __init__(self, message: Message, *, in_thread: bool) -> None:
+    def __init__(self, message: ShownMessage, *, in_thread: bool) -> None:
         super().__init__()
         self.message = message
         self._in_thread = in_thread
@@ -28,7 +28,7 @@ class Row(ListItem):
     def compose(self) -> ComposeResult:
         yield self._body
 
-    def show(self, message: Message) -> None:
+    def show(self, message: ShownMessage) -> None:
         """Show how the message stands now."""
         if message != self.message:
             self.message = message
@@ -47,13 +47,13 @@ class Row(ListItem):
         return Group(*parts)
 
 
-def _button(message: Message, label: str) -> Text:
+def _button(message: ShownMessage, label: str) -> Text:
     """What a click presses."""
     press = {"@click": f"app.press({message.id!r}, {label!r})"}
     return Text(f"[ {label} ]", Style(color="bright_blue", bold=True, meta=press))
 
 
-def _parts(message: Message) -> list[RenderableType]:
+def _parts(message: ShownMessage) -> list[RenderableType]:
     head = Text.assemble(
         (message.author, "bold cyan" if message.by_bot else "bold"),
         (" APP" if message.by_bot else "", "dim"),

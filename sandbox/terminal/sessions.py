@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from sandbox.client.platform import Platform
-from sandbox.client.session import Desk
+from sandbox.client.platform import ClientPlatform
+from sandbox.client.session import ClientSession
 
 HELP = """\
 What you type is said where you are.
@@ -21,7 +21,7 @@ What you type is said where you are.
 Any other /command is sent to the bot, as {platform} does it; //help is the bot's own help."""
 
 
-class Desks:
+class TerminalSessions:
     """What happens at the other desks goes on; one sees there is something unread.
 
     Attributes:
@@ -30,22 +30,22 @@ class Desks:
         closed: whether the person has had enough.
     """
 
-    def __init__(self, platforms: Iterable[Platform]) -> None:
-        self.all = [Desk(platform) for platform in platforms]
+    def __init__(self, platforms: Iterable[ClientPlatform]) -> None:
+        self.all = [ClientSession(platform) for platform in platforms]
         self.desk = self.all[0]
         self.desk.attend()
         self.closed = False
 
-    def sit(self, desk: Desk) -> None:
+    def sit(self, desk: ClientSession) -> None:
         self.desk.attended = False
         self.desk = desk
         desk.attend()
 
-    def next(self) -> Desk:
+    def next(self) -> ClientSession:
         """The desk of the next platform."""
         return self.all[(self.all.index(self.desk) + 1) % len(self.all)]
 
-    def called(self, line: str) -> Desk | None:
+    def called(self, line: str) -> ClientSession | None:
         """The desk to which the line goes (`/discord`), if it is such a line."""
         return next((desk for desk in self.all if line.strip() == _call(desk)), None)
 
@@ -77,5 +77,5 @@ class Desks:
         )
 
 
-def _call(desk: Desk) -> str:
+def _call(desk: ClientSession) -> str:
     return f"/{desk.platform.name.lower()}"

@@ -4,18 +4,18 @@ from rich.text import Text
 from textual.message import Message
 from textual.widgets import Static
 
-from sandbox.client.session import Desk
+from sandbox.client.session import ClientSession
 
 
-class Tab(Static):
+class PlatformTab(Static):
     """Tells whether the bot is connected there and what is unread; a click goes there."""
 
     class Chosen(Message):
-        def __init__(self, desk: Desk) -> None:
+        def __init__(self, desk: ClientSession) -> None:
             super().__init__()
             self.desk = desk
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ClientSession) -> None:
         super().__init__(id=desk.platform.name)
         self.desk = desk
 

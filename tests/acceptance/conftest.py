@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from sandbox.discord import DiscordSandbox
 from sandbox.environment import inherited
-from sandbox.models import Asked, Fail, ScriptedOpenAI, Turn
+from sandbox.models import Fail, ReceivedRequest, ScriptedOpenAI, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import Discord, Platform, Shown, Slack, Talk
 from tests.processes.fork_server import Zygote
@@ -150,7 +150,7 @@ class Bot:
     def __init__(self, program: Program, platforms: Sequence[Platform]) -> None:
         self.program = program
         self.platforms = platforms
-        self.answer: Callable[[Asked], Turn] = _nothing
+        self.answer: Callable[[ReceivedRequest], Turn] = _nothing
 
     async def start(self) -> None:
         await self.program.start()
@@ -202,7 +202,7 @@ def _is_gone(platform: Platform) -> bool:
     return not platform.is_connected
 
 
-def _nothing(_asked: Asked) -> Turn:
+def _nothing(_asked: ReceivedRequest) -> Turn:
     return Fail(400, "no test has told the model what to say")
 
 
@@ -235,7 +235,7 @@ async def _started(
     platforms: Sequence[Platform],
     settings: Mapping[str, str],
 ) -> Bot:
-    def answer(asked: Asked) -> Turn:
+    def answer(asked: ReceivedRequest) -> Turn:
         return bot.answer(asked)
 
     model = await stack.enter_async_context(ScriptedOpenAI(answer))

@@ -5,14 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from sandbox.discord import Channel as DiscordPlace
-from sandbox.discord import DiscordSandbox
-from sandbox.discord import Message as DiscordMessage
-from sandbox.discord import Version as DiscordVersion
-from sandbox.slack import File as SlackFile
-from sandbox.slack import Message as SlackMessage
-from sandbox.slack import SlackSandbox
-from sandbox.slack import Version as SlackVersion
+from sandbox.discord import DiscordMessage, DiscordSandbox
+from sandbox.discord import DiscordMessageVersion as DiscordVersion
+from sandbox.discord import GuildChannel as DiscordPlace
+from sandbox.slack import SlackFile, SlackMessage, SlackSandbox
+from sandbox.slack import SlackMessageVersion as SlackVersion
 from tests.fixtures.buttons import with_button
 
 T = TypeVar("T")

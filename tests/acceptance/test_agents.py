@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from channels.i18n import messages as words
-from sandbox.models import Asked, Call, Say, Turn
+from sandbox.models import CallTool, ReceivedRequest, Say, Turn
 from tests.acceptance.conftest import Start
 from tests.acceptance.platforms import Platform
 
@@ -32,12 +32,12 @@ root_agent = LlmAgent(name="sky", instruction="You are the sky.", tools=[look_ou
 """
 
 
-def answer(asked: Asked) -> Turn:
+def answer(asked: ReceivedRequest) -> Turn:
     """Says who is asked, and what of the others' words he sees."""
     said = json.dumps(asked.body["messages"])
     who = next(name for name in ("the desk", "the sky", "payroll") if f"You are {name}." in said)
     if who == "the sky" and not asked.results:
-        return Call("look_out", {}, id=f"c{len(said)}")
+        return CallTool("look_out", {}, id=f"c{len(said)}")
     seen = [other for other in ("the desk", "the sky", "payroll") if f"I am {other}" in said]
     return Say(f"I am {who}, and heard {', '.join(seen) or 'nobody'}.")
 

@@ -7,14 +7,14 @@ from itertools import pairwise
 import pytest
 
 from channels.i18n import messages as words
-from sandbox.models import Asked, Call, Fail, Say, Turn
+from sandbox.models import CallTool, Fail, ReceivedRequest, Say, Turn
 from tests.acceptance.conftest import Bot
 from tests.acceptance.platforms import Platform
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-def memory(asked: Asked) -> Turn:
+def memory(asked: ReceivedRequest) -> Turn:
     """A model that remembers: asked what it knows, it says the words that followed `remember`."""
     if "what do you know" in asked.text:
         said = " ".join(text for role, text in asked.messages if role == "user")
@@ -108,10 +108,10 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_is_shown_as_its_steps_and_
 ) -> None:
     steps = [f"Step {number}: " + " ".join(f"w{number}.{word}" for word in range(66)) for number in (1, 2, 3)]
 
-    def script(asked: Asked) -> Turn:
+    def script(asked: ReceivedRequest) -> Turn:
         done = sum(role == "tool" for role, _ in asked.messages)
         said = Say(steps[done], pieces=67, pace=0.01)
-        return [said, Call("current_time", {"timezone": "UTC"}, id=f"call_{done}")] if done < 2 else [said]
+        return [said, CallTool("current_time", {"timezone": "UTC"}, id=f"call_{done}")] if done < 2 else [said]
 
     bot.answer = script
     talk = platform.talk()
@@ -122,7 +122,7 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_is_shown_as_its_steps_and_
 async def test_what_is_said_while_an_answer_runs_waits_for_it_and_is_answered_together(
     bot: Bot, platform: Platform
 ) -> None:
-    def script(asked: Asked) -> Turn:
+    def script(asked: ReceivedRequest) -> Turn:
         said = [line.rpartition(" ")[2] for line in asked.text.splitlines() if line]
         return Say(f"Re: {', '.join(said)}", pieces=4, pace=0.1)
 

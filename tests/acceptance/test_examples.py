@@ -4,28 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.models import Asked, Call, Say, Turn
+from sandbox.models import CallTool, ReceivedRequest, Say, Turn
 from tests.acceptance.conftest import Start
 from tests.acceptance.platforms import Platform
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def newsroom(asked: Asked) -> Turn:
+def newsroom(asked: ReceivedRequest) -> Turn:
     """An editor hands over, a reporter looks it up."""
     done = [result.name for result in asked.results]
     if "transfer_to_agent" in asked.tools and "look_up" not in asked.tools:
-        return Call("transfer_to_agent", {"agent_name": "reporter"}, id="t1")
+        return CallTool("transfer_to_agent", {"agent_name": "reporter"}, id="t1")
     if "look_up" in done or "Monday" in str(asked.body["messages"]):
         return Say("The harbour opens on Monday.")
-    return Call("look_up", {"topic": "harbour"}, id="l1")
+    return CallTool("look_up", {"topic": "harbour"}, id="l1")
 
 
-def clock(asked: Asked) -> Turn:
+def clock(asked: ReceivedRequest) -> Turn:
     if not asked.results:
         assert "convert_time" in asked.tools
         arguments = {"source_timezone": "Asia/Seoul", "time": "12:00", "target_timezone": "UTC"}
-        return Call("convert_time", arguments, id="c1")
+        return CallTool("convert_time", arguments, id="c1")
     return Say(f"It is {'3' if 'T03:00:00' in str(asked.results[0].content) else '?'} o'clock.")
 
 
@@ -55,11 +55,11 @@ async def test_an_example_answers_on_both_platforms(
 
 async def test_a_tool_that_asks_first_is_not_called_without_an_answer(start: Start) -> None:
     bot = await start(AGENT=str(EXAMPLES / "gatekeeper"))
-    asked_for: list[Asked] = []
+    asked_for: list[ReceivedRequest] = []
 
-    def script(asked: Asked) -> Turn:
+    def script(asked: ReceivedRequest) -> Turn:
         asked_for.append(asked)
-        return [Say("I have to ask."), Call("open_gate", {"gate": "north"}, id=f"g{len(asked_for)}")]
+        return [Say("I have to ask."), CallTool("open_gate", {"gate": "north"}, id=f"g{len(asked_for)}")]
 
     bot.answer = script
 

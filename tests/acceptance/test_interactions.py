@@ -8,8 +8,8 @@ from pathlib import Path
 
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import ASK
-from sandbox.discord import DiscordSandbox, Message
-from sandbox.models import Asked, Call, Turn
+from sandbox.discord import DiscordMessage, DiscordSandbox
+from sandbox.models import CallTool, ReceivedRequest, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Start
 from tests.fixtures.buttons import with_button
@@ -31,10 +31,10 @@ pay = Tool("pay", "Pays.", paid, confirm=True)
 """
 
 
-def clerk(asked: Asked) -> Turn:
+def clerk(asked: ReceivedRequest) -> Turn:
     if "pay" not in asked.text:
         return f"{len(asked.text.split())} words."
-    return "It is paid." if any("paid" in text for role, text in asked.messages if role == "tool") else Call("pay")
+    return "It is paid." if any("paid" in text for role, text in asked.messages if role == "tool") else CallTool("pay")
 
 
 async def test_a_question_a_menu_and_a_decision_outlive_the_process_that_has_acknowledged_them_and_are_done_once(
@@ -47,10 +47,10 @@ async def test_a_question_a_menu_and_a_decision_outlive_the_process_that_has_ack
     bank, square = discord.add_channel("bank"), discord.add_channel("square")
     said = await discord.say("grace", square, "The sky is green.")
 
-    def own(place: str) -> list[Message]:
+    def own(place: str) -> list[DiscordMessage]:
         return [m for m in discord.messages(place) if m.author.id == discord.bot_id and m.ephemeral_to is None]
 
-    def ends(question: Message) -> list[str]:
+    def ends(question: DiscordMessage) -> list[str]:
         return [m.text.rpartition(" ")[2] for m in own(question.channel.name) if m.reply_to is question]
 
     await discord.say("ada", bank, f"<@{discord.bot_id}> pay")

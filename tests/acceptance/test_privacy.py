@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sandbox.models import Asked, Turn
+from sandbox.models import ReceivedRequest, Turn
 from tests.acceptance.conftest import Forked, Program, Start
 from tests.acceptance.platforms import Platform
 from tests.processes.fork_server import Zygote
@@ -18,7 +18,7 @@ SECRET, OLD, NEW = "falcon", "heron", "otter"
 DAY = 86_400.0
 
 
-def memory(asked: Asked) -> Turn:
+def memory(asked: ReceivedRequest) -> Turn:
     """A model that sums up what it is told, and says whether it knows."""
     said = " ".join(text for _, text in asked.messages)
     if "You keep the memory" in asked.system:

@@ -10,7 +10,7 @@ import pytest
 
 from channels.i18n import messages as words
 from core.errors import DamagedSessionError, DamagedTurnError
-from sandbox.models import Asked, Call, Pause, Say, ScriptedAnthropic, ScriptedGemini, Turn
+from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedAnthropic, ScriptedGemini, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Start
 from tests.acceptance.platforms import Platform, Talk
@@ -119,7 +119,7 @@ handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
 """
     (tmp_path / "endless.py").write_text(source)
     bot = await start(TOOLS="endless:function,endless:handler", STOP_SECONDS="1")
-    bot.answer = lambda asked: [Call("function"), Call("handler")] if "go" in asked.text else "Here."
+    bot.answer = lambda asked: [CallTool("function"), CallTool("handler")] if "go" in asked.text else "Here."
     here = talks(bot)
 
     async def scenario(platform: Platform) -> None:
@@ -244,7 +244,7 @@ async def test_what_a_killed_process_left_is_answered_by_the_next_one(start: Sta
     await bot.everywhere(after)
 
 
-def first_and_others(asked: Asked) -> Turn:
+def first_and_others(asked: ReceivedRequest) -> Turn:
     """What waited comes together; what was cut off is not there twice."""
     said = [text for role, text in asked.messages if role == "user"]
     if len(said) == 1 and "first" in said[0]:
@@ -261,8 +261,8 @@ def first_and_others(asked: Asked) -> Turn:
 async def test_each_vendor_answers_through_its_own_wire(
     start: Start, server: type[ScriptedGemini | ScriptedAnthropic], vendor: str, model: str
 ) -> None:
-    def script(asked: Asked) -> Turn:
-        call = Call("current_time", {"timezone": "Asia/Seoul"}, id="call_1")
+    def script(asked: ReceivedRequest) -> Turn:
+        call = CallTool("current_time", {"timezone": "Asia/Seoul"}, id="call_1")
         return [Say("It is late.", pieces=3)] if asked.results else [Say("Let me look. ", pieces=3), call]
 
     async with server(script) as scripted:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from channels.i18n import messages as words
 from core.tools.results import RESULT_LIMIT
-from sandbox.models import Asked, Call, Say, Turn
+from sandbox.models import CallTool, ReceivedRequest, Say, Turn
 from tests.acceptance.conftest import Start
 from tests.acceptance.platforms import Platform
 
@@ -114,14 +114,14 @@ app = App(
 TROUBLE = ("fails", "hangs", "huge", "blob", "blocks")
 
 
-def script(asked: Asked) -> Turn:
+def script(asked: ReceivedRequest) -> Turn:
     who = next(
         name for name in ("keeper", "coder", "planner", "clerk", "front") if f"You are the {name}" in asked.system
     )
     said = str(asked.body["messages"])
     match who:
         case "keeper" if not asked.results:
-            return [Call("whoami", {}, id="k1"), Call("erase", {}, id="k2")]
+            return [CallTool("whoami", {}, id="k1"), CallTool("erase", {}, id="k2")]
         case "keeper":
             return Say(" and ".join("no" if "may not be used" in str(r.content) else "yes" for r in asked.results))
         case "coder" if "42" in said:
@@ -135,20 +135,20 @@ def script(asked: Asked) -> Turn:
     return front(asked)
 
 
-def front(asked: Asked) -> Turn:
+def front(asked: ReceivedRequest) -> Turn:
     if "recall!" in asked.text:
         if not asked.results:
-            return Call("load_memory", {"query": SECRET}, id="m1")
+            return CallTool("load_memory", {"query": SECRET}, id="m1")
         return Say(str(SECRET in str(asked.results[0].content)))
     if SECRET in asked.text:
         return Say("Noted.")
     wish = next(word for word in (*TO, "trouble", "weather", "order", "rights") if f"{word}!" in asked.text)
     if wish in TO and not asked.results:
-        return Call("transfer_to_agent", {"agent_name": TO[wish]}, id="t1")
+        return CallTool("transfer_to_agent", {"agent_name": TO[wish]}, id="t1")
     if not asked.results:
         calls = {"trouble": TROUBLE, "rights": ("keeper",)}.get(wish, (wish,))
         given = {"keeper": {"request": "erase it"}, "order": {"what": "tea"}}
-        return [Call(name, given.get(name, {}), id=f"c{nth}") for nth, name in enumerate(calls)]
+        return [CallTool(name, given.get(name, {}), id=f"c{nth}") for nth, name in enumerate(calls)]
     told = {result.name: str(result.content) for result in asked.results}
     if wish == "trouble":
         wrong = [name for name in TROUBLE if "error" in told[name]]

@@ -16,8 +16,8 @@ from benchmarks.soak.script import answer, judge
 from benchmarks.soak.sessions import Told
 from benchmarks.soak.users import Session
 from channels.i18n.messages import PLACEHOLDER, RESET_DONE
-from sandbox.models import Asked, Call, Pause, Say
-from sandbox.models import Result as ToolResult
+from sandbox.models import CallTool, Pause, ReceivedRequest, Say
+from sandbox.models import ToolOutcome as ToolResult
 from sandbox.procfile import Foreman
 from tests.benchmarks.test_soak import Silent
 
@@ -36,9 +36,9 @@ def grows(*versions: tuple[float, str]) -> Told:
     return Told(versions, is_finished=True)
 
 
-def asked(*messages: tuple[str, str], results: tuple[ToolResult, ...] = ()) -> Asked:
+def asked(*messages: tuple[str, str], results: tuple[ToolResult, ...] = ()) -> ReceivedRequest:
     text = next(text for role, text in reversed(messages) if role == "user")
-    return Asked("scripted", text, "", messages, (), results, {}, {}, streaming=True)
+    return ReceivedRequest("scripted", text, "", messages, (), results, {}, {}, streaming=True)
 
 
 def named(wanted: str, session: int = 1) -> str:
@@ -58,7 +58,7 @@ def test_the_model_uses_a_tool_first_where_one_is_needed_and_looks_for_the_file_
     name = named("tool")
     first = speaker(asked(("user", f"Ada: {name}")))
     assert isinstance(first, list)
-    assert [type(step) for step in first] == [Pause, Call]
+    assert [type(step) for step in first] == [Pause, CallTool]
     round_ = (("user", f"Ada: {name}"), ("assistant", ""), ("tool", '{"time": "now"}'))
     then = speaker(asked(*round_, results=(ToolResult("1", "current_time", {}),)))
     assert isinstance(then, list)

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from channels.rate_limits.caller import Caller
-from sandbox.discord import Channel as DiscordPlace
-from sandbox.discord import Message as DiscordMessage
-from sandbox.slack import File as SlackFile
-from sandbox.slack import Message as SlackMessage
-from sandbox.slack import SlackSandbox
+from sandbox.discord import DiscordMessage
+from sandbox.discord import GuildChannel as DiscordPlace
+from sandbox.slack import SlackFile, SlackMessage, SlackSandbox
 from tests.channels.discord import conftest as discord_tests
 from tests.channels.slack import conftest as slack_tests
 from tests.fixtures.buttons import with_button

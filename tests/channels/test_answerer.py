@@ -22,7 +22,7 @@ from core.turns import worker
 from core.turns.store import STOP, Turns
 from core.turns.turn import Turn
 from core.workers.lease import Lease
-from sandbox.models import Cut, Fail, Pause, Say, Stall
+from sandbox.models import DropConnection, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
 from tests.channels.wiring import until
@@ -115,7 +115,7 @@ async def test_a_failing_model_is_apologised_for_in_one_sentence_with_the_turns_
 async def test_a_model_that_breaks_off_leaves_what_it_said_and_an_apology_below_it(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, [Say("Once upon a time"), Pause(0.05), Cut()]) as bot:
+    async with running(slack, tmp_path, [Say("Once upon a time"), Pause(0.05), DropConnection()]) as bot:
         question = await ask(bot)
         row = await outcome(bot)
         (text,) = bot.texts(question)[1:]

@@ -13,7 +13,7 @@ from contextlib import suppress
 from channels.discord.replies import surface as discord
 from channels.i18n import messages as words
 from channels.slack.replies import surface as slack
-from sandbox.models import Asked, Call, Fail, Pause, Say, Turn
+from sandbox.models import CallTool, Fail, Pause, ReceivedRequest, Say, Turn
 from tests.acceptance.platforms import CONTENT, Platform, Talk
 from tests.core.models import wire_rules as rules
 
@@ -69,7 +69,7 @@ class Model:
         self.breaches: list[str] = []
         self.heard = {platform: asyncio.Event() for platform in LONG}
 
-    def answer(self, asked: Asked) -> Turn:
+    def answer(self, asked: ReceivedRequest) -> Turn:
         try:
             rules.hold("openai", asked.body)
         except AssertionError as breach:
@@ -83,12 +83,12 @@ class Model:
         newest = len(roles) - roles[::-1].index("user")
         match roles[newest:].count("tool"):
             case 0:
-                return [Call("pay", id="call_pay")]
+                return [CallTool("pay", id="call_pay")]
             case 1:
-                return [Call("ring", id="call_ring"), Call("mail", id="call_mail")]
+                return [CallTool("ring", id="call_ring"), CallTool("mail", id="call_mail")]
         return self._long(asked)
 
-    def _long(self, asked: Asked) -> Sequence[Say | Pause]:
+    def _long(self, asked: ReceivedRequest) -> Sequence[Say | Pause]:
         platform = next(name for name in LONG if name in asked.text)
         text, cut = LONG[platform], len(LONG[platform]) // 2
         told = f"{text[cut:]}\n\n{SHORT}" if SECOND in asked.text else text[cut:]

@@ -13,7 +13,7 @@ from core.errors import SurfaceError
 from core.sessions.prompt_text import END
 from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, Rate, Rates
-from sandbox.discord import DiscordSandbox, Message
+from sandbox.discord import DiscordMessage, DiscordSandbox
 from tests.channels.discord.conftest import Bot, running
 
 TELL = "POST /users/@me/channels"
@@ -32,7 +32,7 @@ def seen_by_all(bot: Bot) -> list[str]:
     return [m.text for name in ("general", "random") for m in bot.own(name) if m.ephemeral_to is None]
 
 
-async def says(bot: Bot, message: Message, text: str) -> None:
+async def says(bot: Bot, message: DiscordMessage, text: str) -> None:
     await bot.server.wait_for(lambda: message.text == text)
 
 

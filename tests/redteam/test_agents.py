@@ -28,7 +28,7 @@ from core.store.schema import artifacts, sessions
 from core.tools.adk_confirmations import Decision, always
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, adapt
-from sandbox.models import Call
+from sandbox.models import CallTool
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, shows, talking, texts
 from tests.channels.wiring import MODELS
 from tests.fixtures.conversation import (
@@ -121,7 +121,7 @@ async def test_arguments_that_are_shown_while_a_tool_runs_are_words_and_no_more(
     tools = [adapt(Tool("look", "Looks.", look, schema, progress="Looking at {at}"))]
     script = list[Any]()
     for number, at in enumerate(ARGUMENTS.values()):
-        script += [Call("look", {"at": at}, id=f"c{number}"), "Seen."]
+        script += [CallTool("look", {"at": at}, id=f"c{number}"), "Seen."]
     async with talking(sandbox, tmp_path, *script, core={"tools": tools}) as talk:
         for number, attack in enumerate(ARGUMENTS, 1):
             begun.clear()

@@ -11,7 +11,7 @@ import pytest_asyncio
 from discord.gateway import DiscordWebSocket
 
 from core.sessions.prompt_text import END
-from sandbox.slack import Message as SlackMessage
+from sandbox.slack import SlackMessage
 from tests.channels.platforms import PLATFORMS, Talk, quick, sandbox_of, shows, talking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

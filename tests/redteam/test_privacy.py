@@ -19,7 +19,7 @@ from core.sessions.summarizer import INSTRUCTION, Summarizer, shown, summary
 from core.tools.tool import Tool, adapt
 from core.usage.prices import Prices
 from sandbox.discord import DiscordSandbox
-from sandbox.models import Call, Pause, Say
+from sandbox.models import CallTool, Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import echo
 from tests.channels.discord.conftest import running as discord_running
@@ -114,7 +114,7 @@ LOOK = Tool(
 async def test_an_export_shows_tool_calls_to_their_asker_and_to_admins(
     platform: str, form: str, tmp_path: Path
 ) -> None:
-    looks = Call("look", {"at": "the garden", "password": "hunter2hunter2"})
+    looks = CallTool("look", {"at": "the garden", "password": "hunter2hunter2"})
     async with sandbox_of(platform) as sandbox:
         admins = [str(getattr(sandbox.people["linus"], "id", sandbox.people["linus"]))]
         core, greetings = {"tools": [adapt(LOOK)]}, ["Hi, grace.", "Hi, linus."]

@@ -17,7 +17,7 @@ from core.conversations.turn_report import ApprovalRecord, TurnReports
 from core.secret_redaction import remember
 from core.tools.tool import Tool, adapt
 from core.usage.prices import Prices
-from sandbox.models import Asked, Call, Turn
+from sandbox.models import CallTool, ReceivedRequest, Turn
 from tests.channels.commands.test_why import account
 from tests.channels.commands.why_requests import by_button, by_command, by_menu
 from tests.channels.platforms import PLATFORMS, sandbox_of, shows, talking
@@ -104,8 +104,8 @@ async def leaky(arguments: dict[str, Any]) -> str:
     raise RuntimeError(f"postgres://bot:hunter2hunter2@db/x {CALLS}")
 
 
-def calls_once(asked: Asked) -> Turn:
-    return "Done." if any(role == "tool" for role, _ in asked.messages) else Call("look", {"q": CALLS})
+def calls_once(asked: ReceivedRequest) -> Turn:
+    return "Done." if any(role == "tool" for role, _ in asked.messages) else CallTool("look", {"q": CALLS})
 
 
 async def test_markup_in_arguments_and_errors_calls_nobody_and_ends_no_code(sandbox: Any, tmp_path: Path) -> None:

@@ -10,18 +10,18 @@ from sandbox.discord.api.requests import (
     UNKNOWN_GUILD,
     UNKNOWN_MESSAGE,
     UNKNOWN_USER,
+    ApiRequest,
+    ApiResponse,
     DiscordError,
-    Reply,
-    Request,
 )
-from sandbox.discord.state.guild import Channel, Guild, Message, User
-from sandbox.discord.state.payloads import Payloads
+from sandbox.discord.state.guild import DiscordMessage, DiscordUser, Guild, GuildChannel
+from sandbox.discord.state.payloads import DiscordPayloads
 from sandbox.discord.state.permissions import PERMISSIONS
 
-Handler = Callable[[Request], Reply]
+Handler = Callable[[ApiRequest], ApiResponse]
 
 
-class Api:
+class DiscordRestApi:
     """Routes are named as Discord documents them: `GET /channels/{channel}`.
 
     Attributes:
@@ -30,7 +30,7 @@ class Api:
         privileged: which privileged intents are on.
     """
 
-    def __init__(self, guild: Guild, payloads: Payloads, permissions: set[str], privileged: set[str]) -> None:
+    def __init__(self, guild: Guild, payloads: DiscordPayloads, permissions: set[str], privileged: set[str]) -> None:
         self.guild = guild
         self.payloads = payloads
         self.permissions = permissions
@@ -53,7 +53,7 @@ class Api:
 
     # What a request names
 
-    def channel(self, request: Request, *permissions: str) -> Channel:
+    def channel(self, request: ApiRequest, *permissions: str) -> GuildChannel:
         """The channel that the path names, if the bot has these permissions there.
 
         Raises:
@@ -73,26 +73,26 @@ class Api:
         if any(permission in PERMISSIONS and permission not in self.permissions for permission in permissions):
             raise DiscordError(403, MISSING_PERMISSIONS, "Missing Permissions")
 
-    def message(self, request: Request, channel: Channel) -> Message:
+    def message(self, request: ApiRequest, channel: GuildChannel) -> DiscordMessage:
         """Raises DiscordError (10008), if there is none."""
         message = self.guild.message(channel, request.ids["message"])
         if message is None:
             raise DiscordError(404, UNKNOWN_MESSAGE, "Unknown Message")
         return message
 
-    def user(self, user_id: str) -> User:
+    def user(self, user_id: str) -> DiscordUser:
         """Raises DiscordError (10013), if there is none."""
         user = self.guild.users.get(user_id)
         if user is None:
             raise DiscordError(404, UNKNOWN_USER, "Unknown User")
         return user
 
-    def check_guild(self, request: Request) -> None:
+    def check_guild(self, request: ApiRequest) -> None:
         """Raises DiscordError (10004), if the path names another server."""
         if request.ids.get("guild", self.guild.id) != self.guild.id:
             raise DiscordError(404, UNKNOWN_GUILD, "Unknown Guild")
 
-    def readable(self, message: Message) -> bool:
+    def readable(self, message: DiscordMessage) -> bool:
         """Whether the bot may read it though the message content intent is off.
 
         Discord: its own, direct messages, and what mentions it.

@@ -3,71 +3,71 @@
 Discord: docs.discord.com/developers/resources.
 """
 
-from sandbox.discord.api.base import Api
-from sandbox.discord.api.requests import NOT_TO_THIS_USER, UNKNOWN_MEMBER, DiscordError, Reply, Request
+from sandbox.discord.api.base import DiscordRestApi
+from sandbox.discord.api.requests import NOT_TO_THIS_USER, UNKNOWN_MEMBER, ApiRequest, ApiResponse, DiscordError
 
 
-class Directory:
-    def __init__(self, api: Api) -> None:
+class DirectoryRoutes:
+    def __init__(self, api: DiscordRestApi) -> None:
         self._api = api
         self._guild = api.guild
         self._payloads = api.payloads
-        api.add("GET /users/@me", lambda _: Reply(self._payloads.me()))
-        api.add("GET /applications/@me", lambda _: Reply(self._payloads.application()))
-        api.add("GET /oauth2/applications/@me", lambda _: Reply(self._payloads.application()))
-        api.add("GET /users/{user}", lambda request: Reply(self._payloads.user(api.user(request.ids["user"]))))
+        api.add("GET /users/@me", lambda _: ApiResponse(self._payloads.me()))
+        api.add("GET /applications/@me", lambda _: ApiResponse(self._payloads.application()))
+        api.add("GET /oauth2/applications/@me", lambda _: ApiResponse(self._payloads.application()))
+        api.add("GET /users/{user}", lambda request: ApiResponse(self._payloads.user(api.user(request.ids["user"]))))
         api.add("GET /users/@me/guilds", self._guilds)
         api.add("POST /users/@me/channels", self._open_dm)
-        api.add("GET /channels/{channel}", lambda request: Reply(self._payloads.channel(api.channel(request))))
+        api.add("GET /channels/{channel}", lambda request: ApiResponse(self._payloads.channel(api.channel(request))))
         api.add("GET /guilds/{guild}", self._read_guild)
         api.add("GET /guilds/{guild}/channels", self._channels)
         api.add("GET /guilds/{guild}/roles", self._roles)
         api.add("GET /guilds/{guild}/members/{user}", self._member)
         api.add("GET /guilds/{guild}/threads/active", self._active_threads)
 
-    def _guilds(self, request: Request) -> Reply:
+    def _guilds(self, request: ApiRequest) -> ApiResponse:
         """Those that the bot is in, a page of them: the one that there is, unless it was on another page."""
         query = request.query
         is_behind = int(self._guild.id) > int(query.get("after", "0"))
         is_ahead = "before" not in query or int(self._guild.id) < int(query["before"])
-        return Reply(self._payloads.my_guilds() if is_behind and is_ahead else [])
+        return ApiResponse(self._payloads.my_guilds() if is_behind and is_ahead else [])
 
-    def _open_dm(self, request: Request) -> Reply:
+    def _open_dm(self, request: ApiRequest) -> ApiResponse:
         user = self._api.user(str(request.form.get("recipient_id")))
         if user.is_bot:
             raise DiscordError(400, NOT_TO_THIS_USER, "Cannot send messages to this user")
-        return Reply(self._payloads.channel(self._guild.open_dm(user)))
+        return ApiResponse(self._payloads.channel(self._guild.open_dm(user)))
 
-    def _read_guild(self, request: Request) -> Reply:
+    def _read_guild(self, request: ApiRequest) -> ApiResponse:
         self._api.check_guild(request)
         about = self._payloads.guild()
         if request.query.get("with_counts") in ("1", "true", "True"):
             people = len(self._guild.users)
             about |= {"approximate_member_count": people, "approximate_presence_count": people}
-        return Reply(about)
+        return ApiResponse(about)
 
-    def _roles(self, request: Request) -> Reply:
+    def _roles(self, request: ApiRequest) -> ApiResponse:
         self._api.check_guild(request)
-        return Reply(self._payloads.guild()["roles"])
+        return ApiResponse(self._payloads.guild()["roles"])
 
-    def _channels(self, request: Request) -> Reply:
+    def _channels(self, request: ApiRequest) -> ApiResponse:
         self._api.check_guild(request)
-        return Reply(
+        return ApiResponse(
             [self._payloads.channel(c) for c in self._guild.channels.values() if c.is_here and not c.is_thread]
         )
 
-    def _member(self, request: Request) -> Reply:
+    def _member(self, request: ApiRequest) -> ApiResponse:
         self._api.check_guild(request)
         user = self._guild.users.get(request.ids["user"])
         if user is None or user.id in self._guild.roles.left:
             raise DiscordError(404, UNKNOWN_MEMBER, "Unknown Member")
-        return Reply(self._payloads.member(user))
+        return ApiResponse(self._payloads.member(user))
 
-    def _active_threads(self, request: Request) -> Reply:
+    def _active_threads(self, request: ApiRequest) -> ApiResponse:
         self._api.check_guild(request)
         bot = self._guild.bot.id
         threads = [thread for thread in self._guild.threads() if thread.admits(bot)]
-        return Reply(
+        return ApiResponse(
             {
                 "threads": [self._payloads.channel(thread) for thread in threads],
                 "members": [self._payloads.thread_member(t, bot) for t in threads if bot in t.participants],

@@ -4,11 +4,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sandbox.discord.api.limits import Scope
-from sandbox.fault_queue import FaultKind, Pending
+from sandbox.fault_queue import FaultKind, FaultQueue
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fault:
+class DiscordFault:
     """One thing that goes wrong with one call."""
 
     kind: FaultKind
@@ -19,7 +19,7 @@ class Fault:
     via: bool = True
 
 
-class Faults:
+class DiscordFaults:
     """Faults to come. Each route's are used up in the order in which they were asked for, one a call.
 
     `routes` are those that there are, named as Discord documents them: `POST /channels/{channel}/messages`.
@@ -27,14 +27,14 @@ class Faults:
 
     def __init__(self, routes: Collection[str]) -> None:
         self.routes = routes
-        self._pending = Pending[Fault]()
+        self._pending = FaultQueue[DiscordFault]()
         self._handshakes = 0
         self._resumes = 0
         self.latency = 0.0
 
     def fail(self, route: str, times: int = 1, *, status: int = 500, code: int = 0) -> None:
         """Refuse without effect, with this HTTP status and this code of Discord's."""
-        self._add(route, times, Fault("fail", status=status, code=code))
+        self._add(route, times, DiscordFault("fail", status=status, code=code))
 
     def rate_limit(
         self, route: str, retry_after: float, times: int = 1, *, scope: Scope = "user", via: bool = True
@@ -44,15 +44,15 @@ class Faults:
         Without `via` it is Cloudflare that refuses, in front of Discord: the header of that name is missing, and
         the body is no JSON.
         """
-        self._add(route, times, Fault("rate_limit", seconds=retry_after, scope=scope, via=via))
+        self._add(route, times, DiscordFault("rate_limit", seconds=retry_after, scope=scope, via=via))
 
     def lose_reply(self, route: str, times: int = 1) -> None:
         """Take effect, then close the connection with no answer."""
-        self._add(route, times, Fault("lose_reply"))
+        self._add(route, times, DiscordFault("lose_reply"))
 
     def delay(self, route: str, seconds: float, times: int = 1) -> None:
         """Take effect that much later (real seconds)."""
-        self._add(route, times, Fault("delay", seconds=seconds))
+        self._add(route, times, DiscordFault("delay", seconds=seconds))
 
     def refuse_handshakes(self, n: int) -> None:
         """Answer the next `n` WebSocket handshakes with 503."""
@@ -80,7 +80,7 @@ class Faults:
         """Whether one of this kind is still to come."""
         return self._pending.waits(kind)
 
-    def take(self, route: str) -> Fault | None:
+    def take(self, route: str) -> DiscordFault | None:
         """The fault that this call meets."""
         return self._pending.take(route)
 
@@ -94,7 +94,7 @@ class Faults:
         self._resumes, refused = max(0, self._resumes - 1), self._resumes > 0
         return refused
 
-    def _add(self, route: str, times: int, fault: Fault) -> None:
+    def _add(self, route: str, times: int, fault: DiscordFault) -> None:
         if route not in self.routes:
             raise ValueError(f"there is no route {route}")
         self._pending.add([route], times, fault)

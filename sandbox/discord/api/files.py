@@ -5,18 +5,18 @@ from time import time
 
 from aiohttp import web
 
-from sandbox.discord.state.activity_log import Journal
-from sandbox.discord.state.guild import Attachment, Guild
+from sandbox.discord.state.activity_log import DiscordActivityLog
+from sandbox.discord.state.guild import DiscordAttachment, Guild
 from sandbox.discord.state.snowflakes import new_id
 
 
-def attached(name: str, data: bytes) -> Attachment:
+def attached(name: str, data: bytes) -> DiscordAttachment:
     """A file as a person sends it: what it is, is told by its name."""
-    return Attachment(new_id(), name, data, guess_type(name)[0])
+    return DiscordAttachment(new_id(), name, data, guess_type(name)[0])
 
 
-class Files:
-    def __init__(self, guild: Guild, journal: Journal) -> None:
+class DiscordFiles:
+    def __init__(self, guild: Guild, journal: DiscordActivityLog) -> None:
         self._guild = guild
         self._journal = journal
 

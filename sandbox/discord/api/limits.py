@@ -21,21 +21,21 @@ OUTSIDE = ("POST /interactions/", "POST /webhooks/", "PATCH /webhooks/", "GET /w
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class BucketRate:
     """At most `calls` in a window of `seconds` that begins with the first of them, for each channel."""
 
     calls: int
     seconds: float
 
 
-RATES: Mapping[str, Rate] = {
-    "POST /channels/{channel}/messages": Rate(5, 5),
-    "PATCH /channels/{channel}/messages/{message}": Rate(5, 5),
-    "GET /channels/{channel}/messages": Rate(5, 5),
-    "DELETE /channels/{channel}/messages/{message}": Rate(5, 1),
-    "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me": Rate(1, 0.25),
-    "DELETE /channels/{channel}/messages/{message}/reactions/{emoji}/@me": Rate(1, 0.25),
-    "POST /channels/{channel}/typing": Rate(5, 5),
+RATES: Mapping[str, BucketRate] = {
+    "POST /channels/{channel}/messages": BucketRate(5, 5),
+    "PATCH /channels/{channel}/messages/{message}": BucketRate(5, 5),
+    "GET /channels/{channel}/messages": BucketRate(5, 5),
+    "DELETE /channels/{channel}/messages/{message}": BucketRate(5, 1),
+    "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me": BucketRate(1, 0.25),
+    "DELETE /channels/{channel}/messages/{message}/reactions/{emoji}/@me": BucketRate(1, 0.25),
+    "POST /channels/{channel}/typing": BucketRate(5, 5),
 }
 
 
@@ -46,7 +46,7 @@ class _Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RateLimitCheck:
     """`retry_after` (seconds) is None for a call that may go on."""
 
     headers: Mapping[str, str]
@@ -59,14 +59,14 @@ def refusal_headers(retry_after: float, scope: Scope) -> dict[str, str]:
     return headers | ({"X-RateLimit-Global": "true"} if scope == "global" else {})
 
 
-class RateLimits:
+class DiscordRateLimits:
     """Counts one bot's calls; windows pass `speed` times as fast."""
 
     def __init__(self, speed: float) -> None:
         self._speed = speed
         self._windows: dict[tuple[str, str], _Window] = {}
 
-    def admit(self, route: str, channel: str) -> Verdict:
+    def admit(self, route: str, channel: str) -> RateLimitCheck:
         """Count a call in, or say after how long it may come again."""
         now = time()
         if not route.startswith(OUTSIDE):
@@ -76,7 +76,7 @@ class RateLimits:
             everything.calls += 1
         rate = RATES.get(route)
         if rate is None:
-            return Verdict({})
+            return RateLimitCheck({})
         window = self._window(route, channel, now, rate.seconds)
         full = window.calls >= rate.calls
         window.calls += not full
@@ -87,11 +87,11 @@ class RateLimits:
             "X-RateLimit-Reset-After": f"{window.ends - now:.3f}",
             "X-RateLimit-Bucket": md5(route.encode(), usedforsecurity=False).hexdigest(),
         }
-        return self._refuse(window.ends - now, "user", headers) if full else Verdict(headers)
+        return self._refuse(window.ends - now, "user", headers) if full else RateLimitCheck(headers)
 
     def budgets(self) -> list[Budget]:
         """What is left in each window that lasts, by route and channel; the one for all calls has no route."""
-        rates = {"": Rate(GLOBAL_CALLS, GLOBAL_SECONDS), **RATES}
+        rates = {"": BucketRate(GLOBAL_CALLS, GLOBAL_SECONDS), **RATES}
         return [
             Budget(
                 f"{route} {channel}".strip(), rate.calls - window.calls, rate.calls, rate.seconds, window.ends - time()
@@ -106,6 +106,6 @@ class RateLimits:
             window.ends, window.calls = now + seconds / self._speed, 0
         return window
 
-    def _refuse(self, retry_after: float, scope: Scope, headers: Mapping[str, str]) -> Verdict:
+    def _refuse(self, retry_after: float, scope: Scope, headers: Mapping[str, str]) -> RateLimitCheck:
         retry_after = max(0.001, round(retry_after, 3))
-        return Verdict({**headers, **refusal_headers(retry_after, scope)}, retry_after, scope)
+        return RateLimitCheck({**headers, **refusal_headers(retry_after, scope)}, retry_after, scope)

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sandbox.discord.api.requests import EMPTY_MESSAGE, TOO_LARGE, Body, DiscordError, invalid
+from sandbox.discord.api.requests import EMPTY_MESSAGE, TOO_LARGE, DiscordError, RequestBody, invalid
 from sandbox.discord.state.components import walked
-from sandbox.discord.state.guild import Attachment, Content
+from sandbox.discord.state.guild import DiscordAttachment, DiscordContent
 from sandbox.discord.state.snowflakes import new_id
 
 TEXT = 2000
@@ -24,14 +24,14 @@ _EMBED_SIZES = {"title": 256, "description": EMBED_TEXT}
 _FILE = re.compile(r"files\[(\d+)\]")
 
 
-def content_of(body: Body, form: Mapping[str, Any], before: Content | None = None) -> Content:
+def content_of(body: RequestBody, form: Mapping[str, Any], before: DiscordContent | None = None) -> DiscordContent:
     """The content that a request sends, or (`before`) edits a message to: what it does not name stays.
 
     Raises:
         DiscordError: it is too much, not well formed, or nothing.
     """
-    old = before or Content()
-    content = Content(
+    old = before or DiscordContent()
+    content = DiscordContent(
         text=_text(form) if "content" in form else old.text,
         embeds=_embeds(form) if "embeds" in form else old.embeds,
         components=_components(form) if "components" in form else old.components,
@@ -90,7 +90,9 @@ def _components(form: Mapping[str, Any]) -> list[dict[str, Any]]:
     return components
 
 
-def _attachments(body: Body, form: Mapping[str, Any], old: Sequence[Attachment]) -> list[Attachment]:
+def _attachments(
+    body: RequestBody, form: Mapping[str, Any], old: Sequence[DiscordAttachment]
+) -> list[DiscordAttachment]:
     """The files that come along, after those of the message that the form names, or all if it names none."""
     about = form.get("attachments")
     described = {str(entry.get("id")): entry for entry in about or ()}
@@ -102,7 +104,7 @@ def _attachments(body: Body, form: Mapping[str, Any], old: Sequence[Attachment])
         found = _FILE.fullmatch(upload.field)
         entry = described.get(found[1], {}) if found else {}
         name = entry.get("filename") or upload.name
-        new.append(Attachment(new_id(), name, upload.data, upload.content_type, entry.get("description")))
+        new.append(DiscordAttachment(new_id(), name, upload.data, upload.content_type, entry.get("description")))
     _check_length("attachments", [*kept, *new], FILES)
     return [*kept, *new]
 

@@ -39,7 +39,7 @@ def invalid(field: str, code: str, message: str) -> DiscordError:
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class RequestFile:
     """One file of a multipart body; `field` is its name there (`files[0]`)."""
 
     field: str
@@ -49,9 +49,9 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class RequestBody:
     json: Any
-    uploads: Sequence[Upload] = ()
+    uploads: Sequence[RequestFile] = ()
 
     @property
     def form(self) -> dict[str, Any]:
@@ -66,12 +66,12 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """A request as its route sees it: `ids` are the parts of its path, by their names in the route."""
 
     ids: Mapping[str, str]
     query: Mapping[str, str]
-    body: Body
+    body: RequestBody
 
     @property
     def form(self) -> dict[str, Any]:
@@ -79,17 +79,17 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ApiResponse:
     """What is answered; no body, no JSON."""
 
     body: Any = None
     status: int = 200
 
 
-NO_CONTENT = Reply(status=204)
+NO_CONTENT = ApiResponse(status=204)
 
 
-async def read(request: web.Request) -> Body:
+async def read(request: web.Request) -> RequestBody:
     """Read the body.
 
     Raises:
@@ -101,14 +101,14 @@ async def read(request: web.Request) -> Body:
         if request.content_type.startswith("multipart/"):
             return await _read_parts(request)
         raw = await request.read()
-        return Body(json.loads(raw) if raw else {})
+        return RequestBody(json.loads(raw) if raw else {})
     except ValueError:
         raise DiscordError(400, MALFORMED, "The request body contains invalid JSON.") from None
 
 
-async def _read_parts(request: web.Request) -> Body:
+async def _read_parts(request: web.Request) -> RequestBody:
     body: Any = {}
-    uploads: list[Upload] = []
+    uploads: list[RequestFile] = []
     async for part in await request.multipart():
         if not isinstance(part, BodyPartReader):
             continue
@@ -116,5 +116,5 @@ async def _read_parts(request: web.Request) -> Body:
         if part.name == "payload_json":
             body = json.loads(data)
         elif part.filename:
-            uploads.append(Upload(part.name or "", part.filename, data, part.headers.get("Content-Type")))
-    return Body(body, uploads)
+            uploads.append(RequestFile(part.name or "", part.filename, data, part.headers.get("Content-Type")))
+    return RequestBody(body, uploads)

@@ -5,26 +5,26 @@ Discord: docs.discord.com/developers/topics/threads.
 
 from collections.abc import Callable
 
-from sandbox.discord.api.base import Api
+from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.message_content import content_of
-from sandbox.discord.api.messages import Chat
+from sandbox.discord.api.messages import MessageRoutes
 from sandbox.discord.api.requests import (
     MISSING_PERMISSIONS,
     NOT_IN_SUCH_A_CHANNEL,
     THREAD_EXISTS,
+    ApiRequest,
+    ApiResponse,
     DiscordError,
-    Reply,
-    Request,
     invalid,
 )
-from sandbox.discord.state.guild import Channel
+from sandbox.discord.state.guild import GuildChannel
 
 NAME = 100
 AUTO_ARCHIVE = (60, 1440, 4320, 10080)
 
 
-class Threads:
-    def __init__(self, api: Api, chat: Chat, on_change: Callable[[Channel], None]) -> None:
+class ThreadRoutes:
+    def __init__(self, api: DiscordRestApi, chat: MessageRoutes, on_change: Callable[[GuildChannel], None]) -> None:
         self._api = api
         self._on_change = on_change
         self._chat = chat
@@ -32,7 +32,7 @@ class Threads:
         api.add("POST /channels/{channel}/threads", self._in_channel)
         api.add("PATCH /channels/{channel}", self._change)
 
-    def _from_message(self, request: Request) -> Reply:
+    def _from_message(self, request: ApiRequest) -> ApiResponse:
         channel = self._api.channel(request, "create_public_threads")
         if channel.kind != "text":
             raise DiscordError(400, NOT_IN_SUCH_A_CHANNEL, "Cannot execute action on this channel type")
@@ -44,7 +44,7 @@ class Threads:
         thread = guild.start_thread(channel, name, guild.bot, root=message, auto_archive=auto_archive)
         return self._created(thread)
 
-    def _in_channel(self, request: Request) -> Reply:
+    def _in_channel(self, request: ApiRequest) -> ApiResponse:
         """A thread of no message, or a forum's post with its first message."""
         channel = self._api.channel(request, "create_public_threads")
         name, auto_archive = _about(request)
@@ -58,9 +58,9 @@ class Threads:
         content = self._chat.permitted(content_of(request.body, form), channel)
         thread = guild.start_thread(channel, name, guild.bot, auto_archive=auto_archive)
         first = guild.post(thread, guild.bot, content, id=thread.id)
-        return Reply(self._api.payloads.channel(thread) | {"message": self._api.payloads.message(first)}, 201)
+        return ApiResponse(self._api.payloads.channel(thread) | {"message": self._api.payloads.message(first)}, 201)
 
-    def _change(self, request: Request) -> Reply:
+    def _change(self, request: ApiRequest) -> ApiResponse:
         """Archive a thread, or open it again. Discord: who may write in it may do so, unless it is locked."""
         thread = self._api.channel(request, "send_messages_in_threads")
         if not thread.is_thread or thread.locked:
@@ -69,13 +69,13 @@ class Threads:
         if archived is not None:
             thread.archived = bool(archived)
             self._on_change(thread)
-        return Reply(self._api.payloads.channel(thread))
+        return ApiResponse(self._api.payloads.channel(thread))
 
-    def _created(self, thread: Channel) -> Reply:
-        return Reply(self._api.payloads.channel(thread), 201)
+    def _created(self, thread: GuildChannel) -> ApiResponse:
+        return ApiResponse(self._api.payloads.channel(thread), 201)
 
 
-def _about(request: Request) -> tuple[str, int]:
+def _about(request: ApiRequest) -> tuple[str, int]:
     """The name of a new thread, and after how many minutes it is archived."""
     name, auto_archive = request.form.get("name"), request.form.get("auto_archive_duration") or 1440
     if not isinstance(name, str) or not 1 <= len(name) <= NAME:

@@ -5,10 +5,10 @@ Discord: docs.discord.com/developers/events/gateway-events.
 
 from collections.abc import Sequence
 
-from sandbox.discord.api.base import Api
-from sandbox.discord.api.requests import Reply, Request
-from sandbox.discord.events.gateway import Gateway
-from sandbox.discord.state.guild import Change, Channel, Message, User
+from sandbox.discord.api.base import DiscordRestApi
+from sandbox.discord.api.requests import ApiRequest, ApiResponse
+from sandbox.discord.events.gateway import LocalGateway
+from sandbox.discord.state.guild import DiscordMessage, DiscordUser, GuildChange, GuildChannel
 from sandbox.discord.state.payloads import Json
 from sandbox.discord.state.permissions import (
     DM_MESSAGES,
@@ -27,25 +27,25 @@ _MESSAGE_EVENTS = {"posted": "MESSAGE_CREATE", "updated": "MESSAGE_UPDATE"}
 _REACTION_EVENTS = {"reaction_added": "MESSAGE_REACTION_ADD", "reaction_removed": "MESSAGE_REACTION_REMOVE"}
 
 
-class Events:
-    def __init__(self, api: Api, gateway: Gateway) -> None:
+class DiscordEventDispatcher:
+    def __init__(self, api: DiscordRestApi, gateway: LocalGateway) -> None:
         self._api = api
         self._guild = api.guild
         self._payloads = api.payloads
         self._gateway = gateway
-        api.add("GET /gateway", lambda _: Reply({"url": gateway.url}))
+        api.add("GET /gateway", lambda _: ApiResponse({"url": gateway.url}))
         api.add("GET /gateway/bot", self._gateway_for_bot)
 
-    def _gateway_for_bot(self, request: Request) -> Reply:
+    def _gateway_for_bot(self, request: ApiRequest) -> ApiResponse:
         limit = {
             "total": SESSIONS_A_DAY,
             "remaining": max(0, SESSIONS_A_DAY - len(self._gateway.sessions)),
             "reset_after": 86_400_000,
             "max_concurrency": self._gateway.at_once,
         }
-        return Reply({"url": self._gateway.url, "shards": self._gateway.shards, "session_start_limit": limit})
+        return ApiResponse({"url": self._gateway.url, "shards": self._gateway.shards, "session_start_limit": limit})
 
-    def change(self, change: Change) -> None:
+    def change(self, change: GuildChange) -> None:
         """Tell of a change, if the bot is there to see it. Nobody is told of ephemeral messages."""
         message = change.message
         if message.ephemeral_to is not None or not self._seen(message.channel):
@@ -65,25 +65,25 @@ class Events:
         elif name := _REACTION_EVENTS.get(change.kind):
             self._reaction(name, change, place)
 
-    def deleted_together(self, messages: Sequence[Message]) -> None:
+    def deleted_together(self, messages: Sequence[DiscordMessage]) -> None:
         """Tell of messages of one channel that were deleted at once."""
         channel = messages[0].channel
         if self._seen(channel):
             about = {"ids": [message.id for message in messages], "channel_id": channel.id} | self._place(channel)
             self._in_guild("MESSAGE_DELETE_BULK", about, GUILD_MESSAGES)
 
-    def thread(self, thread: Channel) -> None:
+    def thread(self, thread: GuildChannel) -> None:
         if self._seen(thread):
             self._in_guild("THREAD_CREATE", self._payloads.channel(thread) | {"newly_created": True})
 
-    def thread_updated(self, thread: Channel) -> None:
+    def thread_updated(self, thread: GuildChannel) -> None:
         if self._seen(thread):
             self._in_guild("THREAD_UPDATE", self._payloads.channel(thread))
 
-    def channel(self, channel: Channel) -> None:
+    def channel(self, channel: GuildChannel) -> None:
         self._in_guild("CHANNEL_CREATE", self._payloads.channel(channel))
 
-    def channel_deleted(self, channel: Channel) -> None:
+    def channel_deleted(self, channel: GuildChannel) -> None:
         """Tell of a channel or thread that is gone, if the bot was there to see it."""
         if not self._seen(channel):
             return
@@ -92,20 +92,20 @@ class Events:
             about = {name: about[name] for name in ("id", "guild_id", "parent_id", "type")}
         self._in_guild("THREAD_DELETE" if channel.is_thread else "CHANNEL_DELETE", about)
 
-    def joined(self, user: User) -> None:
+    def joined(self, user: DiscordUser) -> None:
         about = self._payloads.member(user) | {"guild_id": self._guild.id}
         self._gateway.dispatch("GUILD_MEMBER_ADD", GUILD_MEMBERS, lambda _: about, guild_id=self._guild.id)
 
     def _in_guild(self, name: str, about: Json, intent: int = GUILDS) -> None:
         self._gateway.dispatch(name, intent, lambda _: about, guild_id=self._guild.id)
 
-    def _seen(self, channel: Channel) -> bool:
+    def _seen(self, channel: GuildChannel) -> bool:
         return channel.admits(self._guild.bot.id) and (channel.is_dm or "view_channel" in self._api.permissions)
 
-    def _place(self, channel: Channel) -> Json:
+    def _place(self, channel: GuildChannel) -> Json:
         return {} if channel.is_dm else {"guild_id": self._guild.id}
 
-    def _message(self, message: Message, *, content: bool) -> Json:
+    def _message(self, message: DiscordMessage, *, content: bool) -> Json:
         """The message, with the membership of those in it, where there is one."""
         about = self._payloads.message(message, content=content or self._api.readable(message))
         if message.channel.is_dm:
@@ -114,7 +114,7 @@ class Events:
         about["mentions"] = [user | {"member": members[user["id"]]} for user in about["mentions"]]
         return about | ({} if message.webhook else {"member": members[message.author.id]})
 
-    def _reaction(self, name: str, change: Change, place: Json) -> None:
+    def _reaction(self, name: str, change: GuildChange, place: Json) -> None:
         message, user = change.message, self._guild.users[change.user or ""]
         about: Json = {
             "user_id": user.id,

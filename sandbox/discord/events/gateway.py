@@ -17,9 +17,9 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from sandbox.discord.api.faults import Faults
-from sandbox.discord.state.activity_log import Event, Journal
-from sandbox.discord.state.payloads import Json, Payloads
+from sandbox.discord.api.faults import DiscordFaults
+from sandbox.discord.state.activity_log import DiscordActivityLog, DiscordEventRecord
+from sandbox.discord.state.payloads import DiscordPayloads, Json
 from sandbox.discord.state.permissions import FLAGS, GUILD_MEMBERS, GUILD_PRESENCES, GUILDS, PRIVILEGED, bits
 
 # What the client sends is in `Gateway._hear`; this is what it is sent.
@@ -41,7 +41,7 @@ CLOSE_AFTER = 10.0
 CLOSE_TIMEOUT = 1.0
 
 
-class Hangup(Exception):  # noqa: N818 (no error of ours: what the client did ends its socket)
+class GatewayCloseError(Exception):
     """The socket is to be closed, with this code."""
 
     def __init__(self, code: int) -> None:
@@ -50,7 +50,7 @@ class Hangup(Exception):  # noqa: N818 (no error of ours: what the client did en
 
 
 @dataclass(eq=False, slots=True)
-class Session:
+class GatewaySession:
     """What one client has begun with IDENTIFY.
 
     Attributes:
@@ -70,7 +70,7 @@ class Session:
     intents: int
     shard: tuple[int, int]
     properties: Json
-    events: list[Event] = field(default_factory=list)
+    events: list[DiscordEventRecord] = field(default_factory=list)
     resumes: int = 0
     heartbeats: int = 0
     lost_at: float | None = None
@@ -84,7 +84,7 @@ class Session:
 
 
 @dataclass(eq=False, slots=True)
-class Connection:
+class GatewayConnection:
     """One socket.
 
     Attributes:
@@ -99,18 +99,25 @@ class Connection:
     compressor: "zlib._Compress | None"
     frames: asyncio.Queue[tuple[float, Json]] = field(default_factory=asyncio.Queue)
     heard: deque[float] = field(default_factory=deque)
-    session: Session | None = None
+    session: GatewaySession | None = None
     frozen: bool = False
     ours: bool = False
 
 
-class Gateway:
+class LocalGateway:
     """`url` is its address, once it is known; `sessions` has all that were ever begun; `shards` is how many it
     recommends, `at_once` how many of them may begin a session at once.
     """
 
     def __init__(
-        self, journal: Journal, faults: Faults, payloads: Payloads, *, token: str, privileged: set[str], speed: float
+        self,
+        journal: DiscordActivityLog,
+        faults: DiscordFaults,
+        payloads: DiscordPayloads,
+        *,
+        token: str,
+        privileged: set[str],
+        speed: float,
     ) -> None:
         self._journal = journal
         self._faults = faults
@@ -118,10 +125,10 @@ class Gateway:
         self._token = token
         self._privileged = privileged
         self._speed = speed
-        self._resumable: dict[str, Session] = {}
-        self._connections: list[Connection] = []
+        self._resumable: dict[str, GatewaySession] = {}
+        self._connections: list[GatewayConnection] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self.sessions: list[Session] = []
+        self.sessions: list[GatewaySession] = []
         self.url = ""
         self.shards = self.at_once = 1
 
@@ -144,8 +151,8 @@ class Gateway:
     # The way out
 
     def dispatch(
-        self, name: str, intent: int, data: Callable[[Session], Json], *, guild_id: str | None = None
-    ) -> list[Session]:
+        self, name: str, intent: int, data: Callable[[GatewaySession], Json], *, guild_id: str | None = None
+    ) -> list[GatewaySession]:
         """Tell all sessions that asked for it (0: all) of an event; those without a socket are told once resumed."""
         told = []
         for session in self._resumable.values():
@@ -157,22 +164,22 @@ class Gateway:
                 told.append(session)
         return told
 
-    def _tell(self, session: Session, name: str, data: Json) -> None:
+    def _tell(self, session: GatewaySession, name: str, data: Json) -> None:
         event = self._journal.event(session.id, name, data, len(session.events) + 1)
         session.events.append(event)
         for connection in self._connections:
             if connection.session is session:
                 self._put_event(connection, event)
 
-    def _put_event(self, connection: Connection, event: Event) -> None:
+    def _put_event(self, connection: GatewayConnection, event: DiscordEventRecord) -> None:
         event.sent_at = monotonic()
         self._put(connection, DISPATCH, event.data, s=event.sequence, t=event.name)
 
-    def _put(self, connection: Connection, op: int, data: Any = None, **of_event: Any) -> None:
+    def _put(self, connection: GatewayConnection, op: int, data: Any = None, **of_event: Any) -> None:
         frame = {"op": op, "d": data, "s": None, "t": None, **of_event}
         connection.frames.put_nowait((monotonic() + self._faults.latency, frame))
 
-    async def _write(self, connection: Connection) -> None:
+    async def _write(self, connection: GatewayConnection) -> None:
         """Send frames one after the other; what is compressed is one stream."""
         while True:
             due, frame = await connection.frames.get()
@@ -196,7 +203,7 @@ class Gateway:
         ws = web.WebSocketResponse(timeout=CLOSE_TIMEOUT)
         await ws.prepare(request)
         compressor = zlib.compressobj() if request.query.get("compress") == "zlib-stream" else None
-        connection = Connection(ws, request, compressor)
+        connection = GatewayConnection(ws, request, compressor)
         self._connections.append(connection)
         interval = int(HEARTBEAT_INTERVAL * 1000 / self._speed)
         self._put(connection, HELLO, {"heartbeat_interval": interval, "_trace": ["sandbox"]})
@@ -206,7 +213,7 @@ class Gateway:
                 if frame.type in (WSMsgType.TEXT, WSMsgType.BINARY) and not connection.frozen:
                     try:
                         self._hear(connection, frame.data)
-                    except Hangup as hangup:
+                    except GatewayCloseError as hangup:
                         await self._close(connection, hangup.code)
                     self._journal.tick()
         finally:
@@ -219,7 +226,7 @@ class Gateway:
             self._forget(connection)
         return ws
 
-    def _hear(self, connection: Connection, data: str | bytes) -> None:
+    def _hear(self, connection: GatewayConnection, data: str | bytes) -> None:
         """Take a frame.
 
         Raises:
@@ -230,31 +237,31 @@ class Gateway:
         while connection.heard[0] <= now - FRAMES_SECONDS / self._speed:
             connection.heard.popleft()
         if len(connection.heard) > FRAMES:
-            raise Hangup(TOO_FAST)
+            raise GatewayCloseError(TOO_FAST)
         try:
             frame = json.loads(data)
             op, about = frame["op"], frame.get("d")
         except (ValueError, KeyError, TypeError):
-            raise Hangup(DECODE_ERROR) from None
+            raise GatewayCloseError(DECODE_ERROR) from None
         if len(data) > FRAME_SIZE:
-            raise Hangup(DECODE_ERROR)
+            raise GatewayCloseError(DECODE_ERROR)
         self._obey(connection, op, about)
 
-    def _obey(self, connection: Connection, op: Any, about: Any) -> None:
+    def _obey(self, connection: GatewayConnection, op: Any, about: Any) -> None:
         """Do what the client asks; voice (4) is heard, and nothing comes of it."""
         match op, about:
             case 1, _:
                 self._heartbeat(connection)
             case ((2 | 6), _) if connection.session is not None:
-                raise Hangup(ALREADY_AUTHENTICATED)
+                raise GatewayCloseError(ALREADY_AUTHENTICATED)
             case 2, {"token": str(), "intents": int()}:
                 self._identify(connection, about)
             case 6, {"token": str(), "session_id": str(), "seq": int()}:
                 self._resume(connection, about)
             case ((2 | 6), _):
-                raise Hangup(DECODE_ERROR)
+                raise GatewayCloseError(DECODE_ERROR)
             case ((3 | 4 | 8), _) if connection.session is None:
-                raise Hangup(NOT_AUTHENTICATED)
+                raise GatewayCloseError(NOT_AUTHENTICATED)
             case 8, {"guild_id": _}:
                 self._tell_members(connection.session, about)
             case 3, {"status": str()} if connection.session is not None:
@@ -262,27 +269,27 @@ class Gateway:
             case 4, _:
                 pass
             case 3, _:
-                raise Hangup(DECODE_ERROR)
+                raise GatewayCloseError(DECODE_ERROR)
             case _:
-                raise Hangup(UNKNOWN_OPCODE)
+                raise GatewayCloseError(UNKNOWN_OPCODE)
 
-    def _heartbeat(self, connection: Connection) -> None:
+    def _heartbeat(self, connection: GatewayConnection) -> None:
         if connection.session is not None:
             connection.session.heartbeats += 1
         self._put(connection, ACK)
 
-    def _identify(self, connection: Connection, about: Json) -> None:
+    def _identify(self, connection: GatewayConnection, about: Json) -> None:
         if about["token"] != self._token:
-            raise Hangup(BAD_TOKEN)
+            raise GatewayCloseError(BAD_TOKEN)
         intents = about["intents"]
         if intents & ~ALL_INTENTS:
-            raise Hangup(INVALID_INTENTS)
+            raise GatewayCloseError(INVALID_INTENTS)
         if intents & bits(PRIVILEGED, PRIVILEGED) & ~bits(self._privileged, PRIVILEGED):
-            raise Hangup(DISALLOWED_INTENTS)
+            raise GatewayCloseError(DISALLOWED_INTENTS)
         number, of = about.get("shard") or (0, 1)
         if not 0 <= number < of:
-            raise Hangup(INVALID_SHARD)
-        session = Session(secrets.token_hex(16), intents, (number, of), about.get("properties", {}))
+            raise GatewayCloseError(INVALID_SHARD)
+        session = GatewaySession(secrets.token_hex(16), intents, (number, of), about.get("properties", {}))
         session.status = (about.get("presence") or {}).get("status") or "online"
         self.sessions.append(session)
         self._resumable[session.id] = session
@@ -303,16 +310,16 @@ class Gateway:
         if here and intents & GUILDS:
             self._tell(session, "GUILD_CREATE", guild)
 
-    def _resume(self, connection: Connection, about: Json) -> None:
+    def _resume(self, connection: GatewayConnection, about: Json) -> None:
         if about["token"] != self._token:
-            raise Hangup(BAD_TOKEN)
+            raise GatewayCloseError(BAD_TOKEN)
         session = self._resumable.get(about["session_id"])
         if session is None or session.expired or self._faults.take_resume():
             self._resumable.pop(about["session_id"], None)
             self._put(connection, INVALID_SESSION, False)
             return
         if about["seq"] > len(session.events):
-            raise Hangup(BAD_SEQUENCE)
+            raise GatewayCloseError(BAD_SEQUENCE)
         for other in list(self._connections):
             if other.session is session:
                 self._forget(other)
@@ -323,13 +330,13 @@ class Gateway:
             self._put_event(connection, event)
         self._tell(session, "RESUMED", {})
 
-    def _tell_members(self, session: Session | None, about: Json) -> None:
+    def _tell_members(self, session: GatewaySession | None, about: Json) -> None:
         if session is not None and session.intents & GUILD_MEMBERS:
             guild = self._payloads.guild_created(everybody=True)
             chunk = {"guild_id": guild["id"], "members": guild["members"], "chunk_index": 0, "chunk_count": 1}
             self._tell(session, "GUILD_MEMBERS_CHUNK", chunk | {"not_found": [], "nonce": about.get("nonce")})
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: GatewayConnection) -> None:
         """A socket has died; its session lives on without it."""
         if connection in self._connections:
             self._connections.remove(connection)
@@ -347,7 +354,7 @@ class Gateway:
                 connection.request.transport.abort()
             self._forget(connection)
 
-    def freeze(self, session: Session | None = None) -> None:
+    def freeze(self, session: GatewaySession | None = None) -> None:
         """Let the line of every connection, or of one session, go dead: open, but nothing comes any more,
         acknowledgements neither.
         """
@@ -373,11 +380,11 @@ class Gateway:
                 connection.session.lost_at = monotonic()
                 connection.session = None
 
-    async def _close_later(self, connection: Connection) -> None:
+    async def _close_later(self, connection: GatewayConnection) -> None:
         await asyncio.sleep(CLOSE_AFTER / self._speed)
         await self._close(connection, 4000)
 
-    async def _close(self, connection: Connection, code: int) -> None:
+    async def _close(self, connection: GatewayConnection, code: int) -> None:
         connection.ours = True
         await connection.ws.close(code=code)
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.discord.api.base import Api
-from sandbox.discord.api.requests import Reply, Request, invalid
-from sandbox.discord.state.guild import Channel
+from sandbox.discord.api.base import DiscordRestApi
+from sandbox.discord.api.requests import ApiRequest, ApiResponse, invalid
+from sandbox.discord.state.guild import GuildChannel
 from sandbox.discord.state.payloads import Json
 from sandbox.discord.state.snowflakes import new_id
 
@@ -21,10 +21,10 @@ OPTIONS, CHOICES = 25, 25
 _NAME = re.compile(r"[-_'\w]{1,32}")
 
 
-class Commands:
+class CommandRegistry:
     """`registered` are those that there are, everywhere (None) or in one server."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: DiscordRestApi) -> None:
         self._api = api
         self._guild = api.guild
         self.registered: dict[str | None, list[Json]] = {}
@@ -32,7 +32,7 @@ class Commands:
             api.add(f"PUT {place}", self._register)
             api.add(f"GET {place}", self._list)
 
-    def _register(self, request: Request) -> Reply:
+    def _register(self, request: ApiRequest) -> ApiResponse:
         """Replace all commands."""
         self._api.check_guild(request)
         place, given = request.ids.get("guild"), request.body.json
@@ -59,16 +59,16 @@ class Commands:
             if sum(kind == type_ for kind, _ in registered) > most:
                 raise invalid("_errors", "APPLICATION_COMMAND_TOO_MANY", f"There are at most {most} of type {type_}.")
         self.registered[place] = list(registered.values())
-        return Reply(self.registered[place])
+        return ApiResponse(self.registered[place])
 
-    def _list(self, request: Request) -> Reply:
+    def _list(self, request: ApiRequest) -> ApiResponse:
         """Discord: in all languages, if that is asked for."""
         self._api.check_guild(request)
         registered = self.registered.get(request.ids.get("guild"), [])
         is_whole = request.query.get("with_localizations") in ("1", "true", "True")
-        return Reply(registered if is_whole else [_in_one_language(command) for command in registered])
+        return ApiResponse(registered if is_whole else [_in_one_language(command) for command in registered])
 
-    def find(self, type_: int, name: str, channel: Channel) -> Json:
+    def find(self, type_: int, name: str, channel: GuildChannel) -> Json:
         """The command as it can be used there.
 
         Raises:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from sandbox.discord.api.base import Api
+from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.message_content import FILE_SIZE, content_of
-from sandbox.discord.api.messages import SETTABLE_FLAGS, Chat
+from sandbox.discord.api.messages import SETTABLE_FLAGS, MessageRoutes
 from sandbox.discord.api.requests import (
     ALREADY_ACKNOWLEDGED,
     INVALID_WEBHOOK_TOKEN,
@@ -22,12 +22,12 @@ from sandbox.discord.api.requests import (
     UNKNOWN_INTERACTION,
     UNKNOWN_MESSAGE,
     UNKNOWN_WEBHOOK,
+    ApiRequest,
+    ApiResponse,
     DiscordError,
-    Reply,
-    Request,
     invalid,
 )
-from sandbox.discord.interactions.commands import MESSAGE, SLASH, Commands, given
+from sandbox.discord.interactions.commands import MESSAGE, SLASH, CommandRegistry, given
 from sandbox.discord.state.components import walked
 from sandbox.discord.state.guild import (
     CHAT_COMMAND,
@@ -35,11 +35,11 @@ from sandbox.discord.state.guild import (
     EPHEMERAL,
     LOADING,
     MENU_COMMAND,
-    Channel,
-    Content,
-    Message,
-    Origin,
-    User,
+    DiscordContent,
+    DiscordMessage,
+    DiscordUser,
+    GuildChannel,
+    MessageOrigin,
 )
 from sandbox.discord.state.payloads import Json
 from sandbox.discord.state.snowflakes import new_id
@@ -52,11 +52,11 @@ SAY, DEFER, DEFER_UPDATE, UPDATE, COMPLETE = 4, 5, 6, 7, 8
 FOLLOW_UPS = 5
 CHOICES = 25
 #: Who tells the person that nobody has answered.
-DISCORD = User("0", "discord", "Discord")
+DISCORD = DiscordUser("0", "discord", "Discord")
 
 
 @dataclass(eq=False, slots=True)
-class Interaction:
+class DiscordInteraction:
     """What somebody has asked of the bot.
 
     Attributes:
@@ -69,12 +69,12 @@ class Interaction:
 
     id: str
     type: int
-    user: User
-    channel: Channel
-    seen: list[Message] = field(default_factory=list)
-    original: Message | None = None
-    pressed: Message | None = None
-    target: Message | None = None
+    user: DiscordUser
+    channel: GuildChannel
+    seen: list[DiscordMessage] = field(default_factory=list)
+    original: DiscordMessage | None = None
+    pressed: DiscordMessage | None = None
+    target: DiscordMessage | None = None
     follow_ups: int = 0
     choices: Sequence[Json] = ()
     token: str = field(default_factory=lambda: secrets.token_urlsafe(64))
@@ -82,9 +82,14 @@ class Interaction:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Interactions:
+class DiscordInteractions:
     def __init__(
-        self, api: Api, chat: Chat, commands: Commands, tell: Callable[[Json, str | None], bool], speed: float
+        self,
+        api: DiscordRestApi,
+        chat: MessageRoutes,
+        commands: CommandRegistry,
+        tell: Callable[[Json, str | None], bool],
+        speed: float,
     ) -> None:
         self._api = api
         self._chat = chat
@@ -92,7 +97,7 @@ class Interactions:
         self._guild = api.guild
         self._tell = tell
         self._speed = speed
-        self._given: dict[str, Interaction] = {}
+        self._given: dict[str, DiscordInteraction] = {}
         api.add("POST /interactions/{interaction}/{token}/callback", self._call_back)
         api.add("POST /webhooks/{application}/{token}", self._follow_up)
         answer = "/webhooks/{application}/{token}/messages/{message}"
@@ -102,16 +107,18 @@ class Interactions:
 
     # What people do
 
-    async def give(self, user: User, channel: Channel, name: str, options: Mapping[str, Any]) -> list[Message]:
+    async def give(
+        self, user: DiscordUser, channel: GuildChannel, name: str, options: Mapping[str, Any]
+    ) -> list[DiscordMessage]:
         """Give a slash command, and return what the person sees; the list grows with what comes later.
 
         Raises:
             ValueError: there is no such command, or it cannot be given like this.
         """
         data = given(self._commands.find(SLASH, name, channel), options)
-        return await self._ask(Interaction(new_id(), COMMAND, user, channel), data)
+        return await self._ask(DiscordInteraction(new_id(), COMMAND, user, channel), data)
 
-    async def complete(self, user: User, channel: Channel, name: str, option: str, typed: str) -> list[str]:
+    async def complete(self, user: DiscordUser, channel: GuildChannel, name: str, option: str, typed: str) -> list[str]:
         """Begin to type an option, and return what there is to choose from; nothing, if nobody says in time.
 
         Raises:
@@ -120,11 +127,11 @@ class Interactions:
         command = self._commands.find(SLASH, name, channel)
         if not any(one["name"] == option and one.get("autocomplete") for one in command.get("options", ())):
             raise ValueError(f"/{name} does not complete {option}")
-        interaction = Interaction(new_id(), COMPLETION, user, channel)
+        interaction = DiscordInteraction(new_id(), COMPLETION, user, channel)
         await self._is_answered(interaction, given(command, {option: typed}, focused=option))
         return [choice["name"] for choice in interaction.choices]
 
-    async def choose(self, user: User, message: Message, name: str) -> list[Message]:
+    async def choose(self, user: DiscordUser, message: DiscordMessage, name: str) -> list[DiscordMessage]:
         """Choose a command in the menu of a message, and return what the person sees; the list grows.
 
         Raises:
@@ -133,10 +140,10 @@ class Interactions:
         command = self._commands.find(MESSAGE, name, message.channel)
         told = self._api.payloads.message(message)
         data = {"id": command["id"], "name": name, "type": MESSAGE, "target_id": message.id}
-        interaction = Interaction(new_id(), COMMAND, user, message.channel, target=message)
+        interaction = DiscordInteraction(new_id(), COMMAND, user, message.channel, target=message)
         return await self._ask(interaction, data | {"resolved": {"messages": {message.id: told}}})
 
-    async def press(self, user: User, message: Message, custom_id: str) -> list[Message]:
+    async def press(self, user: DiscordUser, message: DiscordMessage, custom_id: str) -> list[DiscordMessage]:
         """Press a button of a message, and return what the person sees for it, beside the message itself.
 
         Raises:
@@ -146,17 +153,17 @@ class Interactions:
         button = next((button for button in buttons if button.get("custom_id") == custom_id), None)
         if button is None or button.get("disabled"):
             raise ValueError(f"there is no button {custom_id} to be pressed")
-        interaction = Interaction(new_id(), COMPONENT, user, message.channel, pressed=message)
+        interaction = DiscordInteraction(new_id(), COMPONENT, user, message.channel, pressed=message)
         return await self._ask(interaction, {"custom_id": custom_id, "component_type": button["type"]})
 
-    async def _ask(self, interaction: Interaction, data: Json) -> list[Message]:
+    async def _ask(self, interaction: DiscordInteraction, data: Json) -> list[DiscordMessage]:
         if not await self._is_answered(interaction, data):
-            content, user = Content("The application did not respond"), interaction.user
+            content, user = DiscordContent("The application did not respond"), interaction.user
             failed = self._guild.post(interaction.channel, DISCORD, content, ephemeral_to=user, flags=EPHEMERAL)
             interaction.seen.append(failed)
         return interaction.seen
 
-    async def _is_answered(self, interaction: Interaction, data: Json) -> bool:
+    async def _is_answered(self, interaction: DiscordInteraction, data: Json) -> bool:
         """Tell the bot, and wait for its first answer, as long as Discord does."""
         self._given[interaction.token] = interaction
         if self._tell(self._event(interaction, data), self._guild.id if interaction.channel.is_here else None):
@@ -167,7 +174,7 @@ class Interactions:
                 pass
         return False
 
-    def _event(self, interaction: Interaction, data: Json) -> Json:
+    def _event(self, interaction: DiscordInteraction, data: Json) -> Json:
         payloads, user, channel = self._api.payloads, interaction.user, interaction.channel
         about: Json = {
             "id": interaction.id,
@@ -199,7 +206,7 @@ class Interactions:
 
     # The first answer
 
-    def _call_back(self, request: Request) -> Reply:
+    def _call_back(self, request: ApiRequest) -> ApiResponse:
         interaction = self._given.get(request.ids["token"])
         if interaction is None or interaction.id != request.ids["interaction"]:
             raise DiscordError(404, UNKNOWN_INTERACTION, "Unknown interaction")
@@ -215,7 +222,9 @@ class Interactions:
         if type_ == SAY:
             interaction.original = self._say(interaction, request, form)
         elif type_ == DEFER:
-            interaction.original = self._post(interaction, Content(), int(form.get("flags") or 0) & EPHEMERAL | LOADING)
+            interaction.original = self._post(
+                interaction, DiscordContent(), int(form.get("flags") or 0) & EPHEMERAL | LOADING
+            )
         elif type_ in (DEFER_UPDATE, UPDATE) and interaction.pressed is not None:
             interaction.original = interaction.pressed
             if type_ == UPDATE:
@@ -225,9 +234,9 @@ class Interactions:
         interaction.answered.set()
         if request.query.get("with_response") not in ("1", "true", "True"):
             return NO_CONTENT
-        return Reply(self._callback_response(interaction, interaction.original, type_))
+        return ApiResponse(self._callback_response(interaction, interaction.original, type_))
 
-    def _complete(self, interaction: Interaction, form: Mapping[str, Any]) -> Reply:
+    def _complete(self, interaction: DiscordInteraction, form: Mapping[str, Any]) -> ApiResponse:
         choices = form.get("choices") or []
         if len(choices) > CHOICES or not all(1 <= len(str(choice.get("name"))) <= 100 for choice in choices):
             raise invalid("data.choices", "BASE_TYPE_BAD_LENGTH", f"{CHOICES} at most, of 1 to 100 characters each.")
@@ -235,7 +244,7 @@ class Interactions:
         interaction.answered.set()
         return NO_CONTENT
 
-    def _callback_response(self, interaction: Interaction, message: Message, type_: int) -> Json:
+    def _callback_response(self, interaction: DiscordInteraction, message: DiscordMessage, type_: int) -> Json:
         about: Json = {"id": interaction.id, "type": interaction.type}
         if type_ in (SAY, DEFER):
             about |= {
@@ -249,7 +258,7 @@ class Interactions:
 
     # What follows
 
-    def _interaction(self, request: Request) -> Interaction:
+    def _interaction(self, request: ApiRequest) -> DiscordInteraction:
         interaction = self._given.get(request.ids["token"])
         if interaction is None or monotonic() - interaction.given_at > TOKEN_LIFE / self._speed:
             raise DiscordError(401, INVALID_WEBHOOK_TOKEN, "Invalid Webhook Token")
@@ -257,7 +266,7 @@ class Interactions:
             raise DiscordError(404, UNKNOWN_WEBHOOK, "Unknown Webhook")
         return interaction
 
-    def _follow_up(self, request: Request) -> Reply:
+    def _follow_up(self, request: ApiRequest) -> ApiResponse:
         """Discord: the first one after a deferral takes its place; where the app is only there because a person has
         installed it for himself, there are at most five.
         """
@@ -269,22 +278,22 @@ class Interactions:
             raise DiscordError(400, TOO_MANY_FOLLOW_UPS, message)
         if original is not None and original.loading:
             self._update(original, request, request.form)
-            return Reply(self._shown(original))
-        return Reply(self._shown(self._say(interaction, request, request.form)))
+            return ApiResponse(self._shown(original))
+        return ApiResponse(self._shown(self._say(interaction, request, request.form)))
 
-    def _edit(self, request: Request) -> Reply:
+    def _edit(self, request: ApiRequest) -> ApiResponse:
         message = self._answer(request)
         self._update(message, request, request.form)
-        return Reply(self._shown(message))
+        return ApiResponse(self._shown(message))
 
-    def _read(self, request: Request) -> Reply:
-        return Reply(self._shown(self._answer(request)))
+    def _read(self, request: ApiRequest) -> ApiResponse:
+        return ApiResponse(self._shown(self._answer(request)))
 
-    def _delete(self, request: Request) -> Reply:
+    def _delete(self, request: ApiRequest) -> ApiResponse:
         self._guild.delete(self._answer(request))
         return NO_CONTENT
 
-    def _answer(self, request: Request) -> Message:
+    def _answer(self, request: ApiRequest) -> DiscordMessage:
         interaction, name = self._interaction(request), request.ids["message"]
         answers = [interaction.original, *interaction.seen]
         for message in answers if name != "@original" else answers[:1]:
@@ -292,11 +301,11 @@ class Interactions:
                 return message
         raise DiscordError(404, UNKNOWN_MESSAGE, "Unknown Message")
 
-    def _say(self, interaction: Interaction, request: Request, form: Mapping[str, Any]) -> Message:
+    def _say(self, interaction: DiscordInteraction, request: ApiRequest, form: Mapping[str, Any]) -> DiscordMessage:
         content = self._chat.permitted(content_of(request.body, form), interaction.channel)
         return self._post(interaction, content, int(form.get("flags") or 0) & (SETTABLE_FLAGS | EPHEMERAL))
 
-    def _post(self, interaction: Interaction, content: Content, flags: int) -> Message:
+    def _post(self, interaction: DiscordInteraction, content: DiscordContent, flags: int) -> DiscordMessage:
         first = interaction.type == COMMAND and interaction.original is None
         command = MENU_COMMAND if interaction.target else CHAT_COMMAND
         message = self._guild.post(
@@ -306,17 +315,17 @@ class Interactions:
             type=command if first else DEFAULT,
             flags=flags,
             ephemeral_to=interaction.user if flags & EPHEMERAL else None,
-            origin=Origin(interaction.id, interaction.type, interaction.user, interaction.target),
+            origin=MessageOrigin(interaction.id, interaction.type, interaction.user, interaction.target),
             webhook=self._guild.bot.id,
         )
         interaction.seen.append(message)
         return message
 
-    def _update(self, message: Message, request: Request, form: Mapping[str, Any]) -> None:
+    def _update(self, message: DiscordMessage, request: ApiRequest, form: Mapping[str, Any]) -> None:
         content = self._chat.permitted(content_of(request.body, form, message.content), message.channel)
         edited = not message.loading
         message.flags &= ~LOADING
         self._guild.update(message, content, edited=edited)
 
-    def _shown(self, message: Message) -> Json:
+    def _shown(self, message: DiscordMessage) -> Json:
         return self._api.payloads.message(message)

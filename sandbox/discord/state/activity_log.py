@@ -6,13 +6,13 @@ from time import monotonic
 from typing import Any
 
 from sandbox import subscriptions as watch
-from sandbox.discord.state.guild import Change
+from sandbox.discord.state.guild import GuildChange
 
-Subscription = watch.Subscription[Change]
+Subscription = watch.Subscription[GuildChange]
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class DiscordCallRecord:
     """One call of the REST API.
 
     Attributes:
@@ -24,7 +24,7 @@ class Call:
         at: when it came, on the monotonic clock, in seconds.
         status: the HTTP status that was answered; 0 as long as none was, and for a reply that was lost.
         code: what Discord put into `code`; None for a call that succeeded.
-        rate_limited: whether a rate limit (or `Faults.rate_limit`) refused it.
+        rate_limited: whether a rate limit (or `SlackFaults.rate_limit`) refused it.
         reply: the JSON that was answered, or would have been.
         budget: what was left, of how many, in its bucket.
     """
@@ -42,7 +42,7 @@ class Call:
 
 
 @dataclass(eq=False, slots=True)
-class Event:
+class DiscordEventRecord:
     """One event, as one session is told it.
 
     Attributes:
@@ -58,17 +58,17 @@ class Event:
     sent_at: float | None = None
 
 
-class Journal(watch.Watch[Change]):
+class DiscordActivityLog(watch.ChangeWatch[GuildChange]):
     """Keeps what happened, and wakes whoever waits for something to happen."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[Call] = []
-        self.events: list[Event] = []
+        self.calls: list[DiscordCallRecord] = []
+        self.events: list[DiscordEventRecord] = []
         self.downloads: list[str] = []
 
-    def call(self, route: str, path: str, body: Any, files: Sequence[str]) -> Call:
-        call = Call(route, path, body, files, monotonic())
+    def call(self, route: str, path: str, body: Any, files: Sequence[str]) -> DiscordCallRecord:
+        call = DiscordCallRecord(route, path, body, files, monotonic())
         self.calls.append(call)
         self.tick()
         return call
@@ -77,8 +77,8 @@ class Journal(watch.Watch[Change]):
         self.downloads.append(path)
         self.tick()
 
-    def event(self, session_id: str, name: str, data: dict[str, Any], sequence: int) -> Event:
-        event = Event(session_id, name, data, sequence, monotonic())
+    def event(self, session_id: str, name: str, data: dict[str, Any], sequence: int) -> DiscordEventRecord:
+        event = DiscordEventRecord(session_id, name, data, sequence, monotonic())
         self.events.append(event)
         self.tick()
         return event

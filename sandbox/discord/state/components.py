@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from sandbox.discord.state.guild import Content
+from sandbox.discord.state.guild import DiscordContent
 
 Json = dict[str, Any]
 
 
-def besides(said: Content) -> Json:
+def besides(said: DiscordContent) -> Json:
     """What a message has that is neither text nor a file."""
     about: Json = {}
     if said.stickers:

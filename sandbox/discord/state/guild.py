@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Literal
 
-from sandbox.discord.state.mentions import Mentions, mentions, shown
+from sandbox.discord.state.mentions import MentionParser, mentions, shown
 from sandbox.discord.state.roles import Roles
 from sandbox.discord.state.snowflakes import new_id
 
@@ -19,7 +19,7 @@ HAS_THREAD, EPHEMERAL, LOADING = 1 << 5, 1 << 6, 1 << 7
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class DiscordUser:
     id: str
     name: str
     display_name: str
@@ -27,7 +27,7 @@ class User:
 
 
 @dataclass(eq=False, slots=True)
-class Channel:
+class GuildChannel:
     """A place to talk: a text channel, a forum, a thread (or post) of one of these, or direct messages: with the bot,
     or in a group of people, in which no bot can be.
 
@@ -48,8 +48,8 @@ class Channel:
     kind: ChannelKind
     members: set[str] | None = None
     abroad: str | None = None
-    parent: "Channel | None" = None
-    user: User | None = None
+    parent: "GuildChannel | None" = None
+    user: DiscordUser | None = None
     owner: str | None = None
     participants: set[str] = field(default_factory=set)
     category: str | None = None
@@ -89,7 +89,7 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
+class DiscordAttachment:
     id: str
     name: str
     data: bytes
@@ -98,7 +98,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class DiscordMessageVersion:
     """One text that a message had: what people saw, whom it pings, and since when (monotonic seconds)."""
 
     text: str
@@ -107,7 +107,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class DiscordContent:
     """What a message says, as it was sent.
 
     `allowed_mentions` is None where it was not sent: then all that the text mentions is called. `stickers` are names;
@@ -117,24 +117,24 @@ class Content:
     text: str = ""
     embeds: Sequence[Mapping[str, Any]] = ()
     components: Sequence[Mapping[str, Any]] = ()
-    attachments: Sequence[Attachment] = ()
+    attachments: Sequence[DiscordAttachment] = ()
     allowed_mentions: Mapping[str, Any] | None = None
     stickers: Sequence[str] = ()
     poll: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class MessageOrigin:
     """The interaction that a message answers; `target` is the message in whose menu a command was chosen."""
 
     interaction_id: str
     type: int
-    user: User
-    target: "Message | None" = None
+    user: DiscordUser
+    target: "DiscordMessage | None" = None
 
 
 @dataclass(eq=False, slots=True)
-class Message:
+class DiscordMessage:
     """One message, as it stands now.
 
     Attributes:
@@ -150,20 +150,20 @@ class Message:
     """
 
     id: str
-    channel: Channel
-    author: User
-    content: Content
-    mentioned: Mentions
-    versions: list[Version]
+    channel: GuildChannel
+    author: DiscordUser
+    content: DiscordContent
+    mentioned: MentionParser
+    versions: list[DiscordMessageVersion]
     type: int = DEFAULT
     flags: int = 0
     nonce: str | int | None = None
-    reply_to: "Message | None" = None
-    forwards: "Message | None" = None
-    ephemeral_to: User | None = None
-    origin: Origin | None = None
+    reply_to: "DiscordMessage | None" = None
+    forwards: "DiscordMessage | None" = None
+    ephemeral_to: DiscordUser | None = None
+    origin: MessageOrigin | None = None
     webhook: str | None = None
-    thread: Channel | None = None
+    thread: GuildChannel | None = None
     pinned: bool = False
     deleted: bool = False
     edited_at: datetime | None = None
@@ -197,11 +197,11 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class GuildChange:
     """Something that people would see happen; `user` and `reaction` tell who reacted and how."""
 
     kind: ChangeKind
-    message: Message
+    message: DiscordMessage
     user: str | None = None
     reaction: str | None = None
 
@@ -209,68 +209,68 @@ class Change:
 class Guild:
     """The state. Each change of it is told to `on_change`, each new thread to `on_thread`."""
 
-    def __init__(self, on_change: Callable[[Change], None], on_thread: Callable[[Channel], None]) -> None:
+    def __init__(self, on_change: Callable[[GuildChange], None], on_thread: Callable[[GuildChannel], None]) -> None:
         self._tell = on_change
         self._tell_of_thread = on_thread
         self.id = new_id()
-        self.bot = User(new_id(), "parley", "Parley", is_bot=True)
+        self.bot = DiscordUser(new_id(), "parley", "Parley", is_bot=True)
         #: Discord: a bot comes with a role of its own, of the same name.
         self.bot_role = new_id()
         #: Discord: a role of the same id as the server is `@everyone`.
-        self.users: dict[str, User] = {self.bot.id: self.bot}
+        self.users: dict[str, DiscordUser] = {self.bot.id: self.bot}
         self.roles = Roles(new_id)
-        self.channels: dict[str, Channel] = {}
-        self.owner: User | None = None
+        self.channels: dict[str, GuildChannel] = {}
+        self.owner: DiscordUser | None = None
         #: The server's language; and by id, that of people who have another one, and what people may not do there.
         self.locale = "en-US"
         self.locales: dict[str, str] = {}
         self.denied: dict[str, set[str]] = {}
-        self._messages: dict[str, dict[str, Message]] = {}
+        self._messages: dict[str, dict[str, DiscordMessage]] = {}
 
     # People and places
 
-    def add_user(self, name: str, display_name: str, *, is_bot: bool = False) -> User:
+    def add_user(self, name: str, display_name: str, *, is_bot: bool = False) -> DiscordUser:
         if any(user.name == name for user in self.users.values()):
             raise ValueError(f"there is a user named {name} already")
-        user = User(new_id(), name, display_name, is_bot)
+        user = DiscordUser(new_id(), name, display_name, is_bot)
         self.users[user.id] = user
         self.owner = self.owner or user
         return user
 
-    def add_channel(self, name: str, kind: ChannelKind, members: Iterable[str] | None) -> Channel:
+    def add_channel(self, name: str, kind: ChannelKind, members: Iterable[str] | None) -> GuildChannel:
         if any(c.name == name and c.kind in ("text", "forum") for c in self.channels.values()):
             raise ValueError(f"there is a channel named {name} already")
-        return self._add(Channel(new_id(), name, kind, members=None if members is None else set(members)))
+        return self._add(GuildChannel(new_id(), name, kind, members=None if members is None else set(members)))
 
-    def add_group(self, name: str, users: Iterable[User]) -> Channel:
+    def add_group(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
         """Direct messages of several people."""
-        return self._add(Channel(new_id(), name, "group", members={user.id for user in users}))
+        return self._add(GuildChannel(new_id(), name, "group", members={user.id for user in users}))
 
-    def add_abroad(self, name: str, users: Iterable[User]) -> Channel:
+    def add_abroad(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
         """A channel of another server, in which these people are and the bot is not."""
-        return self._add(Channel(new_id(), name, "text", members={user.id for user in users}, abroad=new_id()))
+        return self._add(GuildChannel(new_id(), name, "text", members={user.id for user in users}, abroad=new_id()))
 
-    def open_dm(self, user: User) -> Channel:
+    def open_dm(self, user: DiscordUser) -> GuildChannel:
         """The direct messages between `user` and the bot; the same ones each time."""
         found = next((channel for channel in self.channels.values() if channel.user == user), None)
         return found or self._add(
-            Channel(new_id(), user.name, "dm", members={user.id, self.bot.id}, user=user),
+            GuildChannel(new_id(), user.name, "dm", members={user.id, self.bot.id}, user=user),
         )
 
     def start_thread(
         self,
-        parent: Channel,
+        parent: GuildChannel,
         name: str,
-        owner: User,
+        owner: DiscordUser,
         *,
-        root: Message | None = None,
+        root: DiscordMessage | None = None,
         guests: Sequence[str] = (),
         auto_archive: int = 1440,
-    ) -> Channel:
+    ) -> GuildChannel:
         """Begin a thread, of a message (then it has the message's id) or of the channel itself: with `guests`, one that
         nobody else sees.
         """
-        thread = Channel(
+        thread = GuildChannel(
             root.id if root else new_id(),
             name,
             "thread",
@@ -285,15 +285,15 @@ class Guild:
         if root is not None:
             root.thread = thread
             root.flags |= HAS_THREAD
-            self._tell(Change("updated", root))
-            self.post(thread, root.author, Content(), type=THREAD_STARTER, reply_to=root)
+            self._tell(GuildChange("updated", root))
+            self.post(thread, root.author, DiscordContent(), type=THREAD_STARTER, reply_to=root)
         return thread
 
-    def threads(self) -> list[Channel]:
+    def threads(self) -> list[GuildChannel]:
         """All threads that are not archived."""
         return [channel for channel in self.channels.values() if channel.is_thread and not channel.archived]
 
-    def remove(self, channel: Channel) -> None:
+    def remove(self, channel: GuildChannel) -> None:
         """Delete a channel with all that is in it; a channel's threads go with it."""
         for gone in [channel, *(thread for thread in self.channels.values() if thread.parent is channel)]:
             del self.channels[gone.id]
@@ -305,35 +305,37 @@ class Guild:
                     message.thread = None
                     message.flags &= ~HAS_THREAD
 
-    def _add(self, channel: Channel) -> Channel:
+    def _add(self, channel: GuildChannel) -> GuildChannel:
         self.channels[channel.id] = channel
         self._messages[channel.id] = {}
         return channel
 
     # What was said
 
-    def message(self, channel: Channel, message_id: str) -> Message | None:
+    def message(self, channel: GuildChannel, message_id: str) -> DiscordMessage | None:
         """The message as anyone may find it: neither a deleted nor an ephemeral one."""
         message = self._messages[channel.id].get(message_id)
         return None if message is None or message.deleted or message.ephemeral_to else message
 
-    def messages(self, channel: Channel) -> list[Message]:
+    def messages(self, channel: GuildChannel) -> list[DiscordMessage]:
         """All that was ever posted there, oldest first."""
         return list(self._messages[channel.id].values())
 
-    def latest(self, number: int) -> list[Message]:
+    def latest(self, number: int) -> list[DiscordMessage]:
         """The newest messages of the whole server, oldest first."""
         everything = (message for messages in self._messages.values() for message in messages.values())
         return sorted(everything, key=lambda message: int(message.id))[-number:]
 
-    def post(self, channel: Channel, author: User, content: Content, **details: Any) -> Message:
-        """Post a message; `details` are the fields of `Message`.
+    def post(
+        self, channel: GuildChannel, author: DiscordUser, content: DiscordContent, **details: Any
+    ) -> DiscordMessage:
+        """Post a message; `details` are the fields of `DiscordMessage`.
 
         The first message of a forum's post has the post's id: give it as `id`.
         """
         details.setdefault("id", new_id())
         mentioned = self._mentioned(content, details.get("reply_to"), details.get("type", DEFAULT))
-        message = Message(
+        message = DiscordMessage(
             channel=channel,
             author=author,
             content=content,
@@ -345,33 +347,33 @@ class Guild:
         if channel.is_thread:
             channel.participants.add(author.id)
             channel.archived = False
-        self._tell(Change("ephemeral" if message.ephemeral_to else "posted", message))
+        self._tell(GuildChange("ephemeral" if message.ephemeral_to else "posted", message))
         return message
 
-    def update(self, message: Message, content: Content, *, edited: bool = True) -> None:
+    def update(self, message: DiscordMessage, content: DiscordContent, *, edited: bool = True) -> None:
         """Replace what it says; `edited`: whether people see "(edited)" beside it."""
         message.content = content
         message.mentioned = self._mentioned(content, message.reply_to, message.type)
         message.versions.append(self._version(content, message.mentioned))
         if edited:
             message.edited_at = datetime.now(UTC)
-        self._tell(Change("updated", message))
+        self._tell(GuildChange("updated", message))
 
-    def delete(self, message: Message) -> None:
+    def delete(self, message: DiscordMessage) -> None:
         message.deleted = True
-        self._tell(Change("deleted", message))
+        self._tell(GuildChange("deleted", message))
 
-    def delete_together(self, messages: Iterable[Message]) -> None:
+    def delete_together(self, messages: Iterable[DiscordMessage]) -> None:
         for message in messages:
             message.deleted = True
 
-    def react(self, message: Message, user: User, emoji: str) -> None:
+    def react(self, message: DiscordMessage, user: DiscordUser, emoji: str) -> None:
         users = message.reactions.setdefault(emoji, [])
         if user.id not in users:
             users.append(user.id)
-            self._tell(Change("reaction_added", message, user.id, emoji))
+            self._tell(GuildChange("reaction_added", message, user.id, emoji))
 
-    def unreact(self, message: Message, user: User, emoji: str) -> bool:
+    def unreact(self, message: DiscordMessage, user: DiscordUser, emoji: str) -> bool:
         """Take a reaction back; False if there was none."""
         users = message.reactions.get(emoji, [])
         if user.id not in users:
@@ -379,14 +381,14 @@ class Guild:
         users.remove(user.id)
         if not users:
             del message.reactions[emoji]
-        self._tell(Change("reaction_removed", message, user.id, emoji))
+        self._tell(GuildChange("reaction_removed", message, user.id, emoji))
         return True
 
-    def _mentioned(self, content: Content, reply_to: Message | None, type_: int) -> Mentions:
+    def _mentioned(self, content: DiscordContent, reply_to: DiscordMessage | None, type_: int) -> MentionParser:
         author = reply_to.author.id if reply_to and type_ == REPLY else None
         return mentions(content.text, content.allowed_mentions, self.users, reply_to=author)
 
-    def _version(self, content: Content, mentioned: Mentions) -> Version:
+    def _version(self, content: DiscordContent, mentioned: MentionParser) -> DiscordMessageVersion:
         names = {user.id: user.display_name for user in self.users.values()} | {self.bot_role: self.bot.display_name}
         names |= {channel.id: channel.name for channel in self.channels.values()}
-        return Version(shown(content.text, names), mentioned.pings, monotonic())
+        return DiscordMessageVersion(shown(content.text, names), mentioned.pings, monotonic())

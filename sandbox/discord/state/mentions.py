@@ -17,7 +17,7 @@ _SHOWN = re.compile(r"<(@!?|@&|#)(\d+)>")
 
 
 @dataclass(frozen=True, slots=True)
-class Mentions:
+class MentionParser:
     """Whom a message calls: ids of users (in the order of the text) and roles, and `everyone` or `here`."""
 
     users: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Mentions:
 
 def mentions(
     text: str, allowed: Mapping[str, Any] | None, known: Container[str], *, reply_to: str | None = None
-) -> Mentions:
+) -> MentionParser:
     """Whom `text` calls, under `allowed`.
 
     Args:
@@ -50,7 +50,7 @@ def mentions(
         users.append(reply_to)
     roles = [role for role in _ROLE.findall(text) if "roles" in parse or role in _ids(allowed, "roles")]
     everyone = frozenset(_ALL.findall(text)) if "everyone" in parse else frozenset[str]()
-    return Mentions(tuple(dict.fromkeys(users)), tuple(dict.fromkeys(roles)), everyone)
+    return MentionParser(tuple(dict.fromkeys(users)), tuple(dict.fromkeys(roles)), everyone)
 
 
 def _ids(allowed: Mapping[str, Any], kind: str) -> set[str]:

@@ -10,7 +10,15 @@ from typing import Any
 from urllib.parse import quote
 
 from sandbox.discord.state.components import besides, numbered
-from sandbox.discord.state.guild import REPLY, THREAD_STARTER, Attachment, Channel, Guild, Message, User
+from sandbox.discord.state.guild import (
+    REPLY,
+    THREAD_STARTER,
+    DiscordAttachment,
+    DiscordMessage,
+    DiscordUser,
+    Guild,
+    GuildChannel,
+)
 from sandbox.discord.state.permissions import FLAGS, PERMISSIONS, bits
 from sandbox.discord.state.roles import Role
 from sandbox.discord.state.snowflakes import EPOCH
@@ -31,7 +39,7 @@ def created(snowflake: str) -> str:
     return datetime.fromtimestamp(((int(snowflake) >> 22) + EPOCH) / 1000, UTC).isoformat()
 
 
-class Payloads:
+class DiscordPayloads:
     """What is told of the server.
 
     Attributes:
@@ -49,7 +57,7 @@ class Payloads:
     # People
 
     @staticmethod
-    def user(user: User) -> Json:
+    def user(user: DiscordUser) -> Json:
         return {
             "id": user.id,
             "username": user.name,
@@ -72,7 +80,7 @@ class Payloads:
             "accent_color": None,
         }
 
-    def member(self, user: User, *, with_user: bool = True) -> Json:
+    def member(self, user: DiscordUser, *, with_user: bool = True) -> Json:
         return {
             "roles": [self._guild.bot_role] if user == self._guild.bot else self._guild.roles.of(user.id),
             "nick": None,
@@ -117,7 +125,7 @@ class Payloads:
 
     # Places
 
-    def channel(self, channel: Channel) -> Json:
+    def channel(self, channel: GuildChannel) -> Json:
         messages = self._guild.messages(channel)
         about: Json = {
             "id": channel.id,
@@ -151,7 +159,7 @@ class Payloads:
             }
         return about
 
-    def _of_thread(self, thread: Channel, parent: Channel) -> Json:
+    def _of_thread(self, thread: GuildChannel, parent: GuildChannel) -> Json:
         number = sum(message.type != THREAD_STARTER for message in self._guild.messages(thread))
         bot = self._guild.bot.id
         joined = {"member": self.thread_member(thread, bot)} if bot in thread.participants else {}
@@ -171,10 +179,10 @@ class Payloads:
         } | joined
 
     @staticmethod
-    def thread_member(thread: Channel, user_id: str) -> Json:
+    def thread_member(thread: GuildChannel, user_id: str) -> Json:
         return {"id": thread.id, "user_id": user_id, "join_timestamp": iso(thread.created_at), "flags": 0}
 
-    def _overwrites(self, channel: Channel) -> list[Json]:
+    def _overwrites(self, channel: GuildChannel) -> list[Json]:
         if channel.members is None:
             return []
         view = str(PERMISSIONS["view_channel"])
@@ -249,7 +257,7 @@ class Payloads:
         """The bot's permissions."""
         return str(bits(self._permissions, PERMISSIONS))
 
-    def may(self, user: User) -> str:
+    def may(self, user: DiscordUser) -> str:
         """A person's permissions."""
         return str(bits(PERMISSIONS.keys() - self._guild.denied.get(user.id, set()), PERMISSIONS))
 
@@ -275,7 +283,7 @@ class Payloads:
 
     # Messages
 
-    def message(self, message: Message, *, content: bool = True, quoting: bool = True) -> Json:
+    def message(self, message: DiscordMessage, *, content: bool = True, quoting: bool = True) -> Json:
         """A message; without `content`, as an app sees it that may not read it."""
         said = message.content
         about: Json = {
@@ -314,7 +322,7 @@ class Payloads:
             about |= self._reference(message, message.reply_to, content=content, quoting=quoting)
         return about
 
-    def _forwarded(self, message: Message, *, content: bool) -> Json:
+    def _forwarded(self, message: DiscordMessage, *, content: bool) -> Json:
         """Discord: what was passed on, as it was then, and not by whom it was said."""
         place = {"guild_id": self._guild.id} if message.channel.is_here else {}
         kept = ("type", "content", "mentions", "mention_roles", "attachments", "embeds", "components", "timestamp")
@@ -325,7 +333,7 @@ class Payloads:
             "message_snapshots": [{"message": snapshot}],
         }
 
-    def attachment(self, channel: Channel, file: Attachment) -> Json:
+    def attachment(self, channel: GuildChannel, file: DiscordAttachment) -> Json:
         now = int(time())  # Discord: an address is signed, and expires
         signed = f"ex={now + self.file_seconds:x}&is={now:x}&hm={file.id}"
         url = f"{self.address}/attachments/{channel.id}/{file.id}/{quote(file.name)}?{signed}&"
@@ -342,7 +350,7 @@ class Payloads:
             about["description"] = file.description
         return about
 
-    def _reference(self, message: Message, to: Message, *, content: bool, quoting: bool) -> Json:
+    def _reference(self, message: DiscordMessage, to: DiscordMessage, *, content: bool, quoting: bool) -> Json:
         place = {"guild_id": self._guild.id} if to.channel.is_here else {}
         about: Json = {"message_reference": {"type": 0, "channel_id": to.channel.id, "message_id": to.id} | place}
         if quoting and message.type in (REPLY, THREAD_STARTER):
@@ -350,7 +358,7 @@ class Payloads:
             about["referenced_message"] = quoted
         return about
 
-    def _origin(self, message: Message) -> Json:
+    def _origin(self, message: DiscordMessage) -> Json:
         if message.origin is None:
             return {}
         return {
@@ -364,7 +372,7 @@ class Payloads:
             | ({"target_message_id": message.origin.target.id} if message.origin.target else {}),
         }
 
-    def owners(self, user: User, channel: Channel) -> Json:
+    def owners(self, user: DiscordUser, channel: GuildChannel) -> Json:
         """Who has installed the app: the server (of direct messages with it: none), or the person for himself."""
         if not channel.is_reached:
             return {"1": user.id}

@@ -10,7 +10,7 @@ from typing import Any
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.messages import thread_of
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.state.workspace import Channel
+from sandbox.slack.state.workspace import SlackConversation
 
 #: The event that somebody has pressed Slack's own button to stop.
 STOPPED = "agent_session_stopped"
@@ -24,14 +24,14 @@ _UNHEARD = "missing_agent_session_stopped_event_subscription"
 
 
 @dataclass(eq=False, slots=True)
-class Session:
+class AssistantThread:
     """What an agent does in one thread.
 
     Attributes:
         statuses: each that it had, the present one last.
     """
 
-    channel: Channel
+    channel: SlackConversation
     thread_ts: str
     title: str = ""
     statuses: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Session:
         return self.statuses[-1]
 
 
-class Agents:
+class AssistantMethods:
     """Attributes:
     sessions: by channel and thread.
     """
@@ -50,7 +50,7 @@ class Agents:
         self._api = api
         self._workspace = api.workspace
         self._subscriptions = subscriptions
-        self.sessions: dict[tuple[str, str], Session] = {}
+        self.sessions: dict[tuple[str, str], AssistantThread] = {}
         api.add("agents.sessions.setStatus", self.set_status, scope="chat:write")
         api.add("agents.sessions.rename", self.rename, scope="chat:write")
         api.add("assistant.threads.setSuggestedPrompts", self.suggest, scope=_AGENT)
@@ -61,7 +61,7 @@ class Agents:
         if status not in _STATUSES:
             raise SlackError("invalid_arguments", messages=["[ERROR] no such status [json-pointer:/status]"])
         title = _title(arguments)
-        session = self.sessions.get((channel.id, thread_ts)) or Session(channel, thread_ts, title)
+        session = self.sessions.get((channel.id, thread_ts)) or AssistantThread(channel, thread_ts, title)
         self.sessions[channel.id, thread_ts] = session
         session.statuses.append(status)
         warning = {"warning": _UNHEARD} if status == "processing" and STOPPED not in self._subscriptions else {}
@@ -87,7 +87,7 @@ class Agents:
             channel.prompts = tuple((prompt["title"], prompt["message"]) for prompt in prompts)
         return {}
 
-    def _thread(self, arguments: Arguments) -> tuple[Channel, str]:
+    def _thread(self, arguments: Arguments) -> tuple[SlackConversation, str]:
         self._api.need(_AGENT)
         channel = self._api.writable(self._api.channel(Arguments({"channel": arguments.required("channel_id")})))
         thread_ts = arguments.required("thread_ts")

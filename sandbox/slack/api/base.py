@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.state.payloads import Payloads
-from sandbox.slack.state.workspace import Channel, Message, User, Workspace
+from sandbox.slack.state.payloads import SlackPayloads
+from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Workspace, WorkspaceUser
 
 #: What the installed app is granted, unless a test takes something away.
 SCOPES = frozenset(
@@ -38,7 +38,7 @@ _FAMILIES = {"channel": "channels", "group": "groups", "im": "im"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiAnswer:
     """`scopes` and `accepted` are for the headers that Slack answers with."""
 
     body: dict[str, Any]
@@ -50,7 +50,7 @@ Handler = Callable[[Arguments], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class ApiMethod:
     """`tokens`: the kinds that may call it, `bot` or `app`; `scope`: what a bot needs, whatever the place."""
 
     handler: Handler
@@ -66,23 +66,23 @@ class WebApi:
     """
 
     def __init__(
-        self, workspace: Workspace, payloads: Payloads, scopes: set[str], *, bot_token: str, app_token: str
+        self, workspace: Workspace, payloads: SlackPayloads, scopes: set[str], *, bot_token: str, app_token: str
     ) -> None:
         self.workspace = workspace
         self.payloads = payloads
         self._scopes = scopes
         self._kinds = {bot_token: "bot", app_token: "app"}
         self._revoked: set[str] = set()
-        self._methods: dict[str, Method] = {}
+        self._methods: dict[str, ApiMethod] = {}
 
     def add(self, name: str, handler: Handler, *, scope: str | None = None, tokens: Iterable[str] = ("bot",)) -> None:
-        self._methods[name] = Method(handler, scope, frozenset(tokens))
+        self._methods[name] = ApiMethod(handler, scope, frozenset(tokens))
 
-    def call(self, name: str, token: str, values: Mapping[str, Any]) -> Answer:
+    def call(self, name: str, token: str, values: Mapping[str, Any]) -> ApiAnswer:
         """Do what is asked. An empty `token` is one that was not sent."""
         method = self._methods.get(name)
         if method is None:
-            return Answer({"ok": False, "error": "unknown_method", "req_method": name})
+            return ApiAnswer({"ok": False, "error": "unknown_method", "req_method": name})
         kind = self._kinds.get(token)
         granted = APP_SCOPES if kind == "app" else frozenset(self._scopes)
         try:
@@ -97,7 +97,7 @@ class WebApi:
             body = {"ok": True} | method.handler(Arguments({**values, "token": token}))
         except SlackError as refusal:
             body = refusal.body()
-        return Answer(body, granted if kind else frozenset(), method.scope)
+        return ApiAnswer(body, granted if kind else frozenset(), method.scope)
 
     def renew(self, old: str, new: str) -> None:
         """From now on, the bot's token is another one."""
@@ -121,35 +121,35 @@ class WebApi:
     def has(self, scope: str) -> bool:
         return scope in self._scopes
 
-    def need_of(self, channel: Channel, right: str) -> None:
+    def need_of(self, channel: SlackConversation, right: str) -> None:
         """The scope that Slack has once for each kind of place: `channels:history`, `im:history` ..."""
         self.need(f"{_FAMILIES[channel.type]}:{right}")
 
-    def channel(self, arguments: Arguments) -> Channel:
+    def channel(self, arguments: Arguments) -> SlackConversation:
         """The channel that is named, as far as the bot may know of it."""
         channel = self.workspace.channels.get(arguments.required("channel"))
         if channel is None or (channel.type != "channel" and not self._is_member(channel)):
             raise SlackError("channel_not_found")
         return channel
 
-    def writable(self, channel: Channel) -> Channel:
+    def writable(self, channel: SlackConversation) -> SlackConversation:
         if channel.archived:
             raise SlackError("is_archived")
         if not self._is_member(channel):
             raise SlackError("not_in_channel")
         return channel
 
-    def message(self, channel: Channel, ts: str) -> Message:
+    def message(self, channel: SlackConversation, ts: str) -> SlackMessage:
         message = self.workspace.message(channel, ts)
         if message is None:
             raise SlackError("message_not_found")
         return message
 
-    def user(self, id_: str) -> User:
+    def user(self, id_: str) -> WorkspaceUser:
         user = self.workspace.users.get(id_)
         if user is None:
             raise SlackError("user_not_found")
         return user
 
-    def _is_member(self, channel: Channel) -> bool:
+    def _is_member(self, channel: SlackConversation) -> bool:
         return self.workspace.bot.id in channel.members

@@ -10,14 +10,14 @@ from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.limits import PAGE
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.payloads import TEAM_DOMAIN
-from sandbox.slack.state.workspace import Message
+from sandbox.slack.state.workspace import SlackMessage
 
 T = TypeVar("T")
 
 _TYPES = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
 
 
-class Directory:
+class DirectoryMethods:
     """Args:
     most_said: how many messages a page holds, at the most.
     """
@@ -144,11 +144,13 @@ class Directory:
         page, cursor = self._said(replies, arguments, default=1000)
         return self._found([root, *page], cursor, arguments)
 
-    def _said(self, messages: list[Message], arguments: Arguments, *, default: int) -> tuple[Sequence[Message], str]:
+    def _said(
+        self, messages: list[SlackMessage], arguments: Arguments, *, default: int
+    ) -> tuple[Sequence[SlackMessage], str]:
         within = _within(messages, arguments)
         return _page(within, attrgetter("ts"), arguments, default=default, most=self._most_said)
 
-    def _found(self, page: Sequence[Message], cursor: str, arguments: Arguments) -> dict[str, Any]:
+    def _found(self, page: Sequence[SlackMessage], cursor: str, arguments: Arguments) -> dict[str, Any]:
         metadata = arguments.flag("include_all_metadata")
         return {
             "messages": [self._payloads.found(message, metadata=metadata) for message in page],
@@ -157,12 +159,12 @@ class Directory:
         }
 
 
-def _within(messages: list[Message], arguments: Arguments) -> list[Message]:
+def _within(messages: list[SlackMessage], arguments: Arguments) -> list[SlackMessage]:
     """Those between `oldest` and `latest`; the ends themselves only if `inclusive`."""
     oldest, latest = (_time(arguments, name) for name in ("oldest", "latest"))
     inclusive = arguments.flag("inclusive")
 
-    def wanted(message: Message) -> bool:
+    def wanted(message: SlackMessage) -> bool:
         at = Decimal(message.ts)
         if inclusive and at in (oldest, latest):
             return True

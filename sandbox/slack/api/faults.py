@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sandbox.fault_queue import FaultKind, Pending
+from sandbox.fault_queue import FaultKind, FaultQueue
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fault:
+class SlackFault:
     """One thing that goes wrong with one call: two that are asked for are two, though they be alike."""
 
     kind: FaultKind
@@ -16,7 +16,7 @@ class Fault:
     seconds: float = 0
 
 
-class Faults:
+class SlackFaults:
     """Faults to come. Each method's are used up in the order in which they were asked for, one a call.
 
     The methods' names are Slack's (`chat.postMessage`); `response_url` stands for posts to one, and `upload` for the
@@ -24,7 +24,7 @@ class Faults:
     """
 
     def __init__(self) -> None:
-        self._pending = Pending[Fault]()
+        self._pending = FaultQueue[SlackFault]()
         self._handshakes = 0
         self.latency = 0.0
 
@@ -32,19 +32,19 @@ class Faults:
         self, method: str | Collection[str], times: int = 1, *, status: int = 500, error: str | None = None
     ) -> None:
         """Refuse without effect: with this HTTP status, or (`error`) with 200 and that Slack error."""
-        self._add(method, times, Fault("fail", status=status, error=error))
+        self._add(method, times, SlackFault("fail", status=status, error=error))
 
     def rate_limit(self, method: str | Collection[str], retry_after: int, times: int = 1) -> None:
         """Refuse without effect: 429, and `Retry-After` with these seconds."""
-        self._add(method, times, Fault("rate_limit", seconds=retry_after))
+        self._add(method, times, SlackFault("rate_limit", seconds=retry_after))
 
     def lose_reply(self, method: str | Collection[str], times: int = 1) -> None:
         """Take effect, then close the connection with no answer."""
-        self._add(method, times, Fault("lose_reply"))
+        self._add(method, times, SlackFault("lose_reply"))
 
     def delay(self, method: str | Collection[str], seconds: float, times: int = 1) -> None:
         """Take effect that much later (real seconds)."""
-        self._add(method, times, Fault("delay", seconds=seconds))
+        self._add(method, times, SlackFault("delay", seconds=seconds))
 
     def refuse_handshakes(self, n: int) -> None:
         """Answer the next `n` WebSocket handshakes with 500. Their tickets are used up nevertheless."""
@@ -68,7 +68,7 @@ class Faults:
         """Whether one of this kind is still to come."""
         return self._pending.waits(kind)
 
-    def take(self, method: str) -> Fault | None:
+    def take(self, method: str) -> SlackFault | None:
         """The fault that this call meets."""
         return self._pending.take(method)
 
@@ -79,5 +79,5 @@ class Faults:
         self._handshakes -= 1
         return True
 
-    def _add(self, method: str | Collection[str], times: int, fault: Fault) -> None:
+    def _add(self, method: str | Collection[str], times: int, fault: SlackFault) -> None:
         self._pending.add([method] if isinstance(method, str) else method, times, fault)

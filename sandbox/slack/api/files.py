@@ -12,11 +12,11 @@ from typing import Any
 from aiohttp import web
 
 from sandbox.slack.api.base import WebApi
-from sandbox.slack.api.faults import Faults
+from sandbox.slack.api.faults import SlackFaults
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.state.activity_log import Journal
-from sandbox.slack.state.markup import Content
-from sandbox.slack.state.workspace import File, Message, new_id
+from sandbox.slack.state.activity_log import SlackActivityLog
+from sandbox.slack.state.markup import SlackContent
+from sandbox.slack.state.workspace import SlackFile, SlackMessage, new_id
 
 #: The name under which the sending of a file's bytes is recorded and goes wrong.
 UPLOAD = "upload"
@@ -28,7 +28,7 @@ _LOGIN = "<!DOCTYPE html><html><head><title>Sign in to Sandbox | Slack</title></
 
 
 @dataclass(eq=False, slots=True)
-class Upload:
+class PendingUpload:
     """A file that somebody is about to send, or has sent."""
 
     name: str
@@ -37,20 +37,20 @@ class Upload:
     data: bytes | None = None
 
 
-class Files:
+class FileMethods:
     """Attributes:
     address: where the server is, with a slash at the end.
     """
 
-    def __init__(self, api: WebApi, journal: Journal, faults: Faults) -> None:
+    def __init__(self, api: WebApi, journal: SlackActivityLog, faults: SlackFaults) -> None:
         self._api = api
         self._workspace = api.workspace
         self._payloads = api.payloads
         self._journal = journal
         self._faults = faults
-        self._uploads: dict[str, Upload] = {}
+        self._uploads: dict[str, PendingUpload] = {}
         self._keys: dict[str, str] = {}
-        self._shared: dict[str, list[Message]] = {}
+        self._shared: dict[str, list[SlackMessage]] = {}
         self.address = ""
         api.add("files.getUploadURLExternal", self.get_upload_url, scope="files:write")
         api.add("files.completeUploadExternal", self.complete_upload, scope="files:write")
@@ -62,7 +62,7 @@ class Files:
         if not length.isdecimal() or int(length) < 1:
             raise SlackError("invalid_arguments", messages=["[ERROR] must be an integer [json-pointer:/length]"])
         file_id, key = new_id("F"), token_urlsafe(48)
-        self._uploads[file_id] = Upload(name, int(length), arguments.text("alt_txt"))
+        self._uploads[file_id] = PendingUpload(name, int(length), arguments.text("alt_txt"))
         self._keys[key] = file_id
         return {"upload_url": f"{self.address}upload/v1/{key}", "file_id": file_id}
 
@@ -106,7 +106,7 @@ class Files:
         described = self._payloads.file(*found)
         return web.Response(body=found[1].data, content_type=described["mimetype"])
 
-    def _find(self, file_id: str) -> tuple[Message, File] | None:
+    def _find(self, file_id: str) -> tuple[SlackMessage, SlackFile] | None:
         """A file that is to be seen, and where."""
         standing = (message for message in self._workspace.everything() if not message.deleted)
         return next(((m, file) for m in standing for file in m.files if file.id == file_id), None)
@@ -124,7 +124,7 @@ class Files:
             raise SlackError("invalid_arguments", messages=["[ERROR] no such thread [json-pointer:/thread_ts]"])
         message = self._workspace.post(
             channel,
-            Content(arguments.text("initial_comment")),
+            SlackContent(arguments.text("initial_comment")),
             user=self._workspace.bot.id,
             bot_id=self._workspace.bot_id,
             thread_ts=thread_ts,
@@ -144,11 +144,11 @@ class Files:
                 self._workspace.delete(message)
         return {}
 
-    def _complete(self, file_id: str, title: str | None) -> File:
+    def _complete(self, file_id: str, title: str | None) -> SlackFile:
         upload = self._uploads.get(file_id)
         if upload is None or upload.data is None:
             raise SlackError("file_not_found")
-        return File(file_id, upload.name, upload.data, title or upload.name, upload.alt)
+        return SlackFile(file_id, upload.name, upload.data, title or upload.name, upload.alt)
 
 
 async def _bytes_of(request: web.Request) -> bytes:

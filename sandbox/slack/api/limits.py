@@ -42,7 +42,7 @@ STREAM_SIZE = 11_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class MethodRate:
     """At most `calls` in any `seconds`, for each workspace or for each channel in it."""
 
     calls: int
@@ -50,15 +50,15 @@ class Rate:
     per_channel: bool = False
 
 
-TIER_2, TIER_3, TIER_4 = Rate(20), Rate(50), Rate(100)
+TIER_2, TIER_3, TIER_4 = MethodRate(20), MethodRate(50), MethodRate(100)
 #: "Hundreds of requests per minute", as the pages of some methods have it.
-HUNDREDS = Rate(300)
+HUNDREDS = MethodRate(300)
 
-RATES: Mapping[str, Sequence[Rate]] = {
+RATES: Mapping[str, Sequence[MethodRate]] = {
     "agents.sessions.rename": [TIER_3],
     "agents.sessions.setStatus": [TIER_3],
     # Tier 1 on paper, which is one; a client that reconnects some times in a minute is nevertheless served.
-    "apps.connections.open": [Rate(30)],
+    "apps.connections.open": [MethodRate(30)],
     "assistant.threads.setSuggestedPrompts": [TIER_4],
     "auth.test": [HUNDREDS],
     "chat.appendStream": [TIER_4],
@@ -66,7 +66,7 @@ RATES: Mapping[str, Sequence[Rate]] = {
     "chat.getPermalink": [HUNDREDS],
     "chat.postEphemeral": [TIER_4],
     # One a second for each channel, short bursts allowed, and hundreds a minute in all.
-    "chat.postMessage": [Rate(5, 5, per_channel=True), HUNDREDS],
+    "chat.postMessage": [MethodRate(5, 5, per_channel=True), HUNDREDS],
     "chat.startStream": [TIER_2],
     "chat.stopStream": [TIER_2],
     "chat.update": [TIER_3],
@@ -94,17 +94,20 @@ PAGE = 1_000
 
 #: What an app has instead that is distributed commercially and is not in the Marketplace, and how many messages a page
 #: holds for it at the most. Slack: the pages of both methods.
-UNLISTED: Mapping[str, Sequence[Rate]] = {"conversations.history": [Rate(1)], "conversations.replies": [Rate(1)]}
+UNLISTED: Mapping[str, Sequence[MethodRate]] = {
+    "conversations.history": [MethodRate(1)],
+    "conversations.replies": [MethodRate(1)],
+}
 UNLISTED_PAGE = 15
 
 
-class RateLimits:
+class SlackRateLimits:
     """Counts the calls of one app in one workspace; windows pass `speed` times as fast."""
 
     def __init__(self, speed: float, *, is_unlisted: bool = False) -> None:
         self._speed = speed
         self._rates = {**RATES, **UNLISTED} if is_unlisted else RATES
-        self._calls: defaultdict[tuple[str, Rate, str], deque[float]] = defaultdict(deque)
+        self._calls: defaultdict[tuple[str, MethodRate, str], deque[float]] = defaultdict(deque)
 
     def budgets(self) -> list[Budget]:
         """What is left in each window that calls stand in, by method and channel."""
@@ -137,7 +140,7 @@ class RateLimits:
             window.append(now)
         return None
 
-    def _passed(self, window: deque[float], rate: Rate) -> float:
+    def _passed(self, window: deque[float], rate: MethodRate) -> float:
         """Let go of what is out of a window; how long that is, in real seconds."""
         span = rate.seconds / self._speed
         while window and window[0] <= monotonic() - span:

@@ -6,14 +6,14 @@ from typing import Any
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.limits import MARKDOWN_TEXT, POSTED_TEXT, UPDATED_TEXT, check_blocks
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.state.markup import Content
+from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.payloads import TEAM_DOMAIN
-from sandbox.slack.state.workspace import Channel, Message, Workspace
+from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Workspace
 
 _TRUNCATED = "[WARN] A message of more than 40000 characters was truncated [json-pointer:/text]"
 
 
-class Chat:
+class MessageMethods:
     def __init__(self, api: WebApi) -> None:
         self._api = api
         self._workspace = api.workspace
@@ -106,12 +106,12 @@ class Chat:
             raise SlackError("no_reaction")
         return {}
 
-    def _reaction(self, arguments: Arguments) -> tuple[Message, str]:
+    def _reaction(self, arguments: Arguments) -> tuple[SlackMessage, str]:
         name = arguments.required("name").strip(":")
         channel = self._api.writable(self._api.channel(arguments))
         return self._api.message(channel, arguments.required("timestamp")), name
 
-    def _destination(self, arguments: Arguments) -> Channel:
+    def _destination(self, arguments: Arguments) -> SlackConversation:
         """Where to post: a channel's id or its name, or a user's id for the messages with him."""
         target = arguments.required("channel")
         if user := self._workspace.users.get(target):
@@ -120,12 +120,12 @@ class Chat:
             arguments = Arguments({"channel": named.id})
         return self._api.writable(self._api.channel(arguments))
 
-    def _own(self, message: Message, refusal: str) -> None:
+    def _own(self, message: SlackMessage, refusal: str) -> None:
         if message.bot_id != self._workspace.bot_id:
             raise SlackError(refusal)
 
 
-def thread_of(workspace: Workspace, channel: Channel, arguments: Arguments) -> str | None:
+def thread_of(workspace: Workspace, channel: SlackConversation, arguments: Arguments) -> str | None:
     """The thread that a call names, if it names one.
 
     Raises:
@@ -142,7 +142,7 @@ def thread_of(workspace: Workspace, channel: Channel, arguments: Arguments) -> s
     return thread_ts
 
 
-def content_of(arguments: Arguments) -> Content:
+def content_of(arguments: Arguments) -> SlackContent:
     """What a call wants to say.
 
     Raises:
@@ -156,7 +156,7 @@ def content_of(arguments: Arguments) -> Content:
         raise SlackError("no_text")
     if len(markdown) > MARKDOWN_TEXT:
         raise SlackError("msg_too_long")
-    return Content(
+    return SlackContent(
         text=text or markdown,
         blocks=check_blocks(blocks) if blocks else None,
         markdown=bool(markdown),
@@ -164,7 +164,7 @@ def content_of(arguments: Arguments) -> Content:
     )
 
 
-def _posted(content: Content) -> tuple[Content, dict[str, Any]]:
+def _posted(content: SlackContent) -> tuple[SlackContent, dict[str, Any]]:
     """The content as far as a post keeps it, and the warning if that is not all."""
     if len(content.text) <= POSTED_TEXT:
         return content, {}

@@ -16,14 +16,14 @@ from aiohttp import web
 
 from sandbox.slack.api import requests as arguments
 from sandbox.slack.api.requests import SlackError
-from sandbox.slack.state.activity_log import Journal
+from sandbox.slack.state.activity_log import SlackActivityLog
 from sandbox.slack.state.workspace import Workspace
 
 CODE_LIFE = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class OAuthGrant:
     """What a code stands for."""
 
     workspace: Workspace
@@ -34,14 +34,14 @@ class Grant:
     expires: float
 
 
-class OAuth:
+class OAuthMethods:
     """The app's credentials, and the codes that are out."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: SlackActivityLog) -> None:
         self._journal = journal
         self.client_id = f"{secrets.randbelow(10**12)}.{secrets.randbelow(10**13)}"
         self.client_secret = secrets.token_hex(16)
-        self._codes: dict[str, Grant] = {}
+        self._codes: dict[str, OAuthGrant] = {}
 
     def allow(self, url: str, workspace: Workspace, user: str, token: Callable[[], str]) -> str:
         """Say yes on the page that `url` shows; the query with which the browser is sent back to the app.
@@ -54,7 +54,7 @@ class OAuth:
             raise ValueError("invalid_client_id")
         code = secrets.token_urlsafe(24)
         redirect = asked.get("redirect_uri", "")
-        self._codes[code] = Grant(workspace, user, token, asked["scope"], redirect, monotonic() + CODE_LIFE)
+        self._codes[code] = OAuthGrant(workspace, user, token, asked["scope"], redirect, monotonic() + CODE_LIFE)
         return urlencode({"code": code, "state": asked.get("state", "")})
 
     async def access(self, request: web.Request) -> web.Response:

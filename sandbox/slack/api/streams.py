@@ -15,14 +15,14 @@ from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.limits import MARKDOWN_TEXT, STREAM_LIFE, STREAM_SIZE, TASK_TEXT, check_blocks
 from sandbox.slack.api.messages import metadata_of, thread_of
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.state.markup import Content, Task
-from sandbox.slack.state.workspace import Channel, Message, Stream
+from sandbox.slack.state.markup import SlackContent, TaskCard
+from sandbox.slack.state.workspace import NativeStream, SlackConversation, SlackMessage
 
 _STATUSES = {"pending", "in_progress", "complete", "error"}
 _DISPLAYS = {"", "timeline", "plan"}
 
 
-class Streams:
+class StreamMethods:
     """The methods; time passes `speed` times as fast."""
 
     def __init__(self, api: WebApi, *, speed: float) -> None:
@@ -43,10 +43,10 @@ class Streams:
         if arguments.text("task_display_mode") not in _DISPLAYS:
             raise SlackError("invalid_arguments")
         chunks, kind = _chunks_of(arguments)
-        stream = Stream(recipient, monotonic() + self._life, kind=kind)
+        stream = NativeStream(recipient, monotonic() + self._life, kind=kind)
         message = self._workspace.post(
             channel,
-            _grown(Content(markdown=True), stream, chunks),
+            _grown(SlackContent(markdown=True), stream, chunks),
             user=self._workspace.bot.id,
             bot_id=self._workspace.bot_id,
             thread_ts=thread_of(self._workspace, channel, arguments),
@@ -78,7 +78,7 @@ class Streams:
         self._workspace.update(message, content, edited=False)
         return {}
 
-    def _streaming(self, arguments: Arguments) -> tuple[Channel, Message, Stream]:
+    def _streaming(self, arguments: Arguments) -> tuple[SlackConversation, SlackMessage, NativeStream]:
         """The message that is named, if it is one that is being streamed."""
         channel = self._api.writable(self._api.channel(arguments))
         message = self._api.message(channel, arguments.required("ts"))
@@ -88,7 +88,7 @@ class Streams:
             raise SlackError("message_not_in_streaming_state")
         return channel, message, message.stream
 
-    def _recipient(self, channel: Channel, arguments: Arguments) -> str | None:
+    def _recipient(self, channel: SlackConversation, arguments: Arguments) -> str | None:
         """Who sees the text grow. Slack: required when streaming to channels."""
         user, team = arguments.text("recipient_user_id"), arguments.text("recipient_team_id")
         if channel.is_dm:
@@ -100,7 +100,9 @@ class Streams:
         return self._api.user(user).id
 
     @staticmethod
-    def _next(message: Message, stream: Stream, chunks: Sequence[Mapping[str, Any]], kind: str | None) -> Content:
+    def _next(
+        message: SlackMessage, stream: NativeStream, chunks: Sequence[Mapping[str, Any]], kind: str | None
+    ) -> SlackContent:
         if kind is not None and stream.kind not in (None, kind):
             raise SlackError("streaming_mode_mismatch")
         content = _grown(message.content, stream, chunks)
@@ -137,7 +139,7 @@ def _is_chunk(chunk: object) -> bool:
     return False
 
 
-def _grown(content: Content, stream: Stream, chunks: Sequence[Mapping[str, Any]]) -> Content:
+def _grown(content: SlackContent, stream: NativeStream, chunks: Sequence[Mapping[str, Any]]) -> SlackContent:
     """`content` with what `chunks` add to it.
 
     Raises:
@@ -153,7 +155,7 @@ def _grown(content: Content, stream: Stream, chunks: Sequence[Mapping[str, Any]]
                 text += chunk["text"]
             case "task_update":
                 before = tasks.get(chunk["id"])
-                tasks[chunk["id"]] = Task(
+                tasks[chunk["id"]] = TaskCard(
                     chunk["id"],
                     chunk["title"],
                     chunk["status"],

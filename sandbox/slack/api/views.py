@@ -14,7 +14,7 @@ from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.limits import check_blocks
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.markup import block_id
-from sandbox.slack.state.workspace import User, Workspace, new_id
+from sandbox.slack.state.workspace import Workspace, WorkspaceUser, new_id
 
 #: Seconds for which a trigger is good.
 TRIGGER_LIFE = 3.0
@@ -27,7 +27,7 @@ BLOCKS = 100
 
 
 @dataclass(eq=False, slots=True)
-class View:
+class ModalView:
     """A modal, as one person sees it.
 
     Attributes:
@@ -36,7 +36,7 @@ class View:
     """
 
     id: str
-    user: User
+    user: WorkspaceUser
     content: Mapping[str, Any]
     errors: Mapping[str, str] = field(default_factory=dict)
 
@@ -50,7 +50,7 @@ class View:
         return {b["element"]["action_id"]: b for b in self.content["blocks"] if b["type"] == "input"}
 
 
-class Views:
+class ViewMethods:
     """Attributes:
     open: those that somebody has before him.
     """
@@ -58,11 +58,11 @@ class Views:
     def __init__(self, api: WebApi, *, speed: float) -> None:
         self._workspace: Workspace = api.workspace
         self._speed = speed
-        self._triggers: dict[str, tuple[User, float]] = {}
-        self.open: list[View] = []
+        self._triggers: dict[str, tuple[WorkspaceUser, float]] = {}
+        self.open: list[ModalView] = []
         api.add("views.open", self.open_view)
 
-    def trigger(self, user: User) -> str:
+    def trigger(self, user: WorkspaceUser) -> str:
         """What he may be shown a view with, now."""
         trigger = f"{secrets.randbelow(10**13)}.{secrets.randbelow(10**13)}.{secrets.token_hex(16)}"
         self._triggers[trigger] = user, monotonic() + TRIGGER_LIFE / self._speed
@@ -80,11 +80,11 @@ class Views:
             raise SlackError("expired_trigger_id")
         self._triggers[trigger] = user, 0.0
         blocks = [{**b, "block_id": b.get("block_id") or block_id(str(b))} for b in content["blocks"]]
-        view = View(new_id("V"), user, {**content, "blocks": blocks})
+        view = ModalView(new_id("V"), user, {**content, "blocks": blocks})
         self.open.append(view)
         return {"view": self.told(view)}
 
-    def told(self, view: View, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def told(self, view: ModalView, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What is told of a view; `values` are what was filled in."""
         content = view.content
         blank = {"close": None, "submit": None, "private_metadata": "", "callback_id": ""}

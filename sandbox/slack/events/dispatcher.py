@@ -5,8 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sandbox.slack.state.markup import mentions
-from sandbox.slack.state.payloads import Payloads
-from sandbox.slack.state.workspace import Change, Channel, Message, User, Workspace, new_id
+from sandbox.slack.state.payloads import SlackPayloads
+from sandbox.slack.state.workspace import (
+    SlackConversation,
+    SlackMessage,
+    Workspace,
+    WorkspaceChange,
+    WorkspaceUser,
+    new_id,
+)
 
 #: The scope behind each subscription, if there is one: without it, Slack does not send the events.
 SUBSCRIPTIONS: Mapping[str, str | None] = {
@@ -23,7 +30,7 @@ SUBSCRIPTIONS: Mapping[str, str | None] = {
 _OF_CHANNEL_TYPE = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}
 
 
-class Events:
+class SlackEventDispatcher:
     """Turns changes into event payloads and hands them to `deliver`.
 
     Only what happens in the bot's own channels is told. Slack: its own messages and their edits are told, too.
@@ -32,7 +39,7 @@ class Events:
     def __init__(
         self,
         workspace: Workspace,
-        payloads: Payloads,
+        payloads: SlackPayloads,
         deliver: Callable[[dict[str, Any]], object],
         *,
         scopes: set[str],
@@ -47,7 +54,7 @@ class Events:
         self._deliver = deliver
         self._told: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def tell(self, change: Change) -> None:
+    def tell(self, change: WorkspaceChange) -> None:
         message = change.message
         if change.kind == "posted":
             self._posted(message)
@@ -58,13 +65,15 @@ class Events:
         elif change.kind == "deleted":
             self._deleted(message)
 
-    def home_opened(self, user: User, channel: Channel, tab: str) -> None:
+    def home_opened(self, user: WorkspaceUser, channel: SlackConversation, tab: str) -> None:
         ts = self._workspace.new_ts()
         event = {"type": "app_home_opened", "user": user.id, "channel": channel.id, "tab": tab}
         if self._hears(channel, "app_home_opened"):
             self._send(event | {"event_ts": ts})
 
-    def session_stopped(self, user: User, channel: Channel, thread_ts: str, streams: Sequence[str]) -> None:
+    def session_stopped(
+        self, user: WorkspaceUser, channel: SlackConversation, thread_ts: str, streams: Sequence[str]
+    ) -> None:
         """Tell that somebody has pressed Slack's own button; `streams` are the messages that Slack has stopped."""
         event = {
             "type": "agent_session_stopped",
@@ -86,14 +95,14 @@ class Events:
             if event["type"] in self._subscriptions:
                 self._send(event | {"event_ts": self._workspace.new_ts()})
 
-    def _posted(self, message: Message) -> None:
+    def _posted(self, message: SlackMessage) -> None:
         said = self._payloads.said(message)
         self._told[message.channel.id, message.ts] = _without_files(said)
         self._send_message(message.channel, said | {"event_ts": message.ts})
         if self._calls_bot(message, said["text"]):
             self._mention(message, said, message.ts)
 
-    def _updated(self, message: Message) -> None:
+    def _updated(self, message: SlackMessage) -> None:
         said, before = _without_files(self._payloads.said(message)), self._told[message.channel.id, message.ts]
         self._told[message.channel.id, message.ts] = said
         ts = self._workspace.new_ts()
@@ -102,7 +111,7 @@ class Events:
         if self._calls_bot(message, said["text"]) and not mentions(before["text"], self._workspace.bot.id):
             self._mention(message, said, ts)
 
-    def _deleted(self, message: Message) -> None:
+    def _deleted(self, message: SlackMessage) -> None:
         before = self._told.pop((message.channel.id, message.ts))
         gone = {"deleted_ts": message.ts, "previous_message": before}
         self._send_message(message.channel, self._hidden("message_deleted", self._workspace.new_ts()) | gone)
@@ -111,21 +120,21 @@ class Events:
     def _hidden(subtype: str, ts: str) -> dict[str, Any]:
         return {"type": "message", "subtype": subtype, "hidden": True, "ts": ts, "event_ts": ts}
 
-    def _calls_bot(self, message: Message, text: str) -> bool:
+    def _calls_bot(self, message: SlackMessage, text: str) -> bool:
         """Slack: `app_mention` is not sent for direct messages, nor for the app's own words."""
         by_itself = message.bot_id == self._workspace.bot_id
         return not message.channel.is_dm and not by_itself and mentions(text, self._workspace.bot.id)
 
-    def _mention(self, message: Message, said: Mapping[str, Any], ts: str) -> None:
+    def _mention(self, message: SlackMessage, said: Mapping[str, Any], ts: str) -> None:
         event = _without_files({name: value for name, value in said.items() if name != "parent_user_id"})
         if self._hears(message.channel, "app_mention"):
             self._send(event | {"type": "app_mention", "channel": message.channel.id, "event_ts": ts})
 
-    def _send_message(self, channel: Channel, event: dict[str, Any]) -> None:
+    def _send_message(self, channel: SlackConversation, event: dict[str, Any]) -> None:
         if self._hears(channel, _OF_CHANNEL_TYPE[channel.type]):
             self._send(event | {"channel": channel.id, "channel_type": channel.type})
 
-    def _hears(self, channel: Channel, subscription: str) -> bool:
+    def _hears(self, channel: SlackConversation, subscription: str) -> bool:
         scope = SUBSCRIPTIONS[subscription]
         is_granted = subscription in self._subscriptions and (scope is None or scope in self._scopes)
         return is_granted and self._workspace.bot.id in channel.members

@@ -17,15 +17,17 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from sandbox.slack.api.faults import Faults
-from sandbox.slack.events.socket_mode import ACK_TIMEOUT, RETRY_AFTER, Delivery, EnvelopeType, SocketMode
-from sandbox.slack.state.activity_log import Envelope, Journal
+from sandbox.slack.api.faults import SlackFaults
+from sandbox.slack.events.socket_mode import ACK_TIMEOUT, RETRY_AFTER, EnvelopeDelivery, EnvelopeType, SocketModeServer
+from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 
 
 class RequestUrl:
     """Posts what the app is told to `url`, one request each, as they come and not in turn."""
 
-    def __init__(self, journal: Journal, faults: Faults, *, signing_secret: str, token: str, speed: float) -> None:
+    def __init__(
+        self, journal: SlackActivityLog, faults: SlackFaults, *, signing_secret: str, token: str, speed: float
+    ) -> None:
         self.url = ""
         self._journal = journal
         self._faults = faults
@@ -33,7 +35,7 @@ class RequestUrl:
         self._token = token
         self._speed = speed
         self._session: aiohttp.ClientSession | None = None
-        self._deliveries: dict[str, Delivery] = {}
+        self._deliveries: dict[str, EnvelopeDelivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -60,13 +62,13 @@ class RequestUrl:
             raise ValueError(f"the request URL did not answer with the value of challenge (HTTP {status})")
         self.url = url
 
-    def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> Delivery:
-        delivery = Delivery(type_, payload)
+    def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
+        delivery = EnvelopeDelivery(type_, payload)
         self._deliveries[delivery.id] = delivery
         self._bring(delivery, self._faults.latency)
         return delivery
 
-    def redeliver(self, envelope: Envelope, reason: str = "http_timeout") -> None:
+    def redeliver(self, envelope: EnvelopeRecord, reason: str = "http_timeout") -> None:
         """Send it again, acknowledged or not."""
         delivery = self._deliveries[envelope.id]
         delivery.attempt += 1
@@ -89,12 +91,12 @@ class RequestUrl:
         signature = hmac.new(self._signing_secret.encode(), base, hashlib.sha256).hexdigest()
         return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={signature}"}
 
-    def _bring(self, delivery: Delivery, after: float) -> None:
+    def _bring(self, delivery: EnvelopeDelivery, after: float) -> None:
         task = asyncio.create_task(self._try(delivery, after))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _try(self, delivery: Delivery, after: float) -> None:
+    async def _try(self, delivery: EnvelopeDelivery, after: float) -> None:
         """Send it until it is acknowledged, or was sent often enough."""
         while True:
             await asyncio.sleep(after)
@@ -107,10 +109,10 @@ class RequestUrl:
             after = RETRY_AFTER[delivery.attempt] / self._speed
             delivery.attempt += 1
 
-    async def _send(self, delivery: Delivery) -> str:
+    async def _send(self, delivery: EnvelopeDelivery) -> str:
         """Send it once; why it is to be sent again, if it is."""
         payload, attempt = delivery.payload, delivery.attempt
-        envelope = Envelope(delivery.id, delivery.type, payload, time.monotonic(), attempt, delivery.reason)
+        envelope = EnvelopeRecord(delivery.id, delivery.type, payload, time.monotonic(), attempt, delivery.reason)
         delivery.sent.append(envelope)
         self._journal.envelopes.append(envelope)
         self._journal.tick()
@@ -139,25 +141,25 @@ class RequestUrl:
             return answer.status, answer.headers, await answer.text()
 
 
-class Wire:
+class HttpDelivery:
     """How the app is told: at its request URL if it has one, and by its sockets if it has none."""
 
-    def __init__(self, sockets: SocketMode, requests: RequestUrl) -> None:
+    def __init__(self, sockets: SocketModeServer, requests: RequestUrl) -> None:
         self._sockets = sockets
         self._requests = requests
 
     @property
-    def _way(self) -> SocketMode | RequestUrl:
+    def _way(self) -> SocketModeServer | RequestUrl:
         return self._requests if self._requests.url else self._sockets
 
     @property
     def connected(self) -> int:
         return 1 if self._requests.url else self._sockets.connected
 
-    def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> Delivery:
+    def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
         return self._way.deliver(type_, payload)
 
-    def redeliver(self, envelope: Envelope) -> None:
+    def redeliver(self, envelope: EnvelopeRecord) -> None:
         self._way.redeliver(envelope)
 
     def give_up(self) -> None:

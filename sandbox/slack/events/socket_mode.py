@@ -18,8 +18,8 @@ from uuid import uuid4
 
 from aiohttp import WSMsgType, web
 
-from sandbox.slack.api.faults import Faults
-from sandbox.slack.state.activity_log import Envelope, Journal
+from sandbox.slack.api.faults import SlackFaults
+from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 
 ACK_TIMEOUT = 3.0
 RETRY_AFTER = (0.0, 60.0, 300.0)
@@ -38,7 +38,7 @@ EnvelopeType = Literal["events_api", "slash_commands", "interactive"]
 
 
 @dataclass(eq=False, slots=True)
-class Delivery:
+class EnvelopeDelivery:
     """An envelope on its way: all its sendings, until one of them is acknowledged."""
 
     type: EnvelopeType
@@ -46,7 +46,7 @@ class Delivery:
     id: str = field(default_factory=lambda: str(uuid4()))
     attempt: int = 0
     reason: str = ""
-    sent: list[Envelope] = field(default_factory=list)
+    sent: list[EnvelopeRecord] = field(default_factory=list)
     acknowledged: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -55,28 +55,28 @@ class Delivery:
 
 
 @dataclass(eq=False, slots=True)
-class Socket:
+class SocketConnection:
     """`retiring`: the client was told to leave; it gets no more envelopes. `frozen`: nothing comes through any more,
     which nobody has noticed.
     """
 
     ws: web.WebSocketResponse
     request: web.Request
-    outstanding: dict[str, Delivery] = field(default_factory=dict)
+    outstanding: dict[str, EnvelopeDelivery] = field(default_factory=dict)
     retiring: bool = False
     frozen: bool = False
 
 
-class SocketMode:
-    def __init__(self, journal: Journal, faults: Faults, *, app_id: str, speed: float) -> None:
+class SocketModeServer:
+    def __init__(self, journal: SlackActivityLog, faults: SlackFaults, *, app_id: str, speed: float) -> None:
         self._journal = journal
         self._faults = faults
         self._app_id = app_id
         self._speed = speed
         self._tickets: dict[str, float] = {}
-        self._sockets: list[Socket] = []
-        self._waiting: deque[Delivery] = deque()
-        self._deliveries: dict[str, Delivery] = {}
+        self._sockets: list[SocketConnection] = []
+        self._waiting: deque[EnvelopeDelivery] = deque()
+        self._deliveries: dict[str, EnvelopeDelivery] = {}
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -105,30 +105,30 @@ class SocketMode:
 
     # The way out
 
-    def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> Delivery:
+    def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
         """Send an envelope to one live socket, as soon as there is one."""
-        delivery = Delivery(type_, payload)
+        delivery = EnvelopeDelivery(type_, payload)
         self._deliveries[delivery.id] = delivery
         self._later(self._faults.latency, delivery)
         return delivery
 
-    def redeliver(self, envelope: Envelope, reason: str = "timeout") -> None:
+    def redeliver(self, envelope: EnvelopeRecord, reason: str = "timeout") -> None:
         """Send it again, acknowledged or not."""
         delivery = self._deliveries[envelope.id]
         self._again(delivery, reason, after=0)
 
-    def _again(self, delivery: Delivery, reason: str, *, after: float) -> None:
+    def _again(self, delivery: EnvelopeDelivery, reason: str, *, after: float) -> None:
         delivery.attempt += 1
         delivery.reason = reason
         self._later(after, delivery)
 
-    def _later(self, seconds: float, delivery: Delivery) -> None:
+    def _later(self, seconds: float, delivery: EnvelopeDelivery) -> None:
         if seconds:
             self._set_timer(delivery, seconds, lambda: self._enqueue(delivery))
         else:
             self._enqueue(delivery)
 
-    def _enqueue(self, delivery: Delivery) -> None:
+    def _enqueue(self, delivery: EnvelopeDelivery) -> None:
         self._waiting.append(delivery)
         self._wake.set()
 
@@ -143,8 +143,8 @@ class SocketMode:
                 if not delivery.attempt:
                     delivery.attempt, delivery.reason = 1, "timeout"
 
-    async def _send(self, socket: Socket, delivery: Delivery) -> None:
-        envelope = Envelope(
+    async def _send(self, socket: SocketConnection, delivery: EnvelopeDelivery) -> None:
+        envelope = EnvelopeRecord(
             delivery.id, delivery.type, delivery.payload, monotonic(), delivery.attempt, delivery.reason
         )
         frame: dict[str, Any] = {
@@ -168,7 +168,7 @@ class SocketMode:
         except ConnectionError:
             self._forget(socket)
 
-    def _watch(self, socket: Socket, delivery: Delivery) -> None:
+    def _watch(self, socket: SocketConnection, delivery: EnvelopeDelivery) -> None:
         def overdue() -> None:
             socket.outstanding.pop(delivery.id, None)
             if not delivery.acknowledged.is_set() and delivery.attempt < len(RETRY_AFTER):
@@ -176,7 +176,7 @@ class SocketMode:
 
         self._set_timer(delivery, ACK_TIMEOUT / self._speed, overdue)
 
-    def _set_timer(self, delivery: Delivery, seconds: float, action: Callable[[], None]) -> None:
+    def _set_timer(self, delivery: EnvelopeDelivery, seconds: float, action: Callable[[], None]) -> None:
         """Let `action` come, unless something else comes of the delivery before."""
         self._stop_timer(delivery)
 
@@ -186,7 +186,7 @@ class SocketMode:
 
         self._timers[delivery.id] = asyncio.get_running_loop().call_later(seconds, due)
 
-    def _stop_timer(self, delivery: Delivery) -> None:
+    def _stop_timer(self, delivery: EnvelopeDelivery) -> None:
         if timer := self._timers.pop(delivery.id, None):
             timer.cancel()
 
@@ -218,7 +218,7 @@ class SocketMode:
                 },
             }
         )
-        socket = Socket(ws, request)
+        socket = SocketConnection(ws, request)
         self._sockets.append(socket)
         self._journal.tick()
         self._wake.set()
@@ -250,7 +250,7 @@ class SocketMode:
         delivery.acknowledged.set()
         self._journal.tick()
 
-    def _forget(self, socket: Socket) -> None:
+    def _forget(self, socket: SocketConnection) -> None:
         """A socket has died: what it had not acknowledged goes to the next one, before all that waits."""
         if socket not in self._sockets:
             return
@@ -271,7 +271,7 @@ class SocketMode:
         """Cut every connection, without a word."""
         self._cut(list(self._sockets))
 
-    def _cut(self, sockets: Iterable[Socket]) -> None:
+    def _cut(self, sockets: Iterable[SocketConnection]) -> None:
         for socket in sockets:
             if socket.request.transport is not None:
                 socket.request.transport.abort()
@@ -305,7 +305,7 @@ class SocketMode:
             self._own(self._close_later(socket))
         self._journal.tick()
 
-    async def _close_later(self, socket: Socket) -> None:
+    async def _close_later(self, socket: SocketConnection) -> None:
         await asyncio.sleep(CLOSE_AFTER / self._speed)
         await socket.ws.close()
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from sandbox.slack.api.messages import content_of
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.api.views import Views
-from sandbox.slack.events.http_mode import Wire
+from sandbox.slack.api.views import ViewMethods
+from sandbox.slack.events.http_mode import HttpDelivery
 from sandbox.slack.events.socket_mode import ACK_TIMEOUT
-from sandbox.slack.state.markup import Content
+from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.payloads import TEAM_DOMAIN
-from sandbox.slack.state.workspace import SLACKBOT, Channel, Message, User, Workspace
+from sandbox.slack.state.workspace import SLACKBOT, SlackConversation, SlackMessage, Workspace, WorkspaceUser
 
 #: A `response_url` takes this many posts within half an hour.
 RESPONSES = 5
@@ -25,31 +25,35 @@ RESPONSE_LIFE = 30 * 60.0
 
 
 @dataclass(eq=False, slots=True)
-class Invocation:
+class CommandInvocation:
     """What somebody has done that may be answered: a command, or a press of a button of `message`.
 
     Attributes:
         seen: what he was shown for it.
     """
 
-    user: User
-    channel: Channel
+    user: WorkspaceUser
+    channel: SlackConversation
     expires: float
-    seen: list[Message]
-    message: Message | None = None
+    seen: list[SlackMessage]
+    message: SlackMessage | None = None
     responses: int = 0
 
 
-class Commands:
-    def __init__(self, workspace: Workspace, wire: Wire, views: Views, *, token: str, speed: float) -> None:
+class SlashCommands:
+    def __init__(
+        self, workspace: Workspace, wire: HttpDelivery, views: ViewMethods, *, token: str, speed: float
+    ) -> None:
         self._workspace = workspace
         self._wire = wire
         self._views = views
         self._token = token
         self._speed = speed
-        self._invocations: dict[str, Invocation] = {}
+        self._invocations: dict[str, CommandInvocation] = {}
 
-    async def give(self, user: User, channel: Channel, command: str, text: str, response_base: str) -> list[Message]:
+    async def give(
+        self, user: WorkspaceUser, channel: SlackConversation, command: str, text: str, response_base: str
+    ) -> list[SlackMessage]:
         """Send the command, and return what the person sees; the list grows with what comes later."""
         key, invocation = self._begin(user, channel)
         if not self._wire.connected:
@@ -84,7 +88,9 @@ class Commands:
                 return self._failed(invocation, command, "dispatch_failed")
         return invocation.seen
 
-    def response_url(self, user: User, channel: Channel, response_base: str, message: Message | None) -> str:
+    def response_url(
+        self, user: WorkspaceUser, channel: SlackConversation, response_base: str, message: SlackMessage | None
+    ) -> str:
         """Where an answer to something else that he did may be posted.
 
         Args:
@@ -94,9 +100,9 @@ class Commands:
         invocation.message = message
         return response_base + key
 
-    def _begin(self, user: User, channel: Channel) -> tuple[str, Invocation]:
+    def _begin(self, user: WorkspaceUser, channel: SlackConversation) -> tuple[str, CommandInvocation]:
         key = f"{self._workspace.team_id}/{secrets.randbelow(10**13)}/{secrets.token_urlsafe(18)}"
-        invocation = Invocation(user, channel, monotonic() + RESPONSE_LIFE / self._speed, [])
+        invocation = CommandInvocation(user, channel, monotonic() + RESPONSE_LIFE / self._speed, [])
         self._invocations[key] = invocation
         return key, invocation
 
@@ -115,7 +121,7 @@ class Commands:
         self._show(invocation, {name: v for name, v in values.items() if name != "markdown_text"})
         invocation.responses += 1
 
-    def _show(self, invocation: Invocation, values: Mapping[str, Any]) -> None:
+    def _show(self, invocation: CommandInvocation, values: Mapping[str, Any]) -> None:
         arguments, original = Arguments(values), invocation.message
         if original is not None and arguments.flag("delete_original"):
             return self._workspace.delete(original)
@@ -132,11 +138,11 @@ class Commands:
         )
         return invocation.seen.append(message)
 
-    def _failed(self, invocation: Invocation, command: str, error: str) -> list[Message]:
+    def _failed(self, invocation: CommandInvocation, command: str, error: str) -> list[SlackMessage]:
         """What Slackbot says to the person alone."""
         text = f'{command} failed with the error "{error}"'
         message = self._workspace.post(
-            invocation.channel, Content(text), ephemeral_to=invocation.user.id, user=SLACKBOT
+            invocation.channel, SlackContent(text), ephemeral_to=invocation.user.id, user=SLACKBOT
         )
         invocation.seen.append(message)
         return invocation.seen

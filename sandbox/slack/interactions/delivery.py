@@ -9,23 +9,23 @@ from collections.abc import Mapping
 from time import time
 from typing import Any
 
-from sandbox.slack.api.views import View, Views
-from sandbox.slack.events.http_mode import Wire
-from sandbox.slack.events.socket_mode import ACK_TIMEOUT, Delivery
-from sandbox.slack.interactions.commands import Commands
+from sandbox.slack.api.views import ModalView, ViewMethods
+from sandbox.slack.events.http_mode import HttpDelivery
+from sandbox.slack.events.socket_mode import ACK_TIMEOUT, EnvelopeDelivery
+from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.state.controls import controls
-from sandbox.slack.state.payloads import TEAM_DOMAIN, Payloads
-from sandbox.slack.state.workspace import Channel, Message, User, Workspace
+from sandbox.slack.state.payloads import TEAM_DOMAIN, SlackPayloads
+from sandbox.slack.state.workspace import SlackConversation, SlackMessage, Workspace, WorkspaceUser
 
 
-class Interactions:
+class SlackInteractions:
     def __init__(
         self,
         workspace: Workspace,
-        payloads: Payloads,
-        wire: Wire,
-        commands: Commands,
-        views: Views,
+        payloads: SlackPayloads,
+        wire: HttpDelivery,
+        commands: SlashCommands,
+        views: ViewMethods,
         *,
         token: str,
         speed: float,
@@ -38,7 +38,7 @@ class Interactions:
         self._token = token
         self._speed = speed
 
-    async def press(self, user: User, message: Message, id_: str, response_base: str) -> bool:
+    async def press(self, user: WorkspaceUser, message: SlackMessage, id_: str, response_base: str) -> bool:
         """Press a button, or choose an option; whether the app acknowledged it in time.
 
         Raises:
@@ -66,7 +66,7 @@ class Interactions:
             payload["message"] = self._payloads.said(message)
         return await self._send(payload) is not None
 
-    async def shortcut(self, user: User, message: Message, callback_id: str, response_base: str) -> bool:
+    async def shortcut(self, user: WorkspaceUser, message: SlackMessage, callback_id: str, response_base: str) -> bool:
         """Use a shortcut of a message's menu; whether the app acknowledged it in time."""
         payload = self._about("message_action", user) | {
             "callback_id": callback_id,
@@ -79,7 +79,7 @@ class Interactions:
         }
         return await self._send(payload) is not None
 
-    async def submit(self, view: View, values: Mapping[str, str]) -> bool:
+    async def submit(self, view: ModalView, values: Mapping[str, str]) -> bool:
         """Fill in a modal, and send it; whether the app took it. It stays open as long as the app does not.
 
         Args:
@@ -108,7 +108,7 @@ class Interactions:
         self._views.open.remove(view)
         return True
 
-    async def _send(self, payload: dict[str, Any]) -> Delivery | None:
+    async def _send(self, payload: dict[str, Any]) -> EnvelopeDelivery | None:
         """Send it; none if it was not acknowledged in time."""
         if not self._wire.connected:
             return None
@@ -120,7 +120,7 @@ class Interactions:
             return None
         return delivery
 
-    def _about(self, kind: str, user: User) -> dict[str, Any]:
+    def _about(self, kind: str, user: WorkspaceUser) -> dict[str, Any]:
         """What all of them tell."""
         named = {"name": user.name} | ({} if kind == "message_action" else {"username": user.name})
         fields: dict[str, Any] = {
@@ -134,5 +134,5 @@ class Interactions:
         return fields if kind == "message_action" else fields | {"api_app_id": self._workspace.app_id}
 
 
-def _place(channel: Channel) -> dict[str, str]:
+def _place(channel: SlackConversation) -> dict[str, str]:
     return {"id": channel.id, "name": "directmessage" if channel.is_dm else channel.name}

@@ -5,11 +5,11 @@ from time import monotonic
 from typing import Any, Literal
 
 from sandbox import subscriptions as watch
-from sandbox.slack.state.workspace import Change
+from sandbox.slack.state.workspace import WorkspaceChange
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class SlackCallRecord:
     """One call of the Web API, one post to a `response_url` (its method is `response_url`), or one sending of a file's
     bytes (`upload`).
 
@@ -17,7 +17,7 @@ class Call:
         status: the HTTP status that was answered; 0 as long as none was, and for a reply that was lost.
         error: what Slack put into `error`, `ratelimited` included; None for a call that succeeded.
         at: when it came, on the monotonic clock, in seconds.
-        rate_limited: whether a rate limit (or `Faults.rate_limit`) refused it.
+        rate_limited: whether a rate limit (or `SlackFaults.rate_limit`) refused it.
         reply: the body that was answered, or would have been.
         budget: what was left, of how many, in the scarcest of the windows that it counts in.
     """
@@ -33,7 +33,7 @@ class Call:
 
 
 @dataclass(eq=False, slots=True)
-class Envelope:
+class EnvelopeRecord:
     """One sending of one Socket Mode envelope; a redelivery is another one with the same `id`.
 
     Attributes:
@@ -54,19 +54,19 @@ class Envelope:
     response: dict[str, Any] | None = None
 
 
-Subscription = watch.Subscription[Change]
+Subscription = watch.Subscription[WorkspaceChange]
 
 
-class Journal(watch.Watch[Change]):
+class SlackActivityLog(watch.ChangeWatch[WorkspaceChange]):
     """Keeps what happened, and wakes whoever waits for something to happen."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[Call] = []
-        self.envelopes: list[Envelope] = []
+        self.calls: list[SlackCallRecord] = []
+        self.envelopes: list[EnvelopeRecord] = []
 
-    def call(self, method: str, arguments: dict[str, Any]) -> Call:
-        call = Call(method, arguments, monotonic())
+    def call(self, method: str, arguments: dict[str, Any]) -> SlackCallRecord:
+        call = SlackCallRecord(method, arguments, monotonic())
         self.calls.append(call)
         self.tick()
         return call

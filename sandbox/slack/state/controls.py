@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class BlockControl:
     """One thing to press, or one option to choose.
 
     Attributes:
@@ -46,7 +46,7 @@ class Control:
         return told | {"text": _plain(pressed["text"])} | given
 
 
-def controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Control]:
+def controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]:
     """All of them, in the order in which they are shown."""
     for block in blocks:
         elements = block.get("elements", ()) if block["type"] in ("actions", "context_actions") else ()
@@ -56,7 +56,7 @@ def controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Control]:
                 label = pressed["text"]["text"]
                 id_ = element.get("action_id", "") if choice is None else choice["value"]
                 spoken = pressed.get("accessibility_label") or label
-                yield Control(id_, label, spoken, block.get("block_id", ""), element, choice)
+                yield BlockControl(id_, label, spoken, block.get("block_id", ""), element, choice)
 
 
 def _choices(element: Mapping[str, Any]) -> Sequence[Mapping[str, Any] | None]:

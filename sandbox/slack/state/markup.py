@@ -22,7 +22,7 @@ _EVERYONE = frozenset({"channel", "here", "everyone"})
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TaskCard:
     """The card of one task in a streamed message; `status` is `pending`, `in_progress`, `complete` or `error`."""
 
     id: str
@@ -33,7 +33,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class SlackContent:
     """What a message is made of, as it was sent.
 
     `markdown` says that `text` came as `markdown_text`; `link_names`, that plain `@name`s become mentions. `tasks`
@@ -44,11 +44,11 @@ class Content:
     blocks: Sequence[Mapping[str, Any]] | None = None
     markdown: bool = False
     link_names: bool = False
-    tasks: tuple[Task, ...] = ()
+    tasks: tuple[TaskCard, ...] = ()
     plan: str = ""
 
 
-def shown(content: Content, names: Names) -> str:
+def shown(content: SlackContent, names: Names) -> str:
     """What people see of it: the blocks if there are any, else the text."""
     if content.blocks:
         parts = [_shown_block(block, names) for block in content.blocks]
@@ -56,7 +56,7 @@ def shown(content: Content, names: Names) -> str:
     return _shown_markdown(content.text, names) if content.markdown else _shown_text(content.text, names)
 
 
-def pings(content: Content, names: Names) -> frozenset[str]:
+def pings(content: SlackContent, names: Names) -> frozenset[str]:
     """Whom it calls: user ids, user group ids, `channel`, `here`, `everyone`.
 
     The text counts beside the blocks as well, since it makes the notification.

@@ -6,12 +6,19 @@ from typing import Any
 from urllib.parse import quote
 
 from sandbox.slack.state.markup import block_id, rich_text
-from sandbox.slack.state.workspace import Channel, File, Group, Message, User, Workspace
+from sandbox.slack.state.workspace import (
+    SlackConversation,
+    SlackFile,
+    SlackMessage,
+    UserGroup,
+    Workspace,
+    WorkspaceUser,
+)
 
 TEAM_DOMAIN = "sandbox"
 
 
-class Payloads:
+class SlackPayloads:
     """Attributes:
     files_url: where files are to be had, with a slash at the end.
     """
@@ -22,7 +29,7 @@ class Payloads:
 
     # Messages
 
-    def said(self, message: Message) -> dict[str, Any]:
+    def said(self, message: SlackMessage) -> dict[str, Any]:
         """What events and answers alike tell of a message."""
         own = message.bot_id == self._workspace.bot_id
         fields: dict[str, Any] = {
@@ -59,7 +66,7 @@ class Payloads:
         """Slack: in a channel that is shared, an event tells where somebody from outside belongs."""
         return self._team_of(user) not in (None, self._workspace.team_id)
 
-    def found(self, message: Message, *, metadata: bool = False) -> dict[str, Any]:
+    def found(self, message: SlackMessage, *, metadata: bool = False) -> dict[str, Any]:
         """A message as `conversations.history` and `.replies` tell it."""
         fields = self.said(message)
         fields.pop("hidden", None)
@@ -85,17 +92,17 @@ class Payloads:
             }
         return fields
 
-    def posted(self, message: Message) -> dict[str, Any]:
+    def posted(self, message: SlackMessage) -> dict[str, Any]:
         """A message as `chat.postMessage` answers it."""
         fields = self.said(message) | {"app_id": self._workspace.app_id}
         return fields | ({"metadata": message.metadata} if message.metadata else {})
 
-    def updated(self, message: Message) -> dict[str, Any]:
+    def updated(self, message: SlackMessage) -> dict[str, Any]:
         """A message as `chat.update` answers it: without its own `ts`."""
         dropped = ("ts", "thread_ts", "parent_user_id")
         return {name: value for name, value in self.posted(message).items() if name not in dropped}
 
-    def blocks(self, message: Message) -> list[dict[str, Any]]:
+    def blocks(self, message: SlackMessage) -> list[dict[str, Any]]:
         if message.content.blocks is None:
             return rich_text(message.content.text)
         told: list[dict[str, Any]] = []
@@ -106,7 +113,7 @@ class Payloads:
                 told.append({**block, "block_id": block.get("block_id") or block_id(f"{message.ts}/{index}")})
         return told
 
-    def passed_on(self, message: Message, **how: Any) -> dict[str, Any]:
+    def passed_on(self, message: SlackMessage, **how: Any) -> dict[str, Any]:
         """A message as an attachment of another one, which shares it (`is_share`) or links to it (`is_msg_unfurl`)."""
         shown = {"team": self._workspace.team_id, "channel": message.channel.id, "ts": message.ts}
         author = message.username or self._workspace.users[message.user or ""].real_name
@@ -126,13 +133,13 @@ class Payloads:
             **how,
         }
 
-    def _told(self, message: Message, file: File) -> dict[str, Any]:
+    def _told(self, message: SlackMessage, file: SlackFile) -> dict[str, Any]:
         """Slack: of a file from another organisation, one has to ask."""
         if file.is_foreign:
             return {"id": file.id, "mode": "file_access", "file_access": "check_file_info"}
         return self.file(message, file)
 
-    def file(self, message: Message, file: File) -> dict[str, Any]:
+    def file(self, message: SlackMessage, file: SlackFile) -> dict[str, Any]:
         created = int(float(message.ts))
         extension = file.name.rpartition(".")[2].lower()
         return {
@@ -156,7 +163,7 @@ class Payloads:
             "url_private_download": f"{self.files_url}{file.id}/download/{quote(file.name)}",
         }
 
-    def _parent_user(self, message: Message) -> str | None:
+    def _parent_user(self, message: SlackMessage) -> str | None:
         if not message.is_reply or message.thread_ts is None or message.user is None:
             return None
         root = self._workspace.message(message.channel, message.thread_ts)
@@ -179,7 +186,7 @@ class Payloads:
         found = self._workspace.users.get(user or "")
         return None if user is None else (found and found.team_id) or self._workspace.team_id
 
-    def group(self, group: Group) -> dict[str, Any]:
+    def group(self, group: UserGroup) -> dict[str, Any]:
         return {
             "id": group.id,
             "team_id": self._workspace.team_id,
@@ -194,7 +201,7 @@ class Payloads:
             "users": sorted(group.members),
         }
 
-    def user(self, user: User) -> dict[str, Any]:
+    def user(self, user: WorkspaceUser) -> dict[str, Any]:
         first, _, last = user.real_name.partition(" ")
         profile: dict[str, Any] = {
             "title": "",
@@ -234,7 +241,7 @@ class Payloads:
             "who_can_share_contact_card": "EVERYONE",
         }
 
-    def channel(self, channel: Channel) -> dict[str, Any]:
+    def channel(self, channel: SlackConversation) -> dict[str, Any]:
         shared: dict[str, Any] = {
             "id": channel.id,
             "created": channel.created,

@@ -8,7 +8,7 @@ from time import monotonic, time
 from typing import Any, Literal
 
 from sandbox.slack.state.controls import controls
-from sandbox.slack.state.markup import Content, Task, pings, shown
+from sandbox.slack.state.markup import SlackContent, TaskCard, pings, shown
 
 #: Who speaks for Slack itself.
 SLACKBOT = "USLACKBOT"
@@ -23,7 +23,7 @@ def new_id(prefix: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class WorkspaceUser:
     id: str
     name: str
     real_name: str
@@ -33,7 +33,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class UserGroup:
     """People who are mentioned together, by `<!subteam^ID>`."""
 
     id: str
@@ -42,7 +42,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class SlackFile:
     """Attributes:
     alt: what it shows, in words.
     is_foreign: whether it comes from another organisation, so that of its message one is told but its id.
@@ -59,7 +59,7 @@ class File:
 
 
 @dataclass(eq=False, slots=True)
-class Channel:
+class SlackConversation:
     """A place to talk: a public or private channel, or (`user` is set) the direct messages with one person.
 
     Attributes:
@@ -89,7 +89,7 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class SlackMessageVersion:
     """One text that a message had: what people saw, whom it pings, and since when (monotonic seconds).
 
     `content` is what it was made of.
@@ -98,16 +98,16 @@ class Version:
     text: str
     pings: frozenset[str]
     at: float
-    content: Content
+    content: SlackContent
 
     @property
-    def tasks(self) -> tuple[Task, ...]:
+    def tasks(self) -> tuple[TaskCard, ...]:
         """The cards that stood beside the text, in a message that is streamed."""
         return self.content.tasks
 
 
 @dataclass(eq=False, slots=True)
-class Stream:
+class NativeStream:
     """What makes a message one that is streamed.
 
     Attributes:
@@ -128,7 +128,7 @@ class Stream:
 
 
 @dataclass(eq=False, slots=True)
-class Message:
+class SlackMessage:
     """One message, as it stands now.
 
     Attributes:
@@ -146,9 +146,9 @@ class Message:
     """
 
     ts: str
-    channel: Channel
-    content: Content
-    versions: list[Version]
+    channel: SlackConversation
+    content: SlackContent
+    versions: list[SlackMessageVersion]
     user: str | None = None
     bot_id: str | None = None
     username: str | None = None
@@ -161,11 +161,11 @@ class Message:
     deleted: bool = False
     reactions: dict[str, list[str]] = field(default_factory=dict)
     ephemeral_to: str | None = None
-    files: Sequence[File] = ()
+    files: Sequence[SlackFile] = ()
     attachments: Sequence[Mapping[str, Any]] = ()
     unfurl_links: bool | None = None
     unfurl_media: bool | None = None
-    stream: Stream | None = None
+    stream: NativeStream | None = None
     is_tombstone: bool = False
 
     @property
@@ -174,11 +174,11 @@ class Message:
         return self.versions[-1].text
 
     @property
-    def tasks(self) -> tuple[Task, ...]:
+    def tasks(self) -> tuple[TaskCard, ...]:
         """The cards that people see beside the text."""
         return self.versions[-1].tasks
 
-    def seen_by(self, user: str) -> Version:
+    def seen_by(self, user: str) -> SlackMessageVersion:
         """What that person sees of it."""
         is_for_another = self.stream is not None and self.stream.is_live and self.stream.recipient != user
         return self.versions[0 if is_for_another else -1]
@@ -206,11 +206,11 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WorkspaceChange:
     """Something that people would see happen; `user` and `reaction` tell who reacted and how."""
 
     kind: ChangeKind
-    message: Message
+    message: SlackMessage
     user: str | None = None
     reaction: str | None = None
 
@@ -222,7 +222,7 @@ class Workspace:
         app_id: the app that is installed here.
     """
 
-    def __init__(self, on_change: Callable[[Change], None], *, name: str, app_id: str) -> None:
+    def __init__(self, on_change: Callable[[WorkspaceChange], None], *, name: str, app_id: str) -> None:
         self._tell = on_change
         self._last_ts = 0
         self.name = name
@@ -230,46 +230,46 @@ class Workspace:
         self.enterprise_id: str | None = None
         self.app_id = app_id
         self.bot_id = new_id("B")
-        self.bot = User(new_id("U"), "parley", "Parley", is_bot=True)
-        self.users: dict[str, User] = {self.bot.id: self.bot}
-        self.channels: dict[str, Channel] = {}
-        self.groups: dict[str, Group] = {}
-        self._messages: dict[str, dict[str, Message]] = {}
+        self.bot = WorkspaceUser(new_id("U"), "parley", "Parley", is_bot=True)
+        self.users: dict[str, WorkspaceUser] = {self.bot.id: self.bot}
+        self.channels: dict[str, SlackConversation] = {}
+        self.groups: dict[str, UserGroup] = {}
+        self._messages: dict[str, dict[str, SlackMessage]] = {}
 
     # People and places
 
-    def add_user(self, name: str, real_name: str, *, locale: str = "en-US", team_id: str = "") -> User:
+    def add_user(self, name: str, real_name: str, *, locale: str = "en-US", team_id: str = "") -> WorkspaceUser:
         if self.user_named(name) is not None:
             raise ValueError(f"there is a user named {name} already")
-        user = User(new_id("U"), name, real_name, locale=locale, team_id=team_id)
+        user = WorkspaceUser(new_id("U"), name, real_name, locale=locale, team_id=team_id)
         self.users[user.id] = user
         return user
 
-    def user_named(self, name: str) -> User | None:
+    def user_named(self, name: str) -> WorkspaceUser | None:
         return next((user for user in self.users.values() if user.name == name), None)
 
-    def add_group(self, handle: str, members: Iterable[str]) -> Group:
-        group = Group(new_id("S"), handle, frozenset(members))
+    def add_group(self, handle: str, members: Iterable[str]) -> UserGroup:
+        group = UserGroup(new_id("S"), handle, frozenset(members))
         self.groups[group.id] = group
         return group
 
-    def add_channel(self, name: str, *, private: bool, members: Iterable[str]) -> Channel:
+    def add_channel(self, name: str, *, private: bool, members: Iterable[str]) -> SlackConversation:
         if self.channel_named(name) is not None:
             raise ValueError(f"there is a channel named {name} already")
-        return self._add(Channel(new_id("C"), name, private=private, members=set(members)))
+        return self._add(SlackConversation(new_id("C"), name, private=private, members=set(members)))
 
-    def channel_named(self, name: str) -> Channel | None:
+    def channel_named(self, name: str) -> SlackConversation | None:
         return next((c for c in self.channels.values() if c.name == name and not c.is_dm), None)
 
-    def dm(self, user: User) -> Channel | None:
+    def dm(self, user: WorkspaceUser) -> SlackConversation | None:
         return next((channel for channel in self.channels.values() if channel.user == user.id), None)
 
-    def open_dm(self, user: User) -> Channel:
+    def open_dm(self, user: WorkspaceUser) -> SlackConversation:
         """The direct messages between `user` and the bot; the same ones each time."""
         members = {user.id, self.bot.id}
-        return self.dm(user) or self._add(Channel(new_id("D"), user.name, user=user.id, members=members))
+        return self.dm(user) or self._add(SlackConversation(new_id("D"), user.name, user=user.id, members=members))
 
-    def _add(self, channel: Channel) -> Channel:
+    def _add(self, channel: SlackConversation) -> SlackConversation:
         self.channels[channel.id] = channel
         self._messages[channel.id] = {}
         return channel
@@ -281,24 +281,24 @@ class Workspace:
         self._last_ts = max(self._last_ts + 1, int(time() * 1_000_000))
         return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
 
-    def message(self, channel: Channel, ts: str) -> Message | None:
+    def message(self, channel: SlackConversation, ts: str) -> SlackMessage | None:
         """The message as anyone may find it: neither a deleted nor an ephemeral one."""
         message = self._messages[channel.id].get(ts)
         return None if message is None or message.deleted or message.ephemeral_to else message
 
-    def messages(self, channel: Channel) -> list[Message]:
+    def messages(self, channel: SlackConversation) -> list[SlackMessage]:
         """All that was ever posted there, oldest first."""
         return list(self._messages[channel.id].values())
 
-    def latest(self, count: int) -> list[Message]:
+    def latest(self, count: int) -> list[SlackMessage]:
         """The newest messages of the whole workspace, oldest first."""
         return sorted(self.everything(), key=lambda message: message.ts)[-count:]
 
-    def everything(self) -> Iterator[Message]:
+    def everything(self) -> Iterator[SlackMessage]:
         """All that was ever posted."""
         return (message for messages in self._messages.values() for message in messages.values())
 
-    def thread(self, channel: Channel, thread_ts: str) -> list[Message]:
+    def thread(self, channel: SlackConversation, thread_ts: str) -> list[SlackMessage]:
         """The thread's root and its replies, as far as they stand."""
         return [
             message
@@ -308,14 +308,14 @@ class Workspace:
 
     def post(
         self,
-        channel: Channel,
-        content: Content,
+        channel: SlackConversation,
+        content: SlackContent,
         *,
         ephemeral_to: str | None = None,
         **details: Any,
-    ) -> Message:
-        """Post a message; `details` are the fields of `Message`."""
-        message = Message(
+    ) -> SlackMessage:
+        """Post a message; `details` are the fields of `SlackMessage`."""
+        message = SlackMessage(
             ts=self.new_ts(),
             channel=channel,
             content=content,
@@ -324,42 +324,42 @@ class Workspace:
             **details,
         )
         self._messages[channel.id][message.ts] = message
-        self._tell(Change("ephemeral" if ephemeral_to else "posted", message))
+        self._tell(WorkspaceChange("ephemeral" if ephemeral_to else "posted", message))
         return message
 
-    def update(self, message: Message, content: Content, *, edited: bool) -> None:
-        """Replace what it says; `edited` as in `Message`."""
+    def update(self, message: SlackMessage, content: SlackContent, *, edited: bool) -> None:
+        """Replace what it says; `edited` as in `SlackMessage`."""
         message.content = content
         message.versions.append(self._version(content))
         message.edited = edited
         message.edited_ts = self.new_ts() if edited else None
-        self._tell(Change("updated", message))
+        self._tell(WorkspaceChange("updated", message))
 
-    def stream(self, message: Message, content: Content) -> None:
+    def stream(self, message: SlackMessage, content: SlackContent) -> None:
         """Let a message that is being streamed grow. Apps are not told of it."""
         message.content = content
         message.versions.append(self._version(content))
-        self._tell(Change("streamed", message))
+        self._tell(WorkspaceChange("streamed", message))
 
-    def delete(self, message: Message) -> None:
+    def delete(self, message: SlackMessage) -> None:
         """Delete a message. Slack: where replies hang on it, a word in its place says so."""
         if len(self.thread(message.channel, message.ts)) > 1 and not message.is_reply and message.ephemeral_to is None:
             message.is_tombstone = True
             message.user, message.subtype, message.files = SLACKBOT, "tombstone", ()
-            return self.update(message, Content("This message was deleted."), edited=False)
+            return self.update(message, SlackContent("This message was deleted."), edited=False)
         message.deleted = True
-        return self._tell(Change("deleted", message))
+        return self._tell(WorkspaceChange("deleted", message))
 
-    def react(self, message: Message, user: str, reaction: str) -> bool:
+    def react(self, message: SlackMessage, user: str, reaction: str) -> bool:
         """Add a reaction; False if that person had reacted so already."""
         users = message.reactions.setdefault(reaction, [])
         if user in users:
             return False
         users.append(user)
-        self._tell(Change("reaction_added", message, user, reaction))
+        self._tell(WorkspaceChange("reaction_added", message, user, reaction))
         return True
 
-    def unreact(self, message: Message, user: str, reaction: str) -> bool:
+    def unreact(self, message: SlackMessage, user: str, reaction: str) -> bool:
         """Take a reaction back; False if there was none."""
         users = message.reactions.get(reaction, [])
         if user not in users:
@@ -367,10 +367,10 @@ class Workspace:
         users.remove(user)
         if not users:
             del message.reactions[reaction]
-        self._tell(Change("reaction_removed", message, user, reaction))
+        self._tell(WorkspaceChange("reaction_removed", message, user, reaction))
         return True
 
-    def _version(self, content: Content) -> Version:
+    def _version(self, content: SlackContent) -> SlackMessageVersion:
         names = {user.id: user.name for user in self.users.values()}
         names |= {channel.id: channel.name for channel in self.channels.values()}
-        return Version(shown(content, names), pings(content, names), monotonic(), content)
+        return SlackMessageVersion(shown(content, names), pings(content, names), monotonic(), content)

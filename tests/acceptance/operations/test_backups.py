@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from sandbox.models import Asked, Pause, Say, Turn
+from sandbox.models import Pause, ReceivedRequest, Say, Turn
 from sandbox.postgres import PostgresSandbox
 from tests.acceptance.conftest import Start
 from tests.acceptance.platforms import Platform
@@ -55,7 +55,7 @@ async def test_a_backup_of_a_bot_at_work_is_whole_and_what_was_under_way_in_it_i
     go_on, copy = asyncio.Event(), tmp_path / "backup.db"
     asked: list[str] = []
 
-    def answer(question: Asked) -> Turn:
+    def answer(question: ReceivedRequest) -> Turn:
         word = question.text.split()[-1]
         asked.append(word)
         return [Say("Begun."), Pause(go_on), Say(" Ended.")] if word == "two" else f"Answer: {word}"

@@ -9,16 +9,16 @@ import pytest
 from bot.server import ALIVE, READY
 from channels.slack.client.http_mode import PATH
 from sandbox.discord import DiscordSandbox
-from sandbox.models import Asked, Say, ScriptedOpenAI, Turn
+from sandbox.models import ReceivedRequest, Say, ScriptedOpenAI, Turn
 from sandbox.procfile import Dyno, Foreman, free_port
-from sandbox.slack import Envelope, SlackSandbox
+from sandbox.slack import EnvelopeRecord, SlackSandbox
 from tests.acceptance.conftest import Program, With
 from tests.acceptance.platforms import Discord, Platform, Slack
 
 ROOT = Path(__file__).parents[3]
 
 
-def says_it_again(asked: Asked) -> Turn:
+def says_it_again(asked: ReceivedRequest) -> Turn:
     """Slowly, so that a restart finds it in the middle."""
     return Say(f"You said {re.findall(r'word-[a-z]+-[0-9]+-[0-9]+', asked.text)[-1]} to me.", pieces=8, pace=0.15)
 
@@ -109,7 +109,7 @@ async def _wakes(bot: Program, slack: SlackSandbox, word: str) -> None:
         thread = slack.messages("general", thread_ts=said.ts)
         return [message.text for message in thread[1:]] == [f"You said {word} to me."]
 
-    def sent() -> list[Envelope]:
+    def sent() -> list[EnvelopeRecord]:
         return [envelope for envelope in slack.envelopes if envelope.payload["event"].get("ts") == said.ts]
 
     await slack.wait_for(lambda: any(envelope.reason == "connection_failed" for envelope in sent()))

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from bot.app import ENDING_SECONDS
 from core.store.database import Database
 from core.store.schema import inbox, messages, turns
-from sandbox.models import Asked, Say
+from sandbox.models import ReceivedRequest, Say
 from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Start, With
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(300)
 async def test_a_database_that_is_away_costs_nothing_but_time(
     start: Start, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str, outage: float
 ) -> None:
-    def answer(asked: Asked) -> Say:
+    def answer(asked: ReceivedRequest) -> Say:
         said = [text for role, text in asked.messages if role == "user"][-1]
         heard = [word for word in ("second", "third", "elsewhere") if word in said]
         return Say(f"Heard: {' '.join(heard)}") if heard else Say(STORY, pieces=100, pace=(outage + 3) / 100)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.discord import DiscordSandbox
-from sandbox.models import Asked, Turn
+from sandbox.models import ReceivedRequest, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Start, With
 from tests.acceptance.platforms import Platform, Talk
@@ -92,7 +92,7 @@ async def test_a_worker_that_is_stopped_hands_its_answer_to_the_other_at_once(
     await taken_up(one, here)
 
 
-def whole(asked: Asked) -> Turn:
+def whole(asked: ReceivedRequest) -> Turn:
     """What was cut off is not there, and the question not twice."""
     said = [text for role, text in asked.messages if role == "user"]
     return "The whole answer." if len(asked.messages) == len(said) == 1 else f"What? {asked.messages}"

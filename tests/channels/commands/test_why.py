@@ -22,7 +22,7 @@ from core.store.database import Database
 from core.tools.tool import Tool, adapt
 from core.usage.meter import ModelCall
 from core.usage.prices import DOLLAR, Prices, dollars
-from sandbox.models import Asked, Call, Fail, Turn
+from sandbox.models import CallTool, Fail, ReceivedRequest, Turn
 from tests.channels.commands.why_requests import by_button, by_command, by_menu
 from tests.channels.platforms import PLATFORMS, SlackTalk, sandbox_of, says, shows, talking
 
@@ -41,9 +41,9 @@ async def forecast(arguments: dict[str, Any]) -> str:
     return "sun"
 
 
-def asks_both(asked: Asked) -> Turn:
+def asks_both(asked: ReceivedRequest) -> Turn:
     """The model looks at two days, one of which there is not, and then says it."""
-    calls = [Call("forecast", {"day": "monday"}), Call("forecast", {"day": "never"})]
+    calls = [CallTool("forecast", {"day": "monday"}), CallTool("forecast", {"day": "never"})]
     return "Sun on Monday." if any(role == "tool" for role, _ in asked.messages) else calls
 
 

@@ -23,8 +23,8 @@ from channels.i18n import messages as words
 from channels.settings import MOST_MESSAGES, Bounds
 from core.inbox_message import Follow
 from core.sessions.prompt_text import END
-from sandbox.discord import Call, DiscordSandbox, Message
-from sandbox.discord import Channel as Place
+from sandbox.discord import DiscordCallRecord, DiscordMessage, DiscordSandbox
+from sandbox.discord import GuildChannel as Place
 from sandbox.discord.state.permissions import PERMISSIONS
 from tests.channels.wiring import BOUNDS, OPEN, Core, Wired, core_of, until
 from tests.sandbox.discord.shapes import SHAPES, faults_of_request
@@ -121,10 +121,10 @@ class Bot(Wired):
     def mention(self) -> str:
         return f"<@{self.server.bot_id}>"
 
-    async def ask(self, user: str, channel: Place | str, text: str, **more: Any) -> Message:
+    async def ask(self, user: str, channel: Place | str, text: str, **more: Any) -> DiscordMessage:
         return await self.server.say(user, channel, f"{self.mention} {text}", **more)
 
-    def answers(self, question: Message) -> list[Message]:
+    def answers(self, question: DiscordMessage) -> list[DiscordMessage]:
         """The chain of the bot's replies to a message."""
         chain = [question]
         for message in self.server.messages(question.channel):
@@ -132,23 +132,23 @@ class Bot(Wired):
                 chain.append(message)
         return chain[1:]
 
-    def texts(self, question: Message) -> list[str]:
+    def texts(self, question: DiscordMessage) -> list[str]:
         return [answer.text for answer in self.answers(question)]
 
-    async def says(self, question: Message, *texts: str) -> list[Message]:
+    async def says(self, question: DiscordMessage, *texts: str) -> list[DiscordMessage]:
         """The answers to a message, once these are what they say."""
         await self.server.wait_for(lambda: self.texts(question) == list(texts))
         return self.answers(question)
 
-    async def shows(self, question: Message, predicate: Callable[[str], Any]) -> list[Message]:
+    async def shows(self, question: DiscordMessage, predicate: Callable[[str], Any]) -> list[DiscordMessage]:
         """The answers to a message, once the text of the last one is as wanted."""
         await self.server.wait_for(lambda: any(map(predicate, self.texts(question)[-1:])))
         return self.answers(question)
 
-    def own(self, channel: Place | str) -> list[Message]:
+    def own(self, channel: Place | str) -> list[DiscordMessage]:
         return [m for m in self.server.messages(channel) if m.author.id == self.server.bot_id]
 
-    def calls(self, route: str) -> list[Call]:
+    def calls(self, route: str) -> list[DiscordCallRecord]:
         return [call for call in self.server.calls if call.route == route]
 
     async def sessions(self) -> list[str]:

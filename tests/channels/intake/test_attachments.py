@@ -16,7 +16,7 @@ from channels.settings import Allowance
 from core.sessions.prompt_text import INDENT
 from core.store.schema import blobs, messages
 from sandbox.models import Fail, Say, Stall
-from sandbox.slack import File, SlackSandbox
+from sandbox.slack import SlackFile, SlackSandbox
 from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking
 from tests.channels.slack.conftest import quick_pings
 
@@ -184,7 +184,7 @@ async def test_slack_is_asked_of_files_from_elsewhere_and_no_other_host_ever_is(
 ) -> None:
     async with talking(slack, tmp_path, "Well.") as talk, SlackSandbox() as elsewhere:
         moved = elsewhere.api_url + "files.info"
-        files = [File("F1", "theirs.png", PNG, is_foreign=True), File("F2", "moved.png", PNG, moved_to=moved)]
+        files = [SlackFile("F1", "theirs.png", PNG, is_foreign=True), SlackFile("F2", "moved.png", PNG, moved_to=moved)]
         slack.faults.fail("download")
         await slack.say("ada", slack.open_dm("ada"), "look", files=files)
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
@@ -200,7 +200,11 @@ async def test_a_page_to_log_in_on_is_no_file_and_the_operator_is_told_why(
     async with talking(slack, tmp_path, "Well.") as talk:
         slack.scopes.discard("files:read")
         page = b"<!DOCTYPE html><p>mine</p>"
-        files = [File("F1", "cat.png", PNG), File("F2", "page.html", page), File("F3", "x.png", PNG, is_foreign=True)]
+        files = [
+            SlackFile("F1", "cat.png", PNG),
+            SlackFile("F2", "page.html", page),
+            SlackFile("F3", "x.png", PNG, is_foreign=True),
+        ]
         await slack.say("ada", slack.open_dm("ada"), "look", files=files)
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
         said = text_said(talk)

@@ -20,7 +20,7 @@ from core.errors import StoreError, SurfaceError
 from core.inbox import interactions
 from core.store.schema import errands
 from core.tools.tool import Tool, adapt
-from sandbox.models import Call
+from sandbox.models import CallTool
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
 from tests.channels.wiring import until
@@ -185,7 +185,7 @@ async def test_an_export_that_all_can_see_in_the_end_has_no_secret_of_a_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = adapt(Tool("look", "Looks.", lambda _: {"seen": "a cat"}))
-    call = Call("look", {"password": "hunter2hunter2"})
+    call = CallTool("look", {"password": "hunter2hunter2"})
     async with sandbox_of("discord") as server:
         await _left(server, tmp_path, monkeypatch, "export", call, core={"tools": [look]})
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFE", 0.0)

@@ -16,7 +16,7 @@ from core.identity import OTHERS, SPEAKER, Visitor
 from core.store.schema import approvals, state
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, adapt
-from sandbox.models import Call, Pause, Say
+from sandbox.models import CallTool, Pause, Say
 from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 
 RULED = [words.APPROVE, words.ALWAYS, words.DENY]
@@ -57,8 +57,8 @@ def asking(till: Till, *tools: Any, **more: Any) -> dict[str, Any]:
     return {"tools": [adapt(tool) for tool in (till.tool, *tools)], **more}
 
 
-def pays(to: str = "Grace") -> Call:
-    return Call("pay", {"to": to})
+def pays(to: str = "Grace") -> CallTool:
+    return CallTool("pay", {"to": to})
 
 
 async def rows(talk: Talk) -> list[Any]:
@@ -109,7 +109,7 @@ async def test_what_is_approved_is_done_with_the_rights_that_all_have_who_asked_
         return "paid"
 
     core = {"tools": [FunctionTool(pay, require_confirmation=True)]}
-    script = [Say("Hello."), Pause(go_on)], Call("pay"), "Done."
+    script = [Say("Hello."), Pause(go_on)], CallTool("pay"), "Done."
     async with talking(sandbox, tmp_path, *script, core=core, admins=[str(sandbox.people["ada"].id)]) as talk:
         await talk.say("hello")
         await says(talk, "Hello.")
@@ -126,8 +126,8 @@ async def test_what_is_approved_is_done_with_the_rights_that_all_have_who_asked_
 
 async def test_the_files_of_a_turn_that_asks_come_with_its_reply_and_not_again(sandbox: Any, tmp_path: Path) -> None:
     till = Till()
-    first = [Call("make_file", {"name": "a.txt", "content": "a"}, id="f1"), pays()]
-    second = Call("make_file", {"name": "b.txt", "content": "b"}, id="f2")
+    first = [CallTool("make_file", {"name": "a.txt", "content": "a"}, id="f1"), pays()]
+    second = CallTool("make_file", {"name": "b.txt", "content": "b"}, id="f2")
     async with talking(sandbox, tmp_path, first, second, "Done.", core=asking(till, make_file)) as talk:
         await talk.say("pay!")
         await asked(talk)
@@ -275,7 +275,7 @@ async def test_a_run_goes_on_when_all_that_it_asks_for_is_decided_and_may_ask_ag
         looked.append("once")
         return "seen"
 
-    first = [pays("Grace"), pays("Ada"), Call("look", {})]
+    first = [pays("Grace"), pays("Ada"), CallTool("look", {})]
     async with talking(sandbox, tmp_path, first, pays("Bob"), "All done.", core=asking(till, look)) as talk:
         await talk.say("pay!")
         await asked(talk, 2)
@@ -357,7 +357,7 @@ async def test_an_argument_that_the_schema_marks_is_hidden_and_passed_on(sandbox
 
     arguments = {"to": "Bob", "pin": "1234-5678", "logins": [{"user": "ada", "password": "hunter2"}]}
     core = {"tools": [FunctionTool(pay, require_confirmation=True)]}
-    async with talking(sandbox, tmp_path, Call("pay", arguments), "Done.", core=core) as talk:
+    async with talking(sandbox, tmp_path, CallTool("pay", arguments), "Done.", core=core) as talk:
         await talk.say("pay!")
         (request,) = await asked(talk)
         assert '"pin": "[hidden: 9 characters]"' in request.text

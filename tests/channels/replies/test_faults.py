@@ -19,7 +19,7 @@ from discord.gateway import DiscordWebSocket
 from channels.i18n import messages as words
 from channels.slack.client import socket_mode as socket
 from sandbox.fault_queue import FaultKind
-from sandbox.models import Asked, Cut, Say, Turn
+from sandbox.models import DropConnection, ReceivedRequest, Say, Turn
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, DiscordTalk, SlackTalk, Talk, quick, sandbox_of, shows, talking, texts
 
@@ -43,12 +43,12 @@ class Model:
     def __init__(self) -> None:
         self._broken: set[str] = set()
 
-    def __call__(self, asked: Asked) -> Turn:
+    def __call__(self, asked: ReceivedRequest) -> Turn:
         if "long" in asked.text:
             return LONG
         if "break" in asked.text and asked.text not in self._broken:
             self._broken.add(asked.text)
-            return [Say(LONG), Cut()]
+            return [Say(LONG), DropConnection()]
         if "stepwise" in asked.text:
             return Say(ANSWER, pieces=4, pace=0.06)
         return Say(ANSWER, pieces=4, pace=0.2) if "slowly" in asked.text else ANSWER

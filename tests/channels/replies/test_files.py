@@ -17,7 +17,7 @@ from channels.slack.replies.surface import SlackSurface
 from core.store.schema import artifacts
 from core.tools.tool import adapt
 from core.turns.store import Turns
-from sandbox.models import Call, Fail
+from sandbox.models import CallTool, Fail
 from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 from tests.channels.replies.test_reply_end import dies, ended
 from tests.channels.slack.conftest import quick_pings
@@ -54,7 +54,7 @@ def heavy() -> bytes:
 
 
 TOOLS: dict[str, Any] = {"tools": [adapt(plot), adapt(table), adapt(heavy)]}
-MAKES = [Call("plot", {"title": "up"}), Call("table", {})]
+MAKES = [CallTool("plot", {"title": "up"}), CallTool("table", {})]
 MADE = [("plot.png", PNG), ("notes.txt", b"as text"), ("table.csv", b"a,b\n1,2\n")]
 
 
@@ -152,7 +152,7 @@ async def test_a_file_that_is_refused_is_named_and_the_others_are_shown(
         return await send(files, file)
 
     monkeypatch.setattr(Files, "send", refuses)
-    async with talking(sandbox, tmp_path, [*MAKES[1:], Call("heavy", {})], "Here you are.", core=TOOLS) as talk:
+    async with talking(sandbox, tmp_path, [*MAKES[1:], CallTool("heavy", {})], "Here you are.", core=TOOLS) as talk:
         await talk.say("draw")
         told = "Here you are.\n\nI could not attach the file `heavy.pdf` (11.0 MB) here."
         await shows(talk, lambda found: found == [told.replace("`", "")] or found == [told])

@@ -16,7 +16,7 @@ from channels.slack.replies.surface import SlackSurface
 from core.errors import ProviderSilentError, StoreError
 from core.store.database import Database
 from core.turns.store import Turns
-from sandbox.models import Asked, Fail, Pause, Say, Stall, Turn
+from sandbox.models import Fail, Pause, ReceivedRequest, Say, Stall, Turn
 from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 from tests.channels.slack.conftest import quick_pings
 from tests.fixtures.inbox_messages import inbound
@@ -60,7 +60,7 @@ def fails_once(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
     """A model that fails at first."""
     asked = 0
 
-    def script(_asked: Asked) -> Turn:
+    def script(_asked: ReceivedRequest) -> Turn:
         nonlocal asked
         asked += 1
         return failure if asked == 1 else answer
@@ -269,7 +269,7 @@ async def test_it_works_after_a_restart(sandbox: Any, tmp_path: Path) -> None:
 async def test_it_waits_for_its_turn_and_shows_that_it_was_heard(sandbox: Any, tmp_path: Path) -> None:
     go_on, asked = asyncio.Event(), 0
 
-    def script(_asked: Asked) -> Turn:
+    def script(_asked: ReceivedRequest) -> Turn:
         nonlocal asked
         asked += 1
         turns: dict[int, Turn] = {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}

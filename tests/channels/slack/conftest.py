@@ -21,7 +21,7 @@ from channels.slack.manifest import manifest
 from channels.slack.settings import PROMPTS, SlackSettings, Streaming
 from core.inbox_message import Follow
 from core.privacy.vault import Vault
-from sandbox.slack import Message, SlackSandbox
+from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.wiring import BOUNDS, OPEN, Core, Wired, core_of
 
 #: What the tokens of several workspaces are encrypted with.
@@ -79,16 +79,16 @@ class Bot(Wired):
     def mention(self) -> str:
         return f"<@{self.slack.bot_user_id}>"
 
-    def thread(self, message: Message) -> list[Message]:
+    def thread(self, message: SlackMessage) -> list[SlackMessage]:
         return self.slack.messages(message.channel, thread_ts=message.thread_ts or message.ts)
 
-    def texts(self, message: Message) -> list[str]:
+    def texts(self, message: SlackMessage) -> list[str]:
         return [one.text for one in self.thread(message)]
 
-    async def ask(self, user: str, channel: str, text: str, **more: Any) -> Message:
+    async def ask(self, user: str, channel: str, text: str, **more: Any) -> SlackMessage:
         return await self.slack.say(user, channel, f"{self.mention} {text}", **more)
 
-    async def shows(self, message: Message, predicate: Callable[[list[str]], Any]) -> list[str]:
+    async def shows(self, message: SlackMessage, predicate: Callable[[list[str]], Any]) -> list[str]:
         """The texts of a message's thread, once they are as wanted."""
 
         def texts() -> list[str] | None:

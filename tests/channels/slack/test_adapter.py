@@ -10,7 +10,7 @@ from core.errors import SettingsError, StoreError
 from core.inbox.store import Inbox
 from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
-from sandbox.slack import File, SlackSandbox
+from sandbox.slack import SlackFile, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, running
 
 
@@ -236,12 +236,12 @@ async def test_files_of_which_only_the_mention_was_told_are_asked_for(
     monkeypatch.setattr(channel_module, "FILES_SECONDS", 0.05)
     async with running(slack, tmp_path, echo) as bot:
         slack.subscriptions.difference_update({"message.channels"})
-        root = await bot.ask("ada", "general", "one", files=[File("F1", "plan.txt", b"on Monday")])
+        root = await bot.ask("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
         await bot.settled(1)
-        await bot.ask("ada", "general", "two", thread_ts=root.ts, files=[File("F2", "more.txt", b"on Tuesday")])
+        await bot.ask("ada", "general", "two", thread_ts=root.ts, files=[SlackFile("F2", "more.txt", b"on Tuesday")])
         await bot.settled(2)
         slack.scopes.difference_update({"channels:history"})  # then it is answered all the same
-        await bot.ask("ada", "general", "three", files=[File("F3", "rest.txt", b"on Friday")])
+        await bot.ask("ada", "general", "three", files=[SlackFile("F3", "rest.txt", b"on Friday")])
         await bot.settled(3)
         kept = [[file["name"] for file in row.inbound["attachments"]] for row in await bot.inbox_rows()]
         assert kept == [["plan.txt"], ["more.txt"], []]

@@ -6,7 +6,7 @@ from channels.base import Priority
 from channels.markdown.dialect import Limits
 from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown, escaped, inert, size, to_words, users_named, without_mention
-from sandbox.slack.state.markup import Content, pings, shown
+from sandbox.slack.state.markup import SlackContent, pings, shown
 
 NAMES = {"U1": "ada", "W2": "grace"}
 
@@ -55,15 +55,15 @@ def test_any_text_that_slack_has_escaped_is_read_as_it_was_typed(typed: str) -> 
 
 @given(hostile)
 def test_plain_text_pings_nobody_and_is_shown_as_it_is(text: str) -> None:
-    assert not pings(Content(escaped(text)), NAMES)
-    assert shown(Content(escaped(text)), NAMES) == text
+    assert not pings(SlackContent(escaped(text)), NAMES)
+    assert shown(SlackContent(escaped(text)), NAMES) == text
 
 
 @given(hostile)
 def test_inert_markdown_pings_nobody_and_hides_no_link(text: str) -> None:
     block = {"type": "markdown", "text": inert(text)}
-    assert not pings(Content(blocks=[block]), NAMES)
-    assert not pings(Content(inert(text)), NAMES)
+    assert not pings(SlackContent(blocks=[block]), NAMES)
+    assert not pings(SlackContent(inert(text)), NAMES)
     assert "<!" not in block["text"]
     assert "<@" not in block["text"]
 

@@ -38,7 +38,7 @@ from core.usage.prices import DOLLAR, Prices
 from core.usage.spending import FIRST, Spending
 from core.usage.spending_limits import Caps, Limits
 from core.workers.lease import Lease
-from sandbox.models import Asked, Fail, Finish, Say, ScriptedOpenAI
+from sandbox.models import Fail, Finish, ReceivedRequest, Say, ScriptedOpenAI
 from sandbox.models import Turn as Script
 from tests.core.conftest import Faulty
 from tests.core.sessions.events import texts
@@ -50,14 +50,14 @@ PLACE, SESSION = "place", "place:1"
 FACTS = {1: "Zofia decided on PostgreSQL 17", 2: "the budget is 48,213 euros", 3: "open question: who calls Imre?"}
 
 
-def notes(asked: Asked) -> Script:
+def notes(asked: ReceivedRequest) -> Script:
     """A model that sums up: what stands in its notes and every fact that it reads, each once."""
     said = " ".join(line.removeprefix("> ") for line in asked.text.splitlines())
     facts = [fact for fact in FACTS.values() if fact in said]
     return [Say("\n".join([*facts, "They talk about the weather."])), Finish(input=1_000, output=50)]
 
 
-def memory(asked: Asked) -> Script:
+def memory(asked: ReceivedRequest) -> Script:
     """A model that answers with the facts that it can see."""
     if "You keep the memory" in asked.system:
         return notes(asked)
@@ -76,10 +76,10 @@ class Talk:
     service: SessionService
     compaction: Compaction
     model: ScriptedOpenAI
-    sums: list[Asked] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
+    sums: list[ReceivedRequest] = field(default_factory=list)
+    asked: list[ReceivedRequest] = field(default_factory=list)
     last: Turn | None = None
-    script: Callable[[Asked], Script] = field(default=memory)
+    script: Callable[[ReceivedRequest], Script] = field(default=memory)
 
     async def ask(self, text: str, *, rests: bool = True) -> str:
         """Say it, and have it answered by a whole turn."""
@@ -153,7 +153,7 @@ async def talk(
     monkeypatch.setattr(compactions, "AGAIN", 0.0)
     counter = TokenCounter(tmp_path)
 
-    def answer(asked: Asked) -> Script:
+    def answer(asked: ReceivedRequest) -> Script:
         (one.sums if "You keep the memory" in asked.system else one.asked).append(asked)
         return one.script(asked)
 

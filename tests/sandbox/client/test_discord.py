@@ -6,27 +6,27 @@ import discord
 import pytest
 
 from sandbox.client.discord import DiscordPlatform
-from sandbox.client.platform import Kind, Message, Place
-from sandbox.client.session import Desk
+from sandbox.client.platform import ClientLocation, HappeningKind, ShownMessage
+from sandbox.client.session import ClientSession
 from sandbox.discord import DiscordSandbox
 from tests.sandbox.terminal.conftest import DiscordBot
 
 
 @pytest.fixture
-def desk(server: DiscordSandbox) -> Desk:
-    return Desk(DiscordPlatform(server))
+def desk(server: DiscordSandbox) -> ClientSession:
+    return ClientSession(DiscordPlatform(server))
 
 
-def here(desk: Desk) -> list[str]:
+def here(desk: ClientSession) -> list[str]:
     """What is seen where one is."""
     return [f"{message.author}: {message.plain}" for message in desk.platform.messages(desk.place, desk.speaker)]
 
 
-def last(desk: Desk) -> Message:
+def last(desk: ClientSession) -> ShownMessage:
     return desk.platform.messages(desk.place, desk.speaker)[-1]
 
 
-async def enter(desk: Desk, *lines: str) -> str:
+async def enter(desk: ClientSession, *lines: str) -> str:
     """Enter them one after the other; what is told about the last."""
     told = ""
     for line in lines:
@@ -34,7 +34,7 @@ async def enter(desk: Desk, *lines: str) -> str:
     return told
 
 
-async def test_names_with_an_at_sign_call_whoever_has_them(desk: Desk, discord_bot: DiscordBot) -> None:
+async def test_names_with_an_at_sign_call_whoever_has_them(desk: ClientSession, discord_bot: DiscordBot) -> None:
     await enter(desk, "/channel general", "@Parley and @grace, not ada@grace.example")
     heard = await discord_bot.next_message()
     assert {user.name for user in heard.mentions} == {"parley", "grace"}
@@ -42,19 +42,21 @@ async def test_names_with_an_at_sign_call_whoever_has_them(desk: Desk, discord_b
     assert last(desk).text.startswith("**@parley** and **@grace**")
 
 
-async def test_channels_that_are_mentioned_have_their_names(desk: Desk, server: DiscordSandbox) -> None:
+async def test_channels_that_are_mentioned_have_their_names(desk: ClientSession, server: DiscordSandbox) -> None:
     await enter(desk, "/channel general", f"see <#{server.channels['random'].id}>")
     assert (last(desk).plain, last(desk).text) == ("see #random", "see **#random**")
 
 
-async def test_what_is_passed_on_is_seen_where_it_goes(desk: Desk, server: DiscordSandbox) -> None:
+async def test_what_is_passed_on_is_seen_where_it_goes(desk: ClientSession, server: DiscordSandbox) -> None:
     said = await server.say("grace", "general", "the disk is **full**")
     await server.forward("ada", said, "random")
     await enter(desk, "/channel random")
     assert here(desk) == ["ada: Forwarded: the disk is **full**"]
 
 
-async def test_direct_messages_are_one_conversation_and_have_no_threads(desk: Desk, discord_bot: DiscordBot) -> None:
+async def test_direct_messages_are_one_conversation_and_have_no_threads(
+    desk: ClientSession, discord_bot: DiscordBot
+) -> None:
     await enter(desk, "hello")
     heard = await discord_bot.next_message()
     await heard.channel.send("hello Ada")
@@ -62,7 +64,7 @@ async def test_direct_messages_are_one_conversation_and_have_no_threads(desk: De
     assert await enter(desk, "/thread last") == "There are no threads in the direct messages of Discord."
 
 
-async def test_a_thread_is_begun_by_the_first_words_in_it(desk: Desk, server: DiscordSandbox) -> None:
+async def test_a_thread_is_begun_by_the_first_words_in_it(desk: ClientSession, server: DiscordSandbox) -> None:
     await enter(desk, "/channel general", "why is\nthe sky blue?", "/thread last")
     assert server.threads("general") == []
     await enter(desk, "anyone?", "/as grace", "no")
@@ -74,10 +76,10 @@ async def test_a_thread_is_begun_by_the_first_words_in_it(desk: Desk, server: Di
     (root,) = desk.platform.messages(desk.place, desk.speaker)
     assert root.newest is not None
     assert (root.replies, root.newest.plain) == (2, "no")
-    assert desk.platform.threads(desk.speaker) == [Place(thread.parent.id if thread.parent else "", thread.id)]
+    assert desk.platform.threads(desk.speaker) == [ClientLocation(thread.parent.id if thread.parent else "", thread.id)]
 
 
-async def test_a_thread_that_the_bot_has_begun_is_gone_on_with(desk: Desk, discord_bot: DiscordBot) -> None:
+async def test_a_thread_that_the_bot_has_begun_is_gone_on_with(desk: ClientSession, discord_bot: DiscordBot) -> None:
     await enter(desk, "/channel general", "@parley hello")
     heard = await discord_bot.next_message()
     thread = await heard.create_thread(name="A talk")
@@ -89,7 +91,7 @@ async def test_a_thread_that_the_bot_has_begun_is_gone_on_with(desk: Desk, disco
 
 
 async def test_a_thread_of_no_message_is_a_place_too(
-    desk: Desk, server: DiscordSandbox, discord_bot: DiscordBot
+    desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     channel = discord_bot.place(server, "random")
     thread = await channel.create_thread(name="Loose", type=discord.ChannelType.public_thread)
@@ -101,7 +103,7 @@ async def test_a_thread_of_no_message_is_a_place_too(
     assert here(desk) == ["ada: hello"]
 
 
-async def test_what_is_said_in_a_forum_begins_a_post(desk: Desk, server: DiscordSandbox) -> None:
+async def test_what_is_said_in_a_forum_begins_a_post(desk: ClientSession, server: DiscordSandbox) -> None:
     await enter(desk, "/channel ideas", "Paint it blue")
     (post,) = server.threads("ideas")
     assert post.name == "Paint it blue"
@@ -113,7 +115,7 @@ async def test_what_is_said_in_a_forum_begins_a_post(desk: Desk, server: Discord
 
 
 async def test_a_command_goes_through_discords_interactions(
-    desk: Desk, server: DiscordSandbox, discord_bot: DiscordBot
+    desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     discord_bot.answers.set()
     await enter(desk, "/channel general", "/ask the weather")
@@ -123,25 +125,29 @@ async def test_a_command_goes_through_discords_interactions(
     assert here(desk) == []
 
 
-async def test_a_deferred_answer_is_pending_until_it_comes(desk: Desk, discord_bot: DiscordBot) -> None:
+async def test_a_deferred_answer_is_pending_until_it_comes(desk: ClientSession, discord_bot: DiscordBot) -> None:
     async with aclosing(desk.platform.changes()) as changes:
         await enter(desk, "/ask what:the weather")
         first = await anext(changes)
         discord_bot.answers.set()
         then = await anext(changes)
-    assert (first.kind, first.message.plain, first.message.pending) == (Kind.POSTED, "parley is thinking…", True)
-    assert (then.kind, then.message.plain, then.message.pending) == (Kind.UPDATED, "About the weather", False)
+    assert (first.kind, first.message.plain, first.message.pending) == (
+        HappeningKind.POSTED,
+        "parley is thinking…",
+        True,
+    )
+    assert (then.kind, then.message.plain, then.message.pending) == (HappeningKind.UPDATED, "About the weather", False)
     assert not then.message.edited
 
 
-async def test_discord_says_so_when_nobody_answers_a_command(desk: Desk, discord_bot: DiscordBot) -> None:
+async def test_discord_says_so_when_nobody_answers_a_command(desk: ClientSession, discord_bot: DiscordBot) -> None:
     assert await enter(desk, "/nothing") == "There is no command /nothing."
     assert (
         await enter(desk, "/channel ideas", "/ask") == "A forum holds posts alone: go to one of them to use a command."
     )
 
 
-async def test_a_reply_shows_what_it_refers_to(desk: Desk, discord_bot: DiscordBot) -> None:
+async def test_a_reply_shows_what_it_refers_to(desk: ClientSession, discord_bot: DiscordBot) -> None:
     await enter(desk, "hello")
     await (await discord_bot.next_message()).reply("to you too")
     referred = last(desk).reply_to
@@ -149,7 +155,7 @@ async def test_a_reply_shows_what_it_refers_to(desk: Desk, discord_bot: DiscordB
     assert (referred.author, referred.plain, last(desk).reply_to is None) == ("ada", "hello", False)
 
 
-async def test_what_is_no_text_is_named(desk: Desk, server: DiscordSandbox, discord_bot: DiscordBot) -> None:
+async def test_what_is_no_text_is_named(desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot) -> None:
     view = discord.ui.View()
     view.add_item(discord.ui.Button(label="Stop", custom_id="stop"))
     embed = discord.Embed(title="Weather", description="**fine**")
@@ -162,7 +168,7 @@ async def test_what_is_no_text_is_named(desk: Desk, server: DiscordSandbox, disc
     assert file.plain == "[file a.txt]"
 
 
-async def test_edits_and_reactions_show(desk: Desk, server: DiscordSandbox) -> None:
+async def test_edits_and_reactions_show(desk: ClientSession, server: DiscordSandbox) -> None:
     message = await server.say("grace", "general", "one")
     async with aclosing(desk.platform.changes()) as changes:
         await server.edit("grace", message, "two")
@@ -170,13 +176,13 @@ async def test_edits_and_reactions_show(desk: Desk, server: DiscordSandbox) -> N
         await server.delete("grace", message)
         edited, reacted, deleted = [await anext(changes) for _ in range(3)]
     assert (edited.kind, edited.message.plain, edited.message.edited, edited.message.revision) == (
-        Kind.UPDATED,
+        HappeningKind.UPDATED,
         "two",
         True,
         1,
     )
     assert [(reaction.emoji, reaction.count) for reaction in reacted.message.reactions] == [("👍", 1)]
-    assert deleted.kind is Kind.DELETED
+    assert deleted.kind is HappeningKind.DELETED
 
 
 async def test_nobody_sees_or_enters_anothers_private_thread(server: DiscordSandbox) -> None:
@@ -187,12 +193,12 @@ async def test_nobody_sees_or_enters_anothers_private_thread(server: DiscordSand
     await server.start_thread("grace", message, "whispers")
     assert [place.name for place in platform.threads(grace)] == ["whispers"]
     assert platform.threads(ada) == []
-    desk = Desk(platform)
+    desk = ClientSession(platform)
     assert await enter(desk, "/channel secret", "hello") == "ada is not in secret"
 
 
 async def test_a_button_is_pressed_by_what_is_on_it(
-    desk: Desk, server: DiscordSandbox, discord_bot: DiscordBot
+    desk: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     pressed = asyncio.get_running_loop().create_future()
 
@@ -211,7 +217,7 @@ async def test_a_button_is_pressed_by_what_is_on_it(
 
 
 async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(
-    desk: Desk, server: DiscordSandbox, tmp_path: Path
+    desk: ClientSession, server: DiscordSandbox, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_bytes(b"a;b")
     assert await enter(desk, "/channel general", "/edit hm") == "ada has said nothing here."

@@ -2,8 +2,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sandbox.client.platform import Message, Person, Place
-from sandbox.client.session import Desk
+from sandbox.client.platform import ClientLocation, PlatformUser, ShownMessage
+from sandbox.client.session import ClientSession
 from sandbox.client.slack import SlackPlatform
 from sandbox.slack import SlackSandbox
 from tests.sandbox.terminal.conftest import Bot
@@ -18,9 +18,9 @@ async def test_a_stream_is_seen_growing_under_its_tasks_by_who_asked(slack: Slac
     started = await bot.web.chat_startStream(**where, thread_ts=question.ts, chunks=[task], **to_ada)
     where["ts"] = started["ts"]
 
-    def seen_by(name: str) -> Message:
-        place = Place(question.channel.id, question.ts)
-        return platform.messages(place, Person(people[name].id, name))[-1]
+    def seen_by(name: str) -> ShownMessage:
+        place = ClientLocation(question.channel.id, question.ts)
+        return platform.messages(place, PlatformUser(people[name].id, name))[-1]
 
     found = [task | {"title": "Looked", "status": "complete"}, {"type": "markdown_text", "text": "**Found** it."}]
     assert (seen_by("ada").plain, seen_by("ada").pending) == ("Looking…", True)
@@ -33,7 +33,7 @@ async def test_a_stream_is_seen_growing_under_its_tasks_by_who_asked(slack: Slac
 
 
 async def test_a_shortcut_is_chosen_and_what_it_asks_for_is_filled_in(slack: SlackSandbox, bot: Bot) -> None:
-    desk = Desk(SlackPlatform(slack))
+    desk = ClientSession(SlackPlatform(slack))
     slack.shortcuts = {"Ask about this": "ask"}
     asked = {"type": "plain_text_input", "action_id": "what"}
     label = {"type": "plain_text", "text": "Your question"}
@@ -57,7 +57,7 @@ async def test_a_shortcut_is_chosen_and_what_it_asks_for_is_filled_in(slack: Sla
 
 
 async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(slack: SlackSandbox, tmp_path: Path) -> None:
-    desk = Desk(SlackPlatform(slack))
+    desk = ClientSession(SlackPlatform(slack))
     (tmp_path / "a.csv").write_bytes(b"a;b")
     for line in ("/channel general", "one", "/edit two < @grace", f"/file {tmp_path}/a.csv what is it?"):
         assert await desk.enter(line) == ""
@@ -70,13 +70,13 @@ async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(slack:
 
 async def test_a_command_that_the_app_has_not_is_refused(slack: SlackSandbox) -> None:
     slack.install(json.loads((Path(__file__).parents[3] / "manifest.json").read_text()))
-    desk = Desk(SlackPlatform(slack))
+    desk = ClientSession(SlackPlatform(slack))
     assert await desk.enter("/nothing") == "the app was installed without /nothing"
     assert desk.platform.menu == ["Ask about this", "Why this answer?", "Start over here"]
 
 
 async def test_slacks_own_button_stops_what_is_streamed(slack: SlackSandbox, bot: Bot) -> None:
-    desk = Desk(SlackPlatform(slack))
+    desk = ClientSession(SlackPlatform(slack))
     question = await slack.say("ada", slack.open_dm("ada"), "question")
     where: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}
     to_ada: dict[str, Any] = {"recipient_user_id": slack.people["ada"].id, "recipient_team_id": slack.team_id}

@@ -19,7 +19,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from sandbox.discord import Call, Event
+from sandbox.discord import DiscordCallRecord, DiscordEventRecord
 
 #: The folder, if there is one; without, nothing can be held against anything.
 SHAPES = os.environ.get("PLATFORM_SHAPES")
@@ -95,7 +95,7 @@ def operation(route: str) -> dict[str, Any]:
     return about
 
 
-def faults_of_request(call: Call) -> Iterator[str]:
+def faults_of_request(call: DiscordCallRecord) -> Iterator[str]:
     wanted = operation(call.route).get("requestBody")
     if wanted is None:
         if call.body:
@@ -114,7 +114,7 @@ def with_textual_ids(body: Any, path: str = "") -> Any:
     return str(body) if path in _NUMBERS and isinstance(body, int) else body
 
 
-def faults_of_reply(call: Call) -> Iterator[str]:
+def faults_of_reply(call: DiscordCallRecord) -> Iterator[str]:
     responses = operation(call.route)["responses"]
     answer = responses.get(str(call.status)) or responses["4XX"]
     if "$ref" in answer:
@@ -137,7 +137,7 @@ def with_numbers(errors: Any) -> Any:
     return {n: 0 if n == "code" and isinstance(v, str) else with_numbers(v) for n, v in errors.items()}
 
 
-def faults_of_event(event: Event) -> Iterator[str]:
+def faults_of_event(event: DiscordEventRecord) -> Iterator[str]:
     for path, kinds in OBJECTS[event.name].items():
         name = path.removesuffix("[]")
         value = event.data.get(name) if name else event.data

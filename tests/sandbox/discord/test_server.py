@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from sandbox.discord import Change, DiscordSandbox
+from sandbox.discord import DiscordSandbox, GuildChange
 from tests.sandbox.discord.conftest import Connect
 
 
@@ -37,7 +37,7 @@ async def test_the_changes_end_with_the_sandbox() -> None:
         changes = server.changes()
         await server.say("ada", "general", "hello")
 
-    async def read() -> list[Change]:
+    async def read() -> list[GuildChange]:
         return [change async for change in changes]
 
     assert len(await asyncio.wait_for(read(), 30)) == 1

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from openai import AsyncOpenAI, NotFoundError
 
 from sandbox.models import (
-    Asked,
-    Call,
-    Cut,
+    CallTool,
+    DropConnection,
     Fail,
     Finish,
     Pause,
+    ReceivedRequest,
     Say,
     ScriptedAnthropic,
     ScriptedGemini,
@@ -74,7 +74,7 @@ async def gemini_client(server: ScriptedGemini) -> AsyncIterator[AsyncClient]:
 SCRIPT: list[Step] = [
     Think("Hm."),
     Say("Hello world", pieces=3),
-    Call("add", {"a": 1}, "c1", pieces=2),
+    CallTool("add", {"a": 1}, "c1", pieces=2),
     Finish(input=9, output=4, thinking=2, cached=1),
 ]
 
@@ -188,7 +188,7 @@ async def test_anthropics_client_is_told_of_an_overload_within_a_stream() -> Non
 
 @each
 async def test_a_script_may_be_a_function_of_what_is_asked(kind: Callable[..., Server]) -> None:
-    def script(asked: Asked) -> str:
+    def script(asked: ReceivedRequest) -> str:
         return f"{asked.text}!"
 
     async with kind(script) as server:
@@ -230,7 +230,7 @@ async def test_a_failure_has_the_vendors_shape(kind: Callable[..., Server]) -> N
 @each
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_connection_can_break(kind: Callable[..., Server], stream: bool) -> None:
-    async with kind([[Say("Hel"), Cut()]]) as server:
+    async with kind([[Say("Hel"), DropConnection()]]) as server:
         with pytest.raises(aiohttp.ClientError):
             await post(server, stream=stream)
 

@@ -17,7 +17,7 @@ from playwright.async_api import Browser, Page, async_playwright
 from bot.sandbox import command as sandbox
 from bot.settings import load
 from sandbox.environment import inherited
-from sandbox.models import Asked, ScriptedOpenAI, Turn
+from sandbox.models import ReceivedRequest, ScriptedOpenAI, Turn
 from tests.processes.fork_server import Zygote
 
 ROOT = Path(__file__).parents[3]
@@ -77,7 +77,7 @@ class Stage:
     address: str
     folder: Path
     model: ScriptedOpenAI
-    answer: Callable[[Asked], Turn]
+    answer: Callable[[ReceivedRequest], Turn]
 
 
 def chromium() -> str:
@@ -119,7 +119,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> Asy
     (folder / "prices.toml").write_text('"openai/scripted" = { input = 1000, output = 1000 }')
     stages: list[Stage] = []
 
-    def answer(asked: Asked) -> Turn:
+    def answer(asked: ReceivedRequest) -> Turn:
         return stages[0].answer(asked)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from sandbox.models import Asked, Call, Pause, Say, Turn
+from sandbox.models import CallTool, Pause, ReceivedRequest, Say, Turn
 from tests.sandbox.page.conftest import PATIENCE, Stage, gone_and_back
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -150,11 +150,11 @@ async def test_a_chosen_place_is_shown_before_the_server_answers(page: Page) -> 
 
 
 async def test_what_asks_first_is_approved_and_only_by_who_may(page: Page, stage: Stage) -> None:
-    def answer(asked: Asked) -> Turn:
+    def answer(asked: ReceivedRequest) -> Turn:
         return (
             "It is paid back."
             if asked.results
-            else [Say("I would pay it back."), Call("refund", {"amount": 120}, id="c1")]
+            else [Say("I would pay it back."), CallTool("refund", {"amount": 120}, id="c1")]
         )
 
     stage.answer = answer

@@ -33,7 +33,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from sandbox.slack import Envelope, File, SlackSandbox
+from sandbox.slack import EnvelopeRecord, SlackFile, SlackSandbox
 from tests.sandbox.slack.conftest import Connect, client_of
 
 _SHAPES = os.environ.get("PLATFORM_SHAPES")
@@ -203,7 +203,7 @@ def faults(value: Any, shape: Any, path: str) -> Iterator[str]:
         yield f"{path} is {type(value).__name__}, not {type(shape).__name__}"
 
 
-def faults_of_envelope(envelope: Envelope) -> Iterator[str]:
+def faults_of_envelope(envelope: EnvelopeRecord) -> Iterator[str]:
     if envelope.type == "slash_commands":
         shape = sample("app-backend/slash-commands/SlashCommandPayload")
         yield from faults(envelope.payload, shape, "slash command")
@@ -266,7 +266,7 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
     await client.assistant_threads_setSuggestedPrompts(channel_id=direct.id, title="Try", prompts=prompts)
     await client.agents_sessions_setStatus(channel_id=general, thread_ts=question.ts, status="processing", title="Hi")
     await client.agents_sessions_rename(channel_id=general, thread_ts=question.ts, title="Hello")
-    shared = await slack.say("ada", "general", "a file", files=[File("F1", "a.png", b"png")])
+    shared = await slack.say("ada", "general", "a file", files=[SlackFile("F1", "a.png", b"png")])
     await client.files_info(file=shared.files[0].id)
     await refused(client.views_open(trigger_id="1.2.3", view=MODAL))
     await client.chat_delete(channel=general, ts=ts)

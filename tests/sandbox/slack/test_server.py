@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from sandbox.slack import Change, SlackSandbox
+from sandbox.slack import SlackSandbox, WorkspaceChange
 from tests.sandbox.slack.conftest import client_of
 
 
@@ -35,7 +35,7 @@ async def test_the_changes_end_with_the_sandbox() -> None:
         changes = slack.changes()
         await slack.say("ada", "general", "hello")
 
-    async def read() -> list[Change]:
+    async def read() -> list[WorkspaceChange]:
         return [change async for change in changes]
 
     assert len(await asyncio.wait_for(read(), 30)) == 1

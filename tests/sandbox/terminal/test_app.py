@@ -11,8 +11,8 @@ from textual.widgets import Input
 from sandbox.client.discord import DiscordPlatform
 from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
-from sandbox.slack import Message, SlackSandbox
-from sandbox.terminal.app import Terminal
+from sandbox.slack import SlackMessage, SlackSandbox
+from sandbox.terminal.app import TerminalApp
 from tests.sandbox.terminal.conftest import Bot, DiscordBot
 
 Screen = Pilot[None]
@@ -20,7 +20,7 @@ Screen = Pilot[None]
 
 @pytest.fixture
 async def screen(slack: SlackSandbox, server: DiscordSandbox) -> AsyncIterator[Screen]:
-    app = Terminal(SlackPlatform(slack), DiscordPlatform(server), notices=["No tokens: this is the sandbox."])
+    app = TerminalApp(SlackPlatform(slack), DiscordPlatform(server), notices=["No tokens: this is the sandbox."])
     async with app.run_test(size=(80, 24)) as pilot:
         yield pilot
 
@@ -57,8 +57,8 @@ async def enter(screen: Screen, line: str) -> None:
     await screen.press("enter")
 
 
-async def said(slack: SlackSandbox, channel: str, text: str) -> Message:
-    def found() -> Message | None:
+async def said(slack: SlackSandbox, channel: str, text: str) -> SlackMessage:
+    def found() -> SlackMessage | None:
         return next((m for m in slack.messages(channel) if m.content.text == text), None)
 
     message = await slack.wait_for(found)
@@ -149,7 +149,7 @@ async def test_a_click_on_a_message_opens_its_thread(screen: Screen, slack: Slac
     await slack.say("grace", "general", "who knows?")
     await enter(screen, "/channel general")
     await sees(screen, "who knows?")
-    await screen.click("#messages Row")
+    await screen.click("#messages MessageRow")
     await sees(screen, "thread “who knows?”")
 
 
@@ -256,7 +256,7 @@ async def test_a_click_presses_a_button(screen: Screen, slack: SlackSandbox, bot
     await bot.web.chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
     await enter(screen, "/channel general")
     await sees(screen, "It failed.", "[ Again ]")
-    await screen.click("#messages Row", offset=(3, 2))
+    await screen.click("#messages MessageRow", offset=(3, 2))
     await until(screen, lambda: [e for e in slack.envelopes if e.type == "interactive"])
     await does_not_see(screen, "thread “It failed.”")
 
@@ -400,6 +400,6 @@ async def test_it_is_left_by_a_key_or_a_word(slack: SlackSandbox, keys: list[str
     async def leave(pilot: Pilot[object]) -> None:
         await pilot.press(*keys)
 
-    app = Terminal(SlackPlatform(slack), notices=[])
+    app = TerminalApp(SlackPlatform(slack), notices=[])
     async with asyncio.timeout(30):
         await app.run_async(headless=True, auto_pilot=leave)

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from sandbox.client.discord import DiscordPlatform
-from sandbox.client.platform import Platform
+from sandbox.client.platform import ClientPlatform
 from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from sandbox.terminal import run_terminal
 from sandbox.terminal.lines import read_lines, run_lines
-from sandbox.terminal.replies import Pace
+from sandbox.terminal.replies import QuietTime
 from tests.sandbox.terminal.conftest import Bot, DiscordBot
 
-QUICK = Pace(quiet=0.5, longest_quiet=1.0, patience=5, limit=30)
+QUICK = QuietTime(quiet=0.5, longest_quiet=1.0, patience=5, limit=30)
 
 
 async def each(*lines: str) -> AsyncIterator[str]:
@@ -30,7 +30,7 @@ async def each(*lines: str) -> AsyncIterator[str]:
 async def written(slack: SlackSandbox, *lines: str, server: DiscordSandbox | None = None) -> list[str]:
     """What is written for the lines, with each message's id as the place where it first stands."""
     out = io.StringIO()
-    platforms: list[Platform] = [SlackPlatform(slack)]
+    platforms: list[ClientPlatform] = [SlackPlatform(slack)]
     if server is not None:
         platforms.append(DiscordPlatform(server))
     await run_lines(platforms, each(*lines), out, pace=QUICK)
@@ -195,7 +195,7 @@ async def test_a_wrong_name_is_answered_with_the_right_ones(slack: SlackSandbox,
 async def test_a_bot_that_never_answers_is_named(slack: SlackSandbox, bot: Bot) -> None:
     await bot.connect()
     out = io.StringIO()
-    pace = Pace(quiet=0.05, patience=0.2)
+    pace = QuietTime(quiet=0.05, patience=0.2)
     await run_lines([SlackPlatform(slack)], each("hello"), out, notices=["A sandbox."], pace=pace)
     first, _, last = out.getvalue().splitlines()
     assert (first, last) == ("A sandbox.", "[Slack] parley has not finished its reply in time.")
@@ -250,7 +250,7 @@ async def test_buttons_and_files_are_read_and_pressed(slack: SlackSandbox, bot: 
         yield "/press other"
 
     out = io.StringIO()
-    await run_lines([SlackPlatform(slack)], lines(), out, pace=Pace(quiet=0.1, patience=0.1))
+    await run_lines([SlackPlatform(slack)], lines(), out, pace=QuietTime(quiet=0.1, patience=0.1))
     written = [re.sub(r"\d+\.\d{6}", "1", line) for line in out.getvalue().splitlines()]
     assert "[Slack #general 1 parley] It failed. ⏎ [ Again ]" in written
     assert "[Slack #general 1 parley] [file answer.md]" in written

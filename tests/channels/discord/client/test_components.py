@@ -7,12 +7,12 @@ import pytest
 from channels.i18n import messages as words
 from core.conversations.service import Conversations
 from core.errors import StoreError
-from sandbox.discord import DiscordSandbox, Message
+from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Fail, Pause, Say
 from tests.channels.discord.conftest import CALLBACK, Bot, echo, running, until
 
 
-async def press(bot: Bot, user: str, message: Message, label: str) -> list[Message]:
+async def press(bot: Bot, user: str, message: DiscordMessage, label: str) -> list[DiscordMessage]:
     return await bot.server.press(user, message, message.buttons[label])
 
 

@@ -12,7 +12,7 @@ from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from core.errors import StoreError
 from core.inbox.store import Inbox
-from sandbox.discord import Channel, DiscordSandbox, Message
+from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, Bot, echo, nothing_was_heard, running, until
 
@@ -20,14 +20,14 @@ THREAD = "POST /channels/{channel}/messages/{message}/threads"
 DM = "POST /users/@me/channels"
 
 
-async def begun(bot: Bot, question: Message) -> Channel:
+async def begun(bot: Bot, question: DiscordMessage) -> GuildChannel:
     """The thread that was begun from a question."""
     await bot.server.wait_for(lambda: question.thread)
     assert question.thread is not None
     return question.thread
 
 
-async def says_in(bot: Bot, thread: Channel, *texts: str) -> None:
+async def says_in(bot: Bot, thread: GuildChannel, *texts: str) -> None:
     await bot.server.wait_for(lambda: [message.text for message in bot.own(thread)] == list(texts))
 
 

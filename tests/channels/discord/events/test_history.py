@@ -17,7 +17,7 @@ from channels.intake import backfill
 from channels.intake.backfill import Backfill
 from channels.settings import Bounds
 from core.inbox.watermarks import Place
-from sandbox.discord import Channel, DiscordSandbox
+from sandbox.discord import DiscordSandbox, GuildChannel
 from sandbox.discord.api.limits import OUTSIDE
 from tests.channels.discord.conftest import HISTORY, Bot, discord_of, echo, running, settings_of, until
 
@@ -32,7 +32,7 @@ def quick_tries(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixtur
     caplog.set_level("INFO", "channels")
 
 
-def answered(bot: Bot, place: Channel | str) -> list[str]:
+def answered(bot: Bot, place: GuildChannel | str) -> list[str]:
     """What the bot has answered to in a place, in order, whether each by itself or several together."""
     return [said for m in bot.own(place) for said in m.text.removeprefix("heard: ").split("\n\n")]
 
@@ -244,7 +244,7 @@ async def test_a_server_is_asked_about_once_for_all_its_places(server: DiscordSa
 
         look = bot.channel._look(since)
 
-        async def fetch(room: Channel) -> list[str]:
+        async def fetch(room: GuildChannel) -> list[str]:
             place = Place(f"discord:{server.guild_id}:{room.id}", since)
             return [call.inbound.text for call in await look(place)]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from channels.i18n import messages as words
-from sandbox.discord import Channel, DiscordSandbox
+from sandbox.discord import DiscordSandbox, GuildChannel
 from tests.channels.discord.conftest import Bot, echo, nothing_was_heard, running, until
 
 GET_CHANNEL = "GET /channels/{channel}"
@@ -145,7 +145,7 @@ async def test_what_nobody_said_to_the_bot_starts_nothing(server: DiscordSandbox
         assert await nothing_was_heard(bot)
 
 
-async def post_asleep(bot: Bot) -> Channel:
+async def post_asleep(bot: Bot) -> GuildChannel:
     """One in which the bot has answered, and that was archived since."""
     post = await bot.server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
     await bot.says(bot.server.messages(post)[0], "heard: Ada Lovelace: one")

@@ -15,20 +15,20 @@ from core.inbox.store import Inbox
 from core.sessions.prompt_text import END
 from core.sessions.routing import Agent, Agents
 from core.usage.user_rate_limits import Rate, Rates
-from sandbox.discord import DiscordSandbox, Message
+from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, running, until
 from tests.channels.wiring import MODELS
 
 
-async def told(bot: Bot, seen: list[Message], text: str) -> Message:
+async def told(bot: Bot, seen: list[DiscordMessage], text: str) -> DiscordMessage:
     """The one answer to a command, once this is what it says: to the asker alone."""
     await bot.server.wait_for(lambda: [one.content.text for one in seen] == [text])
     assert seen[0].ephemeral_to is not None
     return seen[0]
 
 
-async def said_of(bot: Bot, seen: list[Message]) -> str:
+async def said_of(bot: Bot, seen: list[DiscordMessage]) -> str:
     """What the one answer to a command says, once it is there."""
     await bot.server.wait_for(lambda: not seen[0].loading)
     return seen[0].content.text

@@ -11,7 +11,7 @@ from channels.discord.replies.reactions import receipts
 from channels.discord.replies.surface import DiscordSurface
 from channels.replies.chunk_planner import Planner
 from core.errors import SurfaceError
-from sandbox.discord import Channel, DiscordSandbox, Message
+from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
 from sandbox.models import Fail, Pause, Say
 from tests.channels.discord.conftest import HISTORY, PATCH, POST, running
 
@@ -23,7 +23,7 @@ UNARCHIVE = "PATCH /channels/{channel}"
 class Shown:
     """A surface under a question, and the ids that it has recorded."""
 
-    def __init__(self, server: DiscordSandbox, api: DiscordApi, question: Message) -> None:
+    def __init__(self, server: DiscordSandbox, api: DiscordApi, question: DiscordMessage) -> None:
         self.server = server
         self.question = question
         self.api = api
@@ -44,7 +44,7 @@ class Shown:
         return shown
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[DiscordMessage]:
         return [m for m in self.server.messages(self.question.channel) if m.author.id == self.server.bot_id]
 
     @property
@@ -61,7 +61,7 @@ async def on(server: DiscordSandbox, api: DiscordApi) -> Shown:
 
 
 @pytest.fixture
-async def thread(server: DiscordSandbox) -> Channel:
+async def thread(server: DiscordSandbox) -> GuildChannel:
     return await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
 
 
@@ -115,7 +115,7 @@ async def test_what_stands_already_is_not_sent_again(on: Shown) -> None:
     assert len(on.server.calls) == before
 
 
-async def delete(client: discord.Client, message: Message) -> None:
+async def delete(client: discord.Client, message: DiscordMessage) -> None:
     place = client.get_partial_messageable(int(message.channel.id))
     await place.get_partial_message(int(message.id)).delete()
 
@@ -149,7 +149,7 @@ async def test_a_question_that_was_deleted_is_answered_beside(on: Shown) -> None
 
 
 async def test_a_thread_that_was_archived_is_opened_again(
-    server: DiscordSandbox, api: DiscordApi, thread: Channel
+    server: DiscordSandbox, api: DiscordApi, thread: GuildChannel
 ) -> None:
     on = Shown(server, api, await server.say("ada", thread, "question"))
     await on.show("half")
@@ -159,7 +159,7 @@ async def test_a_thread_that_was_archived_is_opened_again(
     assert not thread.archived
 
 
-async def test_a_thread_that_was_locked_is_named(server: DiscordSandbox, api: DiscordApi, thread: Channel) -> None:
+async def test_a_thread_that_was_locked_is_named(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
     on = Shown(server, api, await server.say("ada", thread, "question"))
     await on.show("half")
     await server.archive(thread, locked=True)

@@ -14,7 +14,7 @@ from channels.slack.client import auth as proof
 from channels.slack.client import http_mode as http
 from core.errors import StoreError
 from core.inbox.store import Inbox
-from sandbox.slack import File, SlackSandbox
+from sandbox.slack import SlackFile, SlackSandbox
 from sandbox.slack.events.http_mode import written
 from tests.channels.slack.conftest import Bot, running
 
@@ -100,7 +100,7 @@ async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_
 ) -> None:
     monkeypatch.setattr(channel, "FILES_SECONDS", 2.0)
     async with running(slack, tmp_path, echo) as bot:
-        await bot.ask("ada", "general", "one", files=[File("F1", "plan.txt", b"on Monday")])
+        await bot.ask("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
         await bot.settled(1)
         told = {e.payload["event"]["type"]: e.payload for e in slack.envelopes[:2]}
         slack.subscriptions.clear()

@@ -17,7 +17,7 @@ from channels.slack.manifest import manifest
 from channels.slack.settings import PROMPTS
 from core.errors import SettingsError
 from core.store.schema import vault
-from sandbox.slack import Message, SlackSandbox
+from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, Bot, running, settings_of
 
 
@@ -79,13 +79,13 @@ async def uninstall(slack: SlackSandbox, workspace: SlackSandbox) -> None:
     await slack.wait_for(lambda: len(slack.envelopes) >= known + 2 and all(e.acknowledged_at for e in slack.envelopes))
 
 
-async def answered(bot: Bot, workspace: SlackSandbox, text: str) -> Message:
+async def answered(bot: Bot, workspace: SlackSandbox, text: str) -> SlackMessage:
     question = await workspace.say("ada", "general", f"<@{workspace.bot_user_id}> {text}")
     await workspace.wait_for(lambda: f"heard: ada: {text}" in texts(workspace, question))
     return question
 
 
-def texts(workspace: SlackSandbox, question: Message) -> list[str]:
+def texts(workspace: SlackSandbox, question: SlackMessage) -> list[str]:
     return [one.text for one in workspace.messages(question.channel, thread_ts=question.ts)]
 
 

@@ -12,7 +12,7 @@ from core.errors import StoreError
 from core.inbox.store import Inbox
 from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
-from sandbox.slack import File, SlackSandbox
+from sandbox.slack import SlackFile, SlackSandbox
 from tests.channels.slack.conftest import running
 
 
@@ -134,7 +134,7 @@ async def test_one_that_is_deleted_while_its_files_are_waited_for_is_not_answere
     monkeypatch.setattr(channel, "FILES_SECONDS", 0.5)
     async with running(slack, tmp_path, echo) as bot:
         slack.subscriptions.difference_update({"message.channels"})
-        said = await bot.ask("ada", "general", "one", files=[File("F1", "plan.txt", b"on Monday")])
+        said = await bot.ask("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
         slack.subscriptions.update({"message.channels"})
         await slack.delete("ada", said)
         await slack.wait_for(lambda: sum(bool(envelope.acknowledged_at) for envelope in slack.envelopes) == 2)

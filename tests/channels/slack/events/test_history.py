@@ -13,7 +13,7 @@ from channels.slack.client import auth as proof
 from channels.slack.events import history
 from core.errors import StoreError
 from core.inbox.store import Inbox
-from sandbox.slack import Message, SlackSandbox
+from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import Bot, running
 from tests.channels.slack.test_adapter import echo
 from tests.channels.wiring import until
@@ -25,13 +25,13 @@ def quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(0.05))
 
 
-def answers(slack: SlackSandbox, message: Message) -> list[str]:
+def answers(slack: SlackSandbox, message: SlackMessage) -> list[str]:
     """What the bot says in the message's thread."""
     thread = slack.messages(message.channel, thread_ts=message.thread_ts or message.ts)
     return [one.text for one in thread if one.user == slack.bot_user_id]
 
 
-def answered(slack: SlackSandbox, message: Message) -> list[str]:
+def answered(slack: SlackSandbox, message: SlackMessage) -> list[str]:
     """What the bot has answered to in the message's thread, in order, whether each by itself or several together."""
     return [said for text in answers(slack, message) for said in text.removeprefix("heard: ").split("\n\n")]
 

@@ -19,7 +19,7 @@ from core.inbox import interactions
 from core.inbox.interactions import InteractionQueue
 from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
-from sandbox.slack import Message, SlackSandbox
+from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, Bot, running
 from tests.channels.wiring import MODELS
 
@@ -29,7 +29,7 @@ def echo(asked: Any) -> str:
     return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
-async def said(bot: Bot, user: str, channel: Any, command: str, text: str = "") -> Message:
+async def said(bot: Bot, user: str, channel: Any, command: str, text: str = "") -> SlackMessage:
     """What somebody sees for a command, and nobody else."""
     seen = await bot.slack.command(user, channel, command, text)
     (message,) = await bot.slack.wait_for(lambda: seen)

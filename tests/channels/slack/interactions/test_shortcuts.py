@@ -13,7 +13,7 @@ from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Inbox
 from core.sessions.prompt_text import END
 from core.usage.user_rate_limits import Rate, Rates
-from sandbox.slack import File, SlackSandbox
+from sandbox.slack import SlackFile, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, running
 
 
@@ -100,7 +100,7 @@ async def test_what_follows_in_that_thread_is_of_the_same_conversation(slack: Sl
 
 
 async def test_of_a_long_message_with_files_the_beginning_is_quoted(slack: SlackSandbox, tmp_path: Path) -> None:
-    files = [File(f"F{n}", f"{'long name ' * 9}{n}.png", b"png") for n in range(8)]
+    files = [SlackFile(f"F{n}", f"{'long name ' * 9}{n}.png", b"png") for n in range(8)]
     async with running(slack, tmp_path, echo) as bot:
         report = await slack.say("grace", "general", 'say "so" \\ ' * 900, files=files)
         assert await slack.shortcut("ada", report, ASK)

@@ -13,19 +13,19 @@ from core.conversations.feedback import Feedback
 from core.errors import StoreError
 from core.inbox.store import Inbox
 from sandbox.models import Fail, Pause, Say
-from sandbox.slack import Message, SlackSandbox
+from sandbox.slack import SlackMessage, SlackSandbox
 from sandbox.slack.state.controls import controls
 from tests.channels.slack.conftest import BOTH_MODES, Bot, running
 
 EITHER = pytest.mark.parametrize("streaming", ["edit", "native"])
 
 
-def spoken(message: Message) -> list[str]:
+def spoken(message: SlackMessage) -> list[str]:
     """What a screen reader says of what can be pressed."""
     return [control.spoken for control in controls(message.blocks or ())]
 
 
-async def answered(bot: Bot, question: Message, text: str) -> Message:
+async def answered(bot: Bot, question: SlackMessage, text: str) -> SlackMessage:
     await bot.shows(question, lambda texts: texts[-1] == text)
     answer = bot.thread(question)[-1]
     await bot.slack.wait_for(lambda: words.REGENERATE in answer.buttons)

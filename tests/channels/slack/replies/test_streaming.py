@@ -20,7 +20,7 @@ from channels.slack.replies.streaming import MOST_BYTES, Card, Streams, StreamSu
 from channels.slack.replies.surface import LIMITS, SlackSurface
 from channels.slack.settings import Streaming
 from sandbox.models import Say
-from sandbox.slack import Message, SlackSandbox
+from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import running
 
 STREAM_CALLS = ("chat.startStream", "chat.appendStream", "chat.stopStream")
@@ -44,7 +44,12 @@ class Streamed:
     """A reply to a question, by streams, and the ids that it has recorded."""
 
     def __init__(
-        self, slack: SlackSandbox, web: AsyncWebClient, question: Message, streams: Streams, turn_id: str = "turn-1"
+        self,
+        slack: SlackSandbox,
+        web: AsyncWebClient,
+        question: SlackMessage,
+        streams: Streams,
+        turn_id: str = "turn-1",
     ) -> None:
         self.slack = slack
         self.question = question
@@ -86,7 +91,7 @@ class Streamed:
         assert await self.show(text, Priority.FINAL)
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[SlackMessage]:
         root = self.question.thread_ts or self.question.ts
         return [one for one in self.slack.messages(self.question.channel, thread_ts=root) if one.bot_id]
 

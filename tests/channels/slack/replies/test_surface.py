@@ -10,7 +10,7 @@ from channels.slack.client.api import SlackApi
 from channels.slack.replies.reactions import receipts
 from channels.slack.replies.surface import SlackSurface
 from core.errors import SurfaceError
-from sandbox.slack import Message, SlackSandbox
+from sandbox.slack import SlackMessage, SlackSandbox
 
 #: Seconds between the attempts at a call that failed in passing.
 PAUSES = (0.01, 0.01)
@@ -23,7 +23,7 @@ async def unrecorded(_position: int, _ts: str) -> None:
 class Shown:
     """A surface under a question, and the ids that it has recorded."""
 
-    def __init__(self, slack: SlackSandbox, web: AsyncWebClient, question: Message) -> None:
+    def __init__(self, slack: SlackSandbox, web: AsyncWebClient, question: SlackMessage) -> None:
         self.slack = slack
         self.question = question
         self.api = SlackApi(web, pauses=PAUSES)
@@ -49,7 +49,7 @@ class Shown:
         return shown
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[SlackMessage]:
         return self.slack.messages("general", thread_ts=self.question.ts)[1:]
 
     @property

@@ -32,7 +32,7 @@ from core.models.provider import (
 )
 from core.models.providers.anthropic import MAX_TOKENS, REDACTED, body
 from core.usage.meter import Usage
-from sandbox.models import Call, End, Fail, Finish, Raw, Say, Think
+from sandbox.models import CallTool, EndStream, Fail, Finish, RawChunk, Say, Think
 from tests.core.models.conftest import Wired
 
 
@@ -68,7 +68,7 @@ async def told(wire: Wired, *messages: Message) -> list[tuple[str, list[str]]]:
 @pytest.mark.parametrize("pieces", [1, 2, 7, 100])
 async def test_arguments_may_be_split_anywhere(anthropic_wire: Wired, pieces: int) -> None:
     arguments = {"city": "Zürich \N{CHEESE WEDGE}", "deep": {"list": [1, None, "}{"]}}
-    anthropic_wire.server.then([Call("f", arguments, "toolu_1", pieces=pieces), Call("g", {}, "toolu_2")])
+    anthropic_wire.server.then([CallTool("f", arguments, "toolu_1", pieces=pieces), CallTool("g", {}, "toolu_2")])
     first, second, done = await anthropic_wire.ask()
     assert (first, second) == (ToolCall("toolu_1", "f", arguments), ToolCall("toolu_2", "g", {}))
     assert isinstance(done, Done)
@@ -76,12 +76,12 @@ async def test_arguments_may_be_split_anywhere(anthropic_wire: Wired, pieces: in
 
 
 async def test_malformed_arguments_become_a_call_that_no_tool_answers(anthropic_wire: Wired) -> None:
-    anthropic_wire.server.then([Call("f", id="c", raw='{"city": "Par')])
+    anthropic_wire.server.then([CallTool("f", id="c", raw='{"city": "Par')])
     assert (await anthropic_wire.ask())[0] == ToolCall("c", "malformed_call_to_f", {"arguments": '{"city": "Par'})
 
 
 async def test_a_call_that_the_token_limit_cut_off_is_no_call(anthropic_wire: Wired) -> None:
-    anthropic_wire.server.then([Say("Let me see."), Call("f", id="c", raw='{"n": '), Finish("max_tokens")])
+    anthropic_wire.server.then([Say("Let me see."), CallTool("f", id="c", raw='{"n": '), Finish("max_tokens")])
     text, done = await anthropic_wire.ask()
     assert text == Text("Let me see.")
     assert isinstance(done, Done)
@@ -107,7 +107,7 @@ async def test_thinking_goes_back_as_it_came_through_the_history(anthropic_wire:
     """From the wire into ADK's history, and from there to the wire again."""
     adapter = ModelAdapter(model="m", provider=anthropic_wire.provider)
     thinking = [Think("Let me see.", pieces=3, signature=b"sig1="), Think("", signature=b"data2=")]
-    anthropic_wire.server.then([*thinking, Think("", signature=None), Say("Wait."), Call("f", {"n": 1}, "toolu_1")])
+    anthropic_wire.server.then([*thinking, Think("", signature=None), Say("Wait."), CallTool("f", {"n": 1}, "toolu_1")])
     question = types.UserContent("1?")
     [answer] = [r async for r in adapter.generate_content_async(LlmRequest(contents=[question]))]
     assert answer.content is not None
@@ -292,10 +292,10 @@ async def test_the_prompt_is_counted_with_what_the_cache_had_and_got(anthropic_w
     }
     anthropic_wire.server.then(
         [
-            Raw({"type": "message_start", "message": {**head, "usage": start}}),
-            Raw({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}),
-            Raw({"type": "message_stop"}),
-            End(),
+            RawChunk({"type": "message_start", "message": {**head, "usage": start}}),
+            RawChunk({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}),
+            RawChunk({"type": "message_stop"}),
+            EndStream(),
         ]
     )
     usage = Usage(input=70, output=9, cached=40, cache_write=20)
@@ -371,7 +371,13 @@ async def test_kinds_that_are_not_known_yet_are_passed_over(anthropic_wire: Wire
     block = {"type": "content_block_start", "index": 0, "content_block": {"type": "hologram", "text": "no"}}
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "hologram_delta", "text": "no"}}
     anthropic_wire.server.then(
-        [Raw({"type": "weather_report"}), Raw(block), Raw(delta), Say("ok"), Raw({"type": "message_applause"})]
+        [
+            RawChunk({"type": "weather_report"}),
+            RawChunk(block),
+            RawChunk(delta),
+            Say("ok"),
+            RawChunk({"type": "message_applause"}),
+        ]
     )
     text, done = await anthropic_wire.ask()
     assert text == Text("ok")
@@ -379,8 +385,8 @@ async def test_kinds_that_are_not_known_yet_are_passed_over(anthropic_wire: Wire
 
 
 async def test_an_answer_that_is_not_stopped_is_not_whole(anthropic_wire: Wired) -> None:
-    end = Raw({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}})
-    anthropic_wire.server.then([Say("ok"), end, End()])
+    end = RawChunk({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}})
+    anthropic_wire.server.then([Say("ok"), end, EndStream()])
     failed = (await anthropic_wire.ask())[-1]
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderStalledError)

@@ -28,13 +28,13 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
-from sandbox.models import Call, End, Fail, Raw, Say, Think
+from sandbox.models import CallTool, EndStream, Fail, RawChunk, Say, Think
 from tests.core.models.conftest import Wired
 
 
-def parts(*parts: dict[str, Any], finish: str | None = None) -> Raw:
+def parts(*parts: dict[str, Any], finish: str | None = None) -> RawChunk:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}}
-    return Raw({"candidates": [candidate | ({"finishReason": finish} if finish else {})]})
+    return RawChunk({"candidates": [candidate | ({"finishReason": finish} if finish else {})]})
 
 
 async def test_signatures_come_on_their_very_part(gemini_wire: Wired) -> None:
@@ -42,8 +42,8 @@ async def test_signatures_come_on_their_very_part(gemini_wire: Wired) -> None:
         [
             Think("Hm.", signature=b"t"),
             Say("Wait.", signature=b"s"),
-            Call("f", {"n": 1}, "c1", signature=b"c"),
-            Call("f", {"n": 2}, "c2"),
+            CallTool("f", {"n": 1}, "c1", signature=b"c"),
+            CallTool("f", {"n": 2}, "c2"),
         ]
     )
     assert (await gemini_wire.ask())[:-1] == [
@@ -111,7 +111,7 @@ async def test_calls_that_another_model_made_are_signed_where_that_is_asked_for(
 async def test_signatures_go_back_as_they_came_through_the_history(gemini_wire: Wired) -> None:
     """From the wire into ADK's history, and from there to the wire again."""
     adapter = ModelAdapter(model="gemini-3-pro", provider=gemini_wire.provider)
-    calls = [Call("f", {"n": 1}, signature=b"call"), Call("f", {"n": 2})]
+    calls = [CallTool("f", {"n": 1}, signature=b"call"), CallTool("f", {"n": 2})]
     gemini_wire.server.then([Think("Let ", signature=None), Think("me see.", signature=b"t"), Say("Wait."), *calls])
     question = types.UserContent("1?")
     [answer] = [r async for r in adapter.generate_content_async(LlmRequest(contents=[question]))]
@@ -186,7 +186,7 @@ async def test_an_invalid_key_is_an_auth_error_though_its_status_is_400(gemini_w
 
 
 async def test_a_blocked_prompt_has_its_own_error(gemini_wire: Wired) -> None:
-    gemini_wire.server.then([Raw({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})])
+    gemini_wire.server.then([RawChunk({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})])
     error = await gemini_wire.failure()
     assert isinstance(error, ContentBlockedError)
     assert "PROHIBITED_CONTENT" in str(error)
@@ -209,7 +209,7 @@ async def test_what_is_not_json_is_unavailable(gemini_wire: Wired) -> None:
 
 async def test_any_reason_to_end_is_passed_on(gemini_wire: Wired) -> None:
     end = parts({"text": " an answer"}, finish="MALFORMED_FUNCTION_CALL")
-    gemini_wire.server.then([Say("Half"), end, End()])
+    gemini_wire.server.then([Say("Half"), end, EndStream()])
     done = (await gemini_wire.ask())[-1]
     assert isinstance(done, Done)
     assert done.finish is types.FinishReason.MALFORMED_FUNCTION_CALL
@@ -217,7 +217,7 @@ async def test_any_reason_to_end_is_passed_on(gemini_wire: Wired) -> None:
 
 @pytest.mark.filterwarnings("ignore:A_REASON_FROM_THE_FUTURE")
 async def test_a_reason_to_end_that_is_not_known_yet_is_no_failure(gemini_wire: Wired) -> None:
-    gemini_wire.server.then([parts({"text": "ok"}, finish="A_REASON_FROM_THE_FUTURE"), End()])
+    gemini_wire.server.then([parts({"text": "ok"}, finish="A_REASON_FROM_THE_FUTURE"), EndStream()])
     adapter = ModelAdapter(model="the-model", provider=gemini_wire.provider)
     request = LlmRequest(contents=[types.UserContent("Hi")])
     [response] = [response async for response in adapter.generate_content_async(request)]

@@ -26,15 +26,27 @@ from core.models.provider import Done, Media, Message, Text, Thought, ToolCall, 
 from core.models.providers.openai import OpenAIProvider, _Calls
 from core.models.tool_calls import MALFORMED_CALL
 from core.usage.meter import Usage
-from sandbox.models import Asked, Call, End, Fail, Finish, Pause, Raw, Say, ScriptedOpenAI, Stall, Turn
+from sandbox.models import (
+    CallTool,
+    EndStream,
+    Fail,
+    Finish,
+    Pause,
+    RawChunk,
+    ReceivedRequest,
+    Say,
+    ScriptedOpenAI,
+    Stall,
+    Turn,
+)
 from tests.core.models.conftest import Wired
 
 
-def delta(**delta: Any) -> Raw:
-    return Raw({"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+def delta(**delta: Any) -> RawChunk:
+    return RawChunk({"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
 
 
-def piece(arguments: Any = None, **more: Any) -> Raw:
+def piece(arguments: Any = None, **more: Any) -> RawChunk:
     function = {"arguments": arguments} | ({"name": more.pop("name")} if "name" in more else {})
     return delta(tool_calls=[{"function": function, **more}])
 
@@ -47,7 +59,7 @@ async def calls(wire: Wired, *steps: Any) -> list[ToolCall]:
 @pytest.mark.parametrize("pieces", [1, 2, 7, 100])
 async def test_arguments_may_be_split_anywhere(openai_wire: Wired, pieces: int) -> None:
     arguments = {"city": "Zürich \N{CHEESE WEDGE}", "deep": {"list": [1, None, "}{"]}}
-    assert await calls(openai_wire, Call("weather", arguments, "c1", pieces=pieces)) == [
+    assert await calls(openai_wire, CallTool("weather", arguments, "c1", pieces=pieces)) == [
         ToolCall("c1", "weather", arguments)
     ]
 
@@ -110,7 +122,7 @@ def test_whatever_way_arguments_are_cut_they_come_out_whole(arguments: dict[str,
 
 @pytest.mark.parametrize("raw", ['{"city": "Par', "Paris", '["Paris"]', "{'city': 'Paris'}"])
 async def test_malformed_arguments_become_a_call_that_no_tool_answers(openai_wire: Wired, raw: str) -> None:
-    assert await calls(openai_wire, Call("weather", id="c1", raw=raw)) == [
+    assert await calls(openai_wire, CallTool("weather", id="c1", raw=raw)) == [
         ToolCall("c1", "malformed_call_to_weather", {"arguments": raw})
     ]
 
@@ -123,13 +135,13 @@ async def test_a_model_that_called_a_tool_the_wrong_way_gets_to_correct_itself()
         ran.append(city)
         return "sunny"
 
-    def script(asked: Asked) -> Turn:
+    def script(asked: ReceivedRequest) -> Turn:
         if not asked.results:
-            return Call("weather", id="c1", raw='{"city": "Par')
+            return CallTool("weather", id="c1", raw='{"city": "Par')
         result = asked.results[0]
         if result.name == MALFORMED_CALL + "weather":
             assert "weather" in result.content["error"]
-            return Call("weather", {"city": "Paris"}, id="c2")
+            return CallTool("weather", {"city": "Paris"}, id="c2")
         return f"It is {result.content['result']}."
 
     async with ScriptedOpenAI(script) as server:
@@ -154,7 +166,7 @@ async def test_a_model_that_called_a_tool_the_wrong_way_gets_to_correct_itself()
 
 
 async def test_a_call_that_the_token_limit_cut_off_is_no_call(openai_wire: Wired) -> None:
-    openai_wire.server.then([Say("Let me see."), Call("f", id="c1", raw='{"n": '), Finish("length")])
+    openai_wire.server.then([Say("Let me see."), CallTool("f", id="c1", raw='{"n": '), Finish("length")])
     text, done = await openai_wire.ask()
     assert text == Text("Let me see.")
     assert isinstance(done, Done)
@@ -172,8 +184,8 @@ async def test_a_refusal_is_what_the_model_says(openai_wire: Wired) -> None:
 
 
 async def test_a_server_may_tell_no_usage(openai_wire: Wired) -> None:
-    end = Raw({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    openai_wire.server.then([Say("ok"), end, End()])
+    end = RawChunk({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    openai_wire.server.then([Say("ok"), end, EndStream()])
     assert (await openai_wire.ask())[-1] == Done(types.FinishReason.STOP, Usage())
 
 
@@ -181,7 +193,7 @@ async def test_a_server_that_goes_silent_after_the_end_is_not_waited_for(
     openai_wire: Wired, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("core.models.providers.openai._USAGE_SECONDS", 0.1)
-    end = Raw({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    end = RawChunk({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     openai_wire.server.then([Say("ok"), end, Stall()])
     async with asyncio.timeout(30):
         assert (await openai_wire.ask())[-1] == Done(types.FinishReason.STOP, Usage())

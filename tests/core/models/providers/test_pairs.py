@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.models.adapter import ModelAdapter
-from sandbox.models import Asked, Call, Say, Step, Think, Turn
+from sandbox.models import CallTool, ReceivedRequest, Say, Step, Think, Turn
 from tests.core.models import wire_rules as rules
 from tests.core.models.conftest import VENDORS, Wired, wired
 
@@ -33,7 +33,7 @@ class Speaker:
     made: list[str] = field(default_factory=list)
     wire: Wired | None = None
 
-    def script(self, _asked: Asked) -> Turn:
+    def script(self, _asked: ReceivedRequest) -> Turn:
         return self.lines.pop(0)
 
     def begin(self) -> None:
@@ -58,9 +58,9 @@ class Speaker:
             case Think(text) if self.vendor != "openai":
                 self.made.append(signature)
                 return Think(text, signature=signature.encode())
-            case Call(name, arguments, id_) if self.vendor == "gemini":
+            case CallTool(name, arguments, id_) if self.vendor == "gemini":
                 self.made.append(signature)
-                return Call(name, arguments, id_, signature=signature.encode())
+                return CallTool(name, arguments, id_, signature=signature.encode())
             case Say(text) if self.vendor == "gemini":
                 self.made.append(signature)
                 return Say(text, signature=signature.encode())
@@ -143,7 +143,7 @@ async def talk(
 HARD_IDS = ["a.b", "a:b", "a_b", "same", "ünsafe", "x" * 70, "call_" + "y" * 36, ""]
 texts = st.sampled_from(["Fine.", " ", "\n", "Zürich \N{CHEESE WEDGE}", "a\0b"])
 calls = st.builds(
-    Call,
+    CallTool,
     st.sampled_from(["look_up", "no such.tool", "n" * 64]),
     st.dictionaries(st.sampled_from("ab"), st.integers() | texts, max_size=1),
     st.none() | st.sampled_from(HARD_IDS),
@@ -169,7 +169,7 @@ async def test_whatever_was_said_under_one_provider_can_be_sent_to_the_other(
 
 async def test_a_conversation_with_everything_in_it_goes_on_under_the_other(pair: tuple[Speaker, Speaker]) -> None:
     one, other = pair
-    work: list[Step] = [Think("Hm."), Say("Wait."), Call("look_up", {"n": 1}, "a.b"), Call("look_up", {"n": 2})]
+    work: list[Step] = [Think("Hm."), Say("Wait."), CallTool("look_up", {"n": 1}, "a.b"), CallTool("look_up", {"n": 2})]
     await talk(one, other, [(False, [types.Part(text="What is this?"), PNG, PDF], [work, [Say("A cat.")]], 0)])
     body = requests(other)[-1]
     text = json.dumps(body)

@@ -31,7 +31,19 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
-from sandbox.models import Call, Cut, End, Fail, Finish, Garble, Pause, Say, Stall, Step, Think
+from sandbox.models import (
+    CallTool,
+    CorruptChunk,
+    DropConnection,
+    EndStream,
+    Fail,
+    Finish,
+    Pause,
+    Say,
+    Stall,
+    Step,
+    Think,
+)
 from tests.core.models.conftest import VENDORS, Wired, wired
 
 ADD = ToolSpec(
@@ -67,7 +79,7 @@ async def test_thinking_is_told_apart_from_the_answer(wire: Wired) -> None:
 
 
 async def test_parallel_calls_come_whole_and_in_order(wire: Wired) -> None:
-    calls = [Call("add", {"a": 1, "b": 2}, id="c1"), Call("add", {"a": 3, "b": 4}, id="c2")]
+    calls = [CallTool("add", {"a": 1, "b": 2}, id="c1"), CallTool("add", {"a": 3, "b": 4}, id="c2")]
     wire.server.then([Say("One moment."), *calls])
     text, first, second, done = await wire.ask(tools=[ADD])
     assert text == Text("One moment.")
@@ -199,7 +211,7 @@ async def test_nobody_at_the_address_is_unavailable(vendor: str) -> None:
 
 
 async def test_a_connection_that_breaks_in_the_middle_is_unavailable(wire: Wired) -> None:
-    wire.server.then([Say("Hel"), Cut()])
+    wire.server.then([Say("Hel"), DropConnection()])
     text, failed = await wire.ask()
     assert text == Text("Hel")
     assert isinstance(failed, Failed)
@@ -213,7 +225,7 @@ async def test_an_error_in_the_middle_of_a_stream_has_its_name(wire: Wired) -> N
     assert isinstance(failed.error, ProviderUnavailableError)
 
 
-@pytest.mark.parametrize("step", [Garble(), Fail(500, body="<html>oops</html>")], ids=["a chunk", "an error"])
+@pytest.mark.parametrize("step", [CorruptChunk(), Fail(500, body="<html>oops</html>")], ids=["a chunk", "an error"])
 async def test_what_is_not_json_in_a_stream_is_unavailable(wire: Wired, step: Step) -> None:
     wire.server.then([Say("Hel"), step])
     text, failed = await wire.ask()
@@ -224,7 +236,7 @@ async def test_what_is_not_json_in_a_stream_is_unavailable(wire: Wired, step: St
 
 
 async def test_a_stream_that_ends_without_being_done_is_an_error(wire: Wired) -> None:
-    wire.server.then([Say("Hel"), End()])
+    wire.server.then([Say("Hel"), EndStream()])
     text, failed = await wire.ask()
     assert text == Text("Hel")
     assert isinstance(failed, Failed)

@@ -23,14 +23,26 @@ from core.errors import (
 from core.models.adapter import NO_CONTENT, ModelAdapter
 from core.models.coalescing import Merging
 from core.models.retries_and_fallbacks import takes_back
-from sandbox.models import Call, Cut, End, Fail, Finish, Garble, Raw, Say, Stall, Step, Think
+from sandbox.models import (
+    CallTool,
+    CorruptChunk,
+    DropConnection,
+    EndStream,
+    Fail,
+    Finish,
+    RawChunk,
+    Say,
+    Stall,
+    Step,
+    Think,
+)
 from tests.core.models.conftest import Wired
 
 #: JSON, but nothing that the vendor says.
 NONSENSE = {
-    "anthropic": Raw({"type": "message_start"}),
-    "gemini": Raw({"candidates": [{"content": {"parts": "oops"}}]}),
-    "openai": Raw({"choices": [{"index": 0, "delta": "oops"}]}),
+    "anthropic": RawChunk({"type": "message_start"}),
+    "gemini": RawChunk({"candidates": [{"content": {"parts": "oops"}}]}),
+    "openai": RawChunk({"choices": [{"index": 0, "delta": "oops"}]}),
 }
 MAY_PASS: dict[str, Step | None] = {
     "500": Fail(500),
@@ -39,10 +51,10 @@ MAY_PASS: dict[str, Step | None] = {
     "overloaded": Fail(529, code="overloaded_error"),
     "429": Fail(429),
     "429 with a time to wait": Fail(429, retry_after=0.01),
-    "a cut": Cut(),
-    "an end too soon": End(),
+    "a cut": DropConnection(),
+    "an end too soon": EndStream(),
     "a stall": Stall(),
-    "no JSON": Garble(),
+    "no JSON": CorruptChunk(),
     "nonsense": None,  # each vendor's own
 }
 WILL_NOT_PASS: list[tuple[Fail, type[ProviderError]]] = [
@@ -53,7 +65,7 @@ WILL_NOT_PASS: list[tuple[Fail, type[ProviderError]]] = [
     (Fail(429, retry_after=31), ProviderLimitError),
     (Fail(503, retry_after=3600), ProviderUnavailableError),
 ]
-BEGUN: list[Step] = [Think("Hm."), Say("Good mor", pieces=2), Call("add", {"a": 1}, "c1")]
+BEGUN: list[Step] = [Think("Hm."), Say("Good mor", pieces=2), CallTool("add", {"a": 1}, "c1")]
 BLOCKED = {"anthropic": "refusal", "gemini": "SAFETY", "openai": "content_filter"}
 CUT_OFF = {"anthropic": "max_tokens", "gemini": "MAX_TOKENS", "openai": "length"}
 
@@ -182,7 +194,9 @@ async def test_an_image_is_sent_with_each_attempt(wire: Wired) -> None:
 
 
 async def test_calls_without_ids_are_told_apart_and_their_results_find_them(wire: Wired) -> None:
-    wire.server.then([Call("add", {"a": 1}), Cut()], [Call("add", {"a": 1}), Call("add", {"a": 2})], "3")
+    wire.server.then(
+        [CallTool("add", {"a": 1}), DropConnection()], [CallTool("add", {"a": 1}), CallTool("add", {"a": 2})], "3"
+    )
     question = types.UserContent("Hi")
     content = await answer(wire, question)
     calls = [part.function_call for part in content.parts or () if part.function_call]
@@ -207,7 +221,7 @@ async def test_who_is_gone_is_not_waited_for(wire: Wired) -> None:
 
 
 async def test_who_leaves_in_a_later_attempt_closes_its_connection(wire: Wired) -> None:
-    wire.server.then([Say("Hel"), Cut()], [Say("Hello"), Stall()], "never asked for")
+    wire.server.then([Say("Hel"), DropConnection()], [Say("Hello"), Stall()], "never asked for")
     async with aclosing(asking(wire)) as responses:
         said = [await anext(responses) for _ in range(3)]
     assert [takes_back(response) for response in said] == [False, True, False]

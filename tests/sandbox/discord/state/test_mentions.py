@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.discord.state.mentions import Mentions, mentions, shown
+from sandbox.discord.state.mentions import MentionParser, mentions, shown
 
 KNOWN = {"1", "2", "3"}
 texts = st.lists(st.sampled_from(["<@1>", "<@!2>", "<@9>", "<@&7>", "@everyone", "@here", "<#1>", "word", "@1"])).map(
@@ -33,7 +33,7 @@ def test_of_those_listed_the_mentioned_are_called(text: str, listed: set[str]) -
 
 def test_each_is_called_once_in_the_order_of_the_text() -> None:
     found = mentions("<@2> <@1> <@!2> <@9> <@&7> <@&7> @here", None, KNOWN, reply_to="3")
-    assert found == Mentions(("2", "1", "3"), ("7",), frozenset({"here"}))
+    assert found == MentionParser(("2", "1", "3"), ("7",), frozenset({"here"}))
 
 
 def test_people_see_names_where_they_are_known() -> None:

@@ -5,7 +5,7 @@ import json
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from sandbox.slack import File, SlackSandbox
+from sandbox.slack import SlackFile, SlackSandbox
 from tests.sandbox.slack.conftest import refusal
 
 
@@ -53,7 +53,7 @@ async def test_files_need_their_scope(slack: SlackSandbox, client: AsyncWebClien
 async def test_a_persons_file_is_had_with_the_token_and_else_there_is_a_page_to_log_in(
     slack: SlackSandbox, client: AsyncWebClient
 ) -> None:
-    sent = await slack.say("ada", "general", "look", files=[File("F1", "plan.txt", b"first this")])
+    sent = await slack.say("ada", "general", "look", files=[SlackFile("F1", "plan.txt", b"first this")])
     told = (await client.files_info(file="F1"))["file"]
     assert (told["name"], told["size"], told["mimetype"]) == ("plan.txt", 10, "text/plain")
     assert sent.files[0].data == b"first this"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sandbox.slack.api import limits
-from sandbox.slack.api.limits import RATES, RateLimits, check_blocks
+from sandbox.slack.api.limits import RATES, SlackRateLimits, check_blocks
 from sandbox.slack.api.requests import SlackError
 
 
@@ -18,7 +18,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_window_of_fifty_opens_again_as_its_calls_grow_old(clock: list[float]) -> None:
-    windows = RateLimits(speed=1)
+    windows = SlackRateLimits(speed=1)
     for second in range(50):
         clock[0] = second * 0.5
         assert windows.admit("chat.update", "C1") is None
@@ -29,7 +29,7 @@ def test_a_window_of_fifty_opens_again_as_its_calls_grow_old(clock: list[float])
 
 
 def test_posts_have_one_a_second_in_each_channel_after_a_short_burst(clock: list[float]) -> None:
-    windows = RateLimits(speed=1)
+    windows = SlackRateLimits(speed=1)
     admitted = 0
     for tenth in range(600):
         clock[0] = tenth / 10
@@ -39,7 +39,7 @@ def test_posts_have_one_a_second_in_each_channel_after_a_short_burst(clock: list
 
 
 def test_a_faster_clock_waits_less(clock: list[float]) -> None:
-    windows = RateLimits(speed=30)
+    windows = SlackRateLimits(speed=30)
     for _ in range(20):
         assert windows.admit("users.list", "") is None
     assert windows.admit("users.list", "") == 2
@@ -48,7 +48,7 @@ def test_a_faster_clock_waits_less(clock: list[float]) -> None:
 
 
 def test_a_method_without_a_published_limit_has_none() -> None:
-    windows = RateLimits(speed=1)
+    windows = SlackRateLimits(speed=1)
     assert "response_url" not in RATES
     assert all(windows.admit("response_url", "") is None for _ in range(1000))
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from sandbox.slack import Message, SlackSandbox
+from sandbox.slack import SlackMessage, SlackSandbox
 from tests.sandbox.slack.conftest import refusal
 
 
@@ -151,7 +151,7 @@ async def test_a_link_leads_into_the_thread(slack: SlackSandbox, client: AsyncWe
     root = await slack.say("ada", "general", "hello")
     reply = await slack.say("ada", "general", "again", thread_ts=root.ts)
 
-    async def link(message: Message) -> str:
+    async def link(message: SlackMessage) -> str:
         answer = await client.chat_getPermalink(channel=general, message_ts=message.ts)
         return str(answer["permalink"])
 

@@ -5,12 +5,12 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from sandbox.slack import Message, SlackSandbox, Task
+from sandbox.slack import SlackMessage, SlackSandbox, TaskCard
 from tests.sandbox.slack.conftest import client_of, refusal
 
 
 @pytest.fixture
-async def question(slack: SlackSandbox) -> Message:
+async def question(slack: SlackSandbox) -> SlackMessage:
     return await slack.say("ada", "general", "question")
 
 
@@ -26,7 +26,7 @@ def task(status: str, title: str = "Looking", number: str = "1", **more: str) ->
     return {"type": "task_update", "id": number, "title": title, "status": status, **more}
 
 
-async def begin(slack: SlackSandbox, question: Message, **content: Any) -> tuple[Message, dict[str, Any]]:
+async def begin(slack: SlackSandbox, question: SlackMessage, **content: Any) -> tuple[SlackMessage, dict[str, Any]]:
     """A stream under the question, and the arguments that name it."""
     started = await client_of(slack).chat_startStream(
         channel=question.channel.id, thread_ts=question.ts, **to_ada(slack), **content
@@ -37,7 +37,7 @@ async def begin(slack: SlackSandbox, question: Message, **content: Any) -> tuple
 
 
 async def test_a_stream_grows_and_is_a_message_when_it_ends(
-    slack: SlackSandbox, client: AsyncWebClient, question: Message
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     message, where = await begin(slack, question, markdown_text="It **is**")
     await client.chat_appendStream(**where, markdown_text=" 42.")
@@ -51,19 +51,22 @@ async def test_a_stream_grows_and_is_a_message_when_it_ends(
 
 
 async def test_tasks_are_cards_that_change_in_place(
-    slack: SlackSandbox, client: AsyncWebClient, question: Message
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     message, where = await begin(slack, question, chunks=[task("in_progress", details="one")])
     await client.chat_appendStream(**where, chunks=[*said("Found."), task("complete", "Looked", details=", two")])
     await client.chat_appendStream(**where, chunks=[task("pending", number="2"), {"type": "plan_update", "title": "P"}])
-    assert message.tasks == (Task("1", "Looked", "complete", details="one, two"), Task("2", "Looking", "pending"))
+    assert message.tasks == (
+        TaskCard("1", "Looked", "complete", details="one, two"),
+        TaskCard("2", "Looking", "pending"),
+    )
     assert (message.text, message.content.plan) == ("Found.", "P")
     await client.chat_stopStream(**where)
     await client.chat_update(**where, text="Found it.")
     assert not message.versions[-1].tasks
 
 
-async def test_only_who_asked_sees_it_grow(slack: SlackSandbox, client: AsyncWebClient, question: Message) -> None:
+async def test_only_who_asked_sees_it_grow(slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage) -> None:
     message, where = await begin(slack, question, markdown_text="a")
     await client.chat_appendStream(**where, markdown_text="b")
     ada, grace = slack.people["ada"].id, slack.people["grace"].id
@@ -73,7 +76,7 @@ async def test_only_who_asked_sees_it_grow(slack: SlackSandbox, client: AsyncWeb
 
 
 async def test_what_is_being_streamed_can_be_neither_edited_nor_deleted(
-    slack: SlackSandbox, client: AsyncWebClient, question: Message
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     _, where = await begin(slack, question)
     assert (await refusal(client.chat_update(**where, text="x")))["error"] == "streaming_state_conflict"
@@ -81,7 +84,7 @@ async def test_what_is_being_streamed_can_be_neither_edited_nor_deleted(
 
 
 async def test_a_channels_stream_is_for_somebody_and_in_a_thread(
-    slack: SlackSandbox, client: AsyncWebClient, question: Message
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     where: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}
     user: dict[str, Any] = {"recipient_user_id": slack.people["ada"].id}
@@ -99,7 +102,7 @@ async def test_a_channels_stream_is_for_somebody_and_in_a_thread(
 
 
 async def test_text_comes_in_one_way_and_the_first_call_settles_which(
-    slack: SlackSandbox, client: AsyncWebClient, question: Message
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     _, where = await begin(slack, question, markdown_text="a")
     both = client.chat_appendStream(**where, markdown_text="b", chunks=said("b"))
@@ -123,14 +126,14 @@ async def test_text_comes_in_one_way_and_the_first_call_settles_which(
     ],
 )
 async def test_chunks_that_are_none_are_refused(
-    slack: SlackSandbox, client: AsyncWebClient, question: Message, chunks: Any
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage, chunks: Any
 ) -> None:
     _, where = await begin(slack, question)
     call = client.api_call("chat.appendStream", json=where | {"chunks": chunks})
     assert (await refusal(call))["error"] == "invalid_chunks"
 
 
-async def test_an_append_says_something(slack: SlackSandbox, client: AsyncWebClient, question: Message) -> None:
+async def test_an_append_says_something(slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage) -> None:
     _, where = await begin(slack, question)
     assert (await refusal(client.chat_appendStream(**where, markdown_text="")))["error"] == "no_text"
     await client.chat_stopStream(**where)
@@ -152,14 +155,16 @@ async def test_a_stream_dies_after_five_minutes_however_busy_it_is() -> None:
         assert message.text == "recovered"
 
 
-async def test_a_stream_dies_when_it_is_told_to(slack: SlackSandbox, client: AsyncWebClient, question: Message) -> None:
+async def test_a_stream_dies_when_it_is_told_to(
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
+) -> None:
     _, where = await begin(slack, question)
     await slack.end_streams()
     assert (await refusal(client.chat_stopStream(**where)))["error"] == "message_not_in_streaming_state"
 
 
 async def test_a_stream_holds_eleven_thousand_bytes_and_tasks_count_twice(
-    slack: SlackSandbox, client: AsyncWebClient, question: Message
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     _, where = await begin(slack, question, chunks=said("é" * 5_300))
     assert (await refusal(client.chat_appendStream(**where, chunks=said("x" * 401))))["error"] == "msg_too_long"
@@ -170,7 +175,7 @@ async def test_a_stream_holds_eleven_thousand_bytes_and_tasks_count_twice(
 
 
 async def test_metadata_comes_with_the_stop_and_not_with_the_start(
-    slack: SlackSandbox, client: AsyncWebClient, question: Message
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     metadata = {"event_type": "x", "event_payload": {"a": 1}}
     message, where = await begin(slack, question, metadata=metadata)
@@ -182,7 +187,7 @@ async def test_metadata_comes_with_the_stop_and_not_with_the_start(
 
 
 async def test_another_ones_message_is_no_stream_of_the_app(
-    slack: SlackSandbox, client: AsyncWebClient, question: Message
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     call = client.chat_appendStream(channel=question.channel.id, ts=question.ts, markdown_text="x")
     assert (await refusal(call))["error"] == "message_not_owned_by_app"
@@ -192,7 +197,7 @@ async def test_another_ones_message_is_no_stream_of_the_app(
 
 
 async def test_starts_and_stops_have_a_smaller_budget_than_appends(
-    slack: SlackSandbox, client: AsyncWebClient, question: Message
+    slack: SlackSandbox, client: AsyncWebClient, question: SlackMessage
 ) -> None:
     for _ in range(20):
         _, where = await begin(slack, question)

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from slack_bolt.async_app import AsyncApp
 
-from sandbox.slack import Message, SlackSandbox
+from sandbox.slack import SlackMessage, SlackSandbox
 from tests.sandbox.slack.conftest import Connect, client_of, refusal
 
 BUTTON = {"type": "button", "action_id": "again", "value": "7", "text": {"type": "plain_text", "text": "Again"}}
 
 
-async def asking(slack: SlackSandbox) -> Message:
+async def asking(slack: SlackSandbox) -> SlackMessage:
     blocks: list[dict[str, Any]] = [
         {"type": "section", "text": {"type": "mrkdwn", "text": "It failed."}},
         {"type": "actions", "elements": [BUTTON]},
