@@ -1,8 +1,10 @@
 """Who does something on a platform, and where: what he may do depends on no more than this."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic import TypeAdapter
 
 #: What the id of an author begins with that is a bot.
 BOT = "bot:"
@@ -47,9 +49,13 @@ class Visitor:
     is_external: bool = False
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Visitor":
-        """Read what `asdict` made, and JSON kept."""
-        return cls(**{**data, **_tuples(data, "roles", "workspaces")})
+    def from_json(cls, data: object) -> "Visitor":
+        """Read what `asdict` made, and JSON kept.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        return _VISITOR.validate_python(data)
 
     @property
     def is_bot(self) -> bool:
@@ -78,17 +84,16 @@ class Spot:
         return tuple(filter(None, (self.channel, *direct, *self.parents, self.workspace)))
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Spot":
+    def from_json(cls, data: object) -> "Spot":
         """Read what `asdict` made, and JSON kept.
 
         Raises:
-            TypeError: it is something else.
+            ValueError: it is something else.
         """
-        spot = cls(**{**data, **_tuples(data, "parents")})
-        if not all(isinstance(name, str) for name in (spot.workspace, spot.channel, *spot.parents)):
-            raise TypeError("the names of a place")
-        return spot
+        return _SPOT.validate_python(data)
 
+
+_VISITOR, _SPOT = TypeAdapter(Visitor), TypeAdapter(Spot)
 
 #: Where nothing is known of it.
 NOWHERE = Spot()
@@ -167,7 +172,3 @@ def together(speakers: Iterable[Speaker]) -> Speaker:
             workspace=first.workspace,
         )
     return first
-
-
-def _tuples(data: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(data[name]) for name in names if name in data}

@@ -28,7 +28,7 @@ from core.models.schemas import parameter_schema
 from core.models.selection import ChosenRun
 from core.secret_redaction import redact
 from core.sessions.history import INTERRUPTED
-from core.sessions.service import StoredSession
+from core.sessions.session import StoredSession
 from core.tools.adk_confirmations import allow, find_secret_paths, rule_on
 from core.tools.call_log import Call, Entry, Journal
 from core.tools.results import kept, told

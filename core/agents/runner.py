@@ -19,7 +19,8 @@ from core.sessions.codec import role_of
 from core.sessions.history import Extent, is_user_message
 from core.sessions.prompt_text import Spoken
 from core.sessions.resume import correction_of
-from core.sessions.service import SessionService, StoredSession
+from core.sessions.service import SessionService
+from core.sessions.session import StoredSession
 from core.workers.fencing import Fence
 
 with warnings.catch_warnings():  # ADK: to go on with a run is an experiment
@@ -88,7 +89,7 @@ class OneRunner(Runner):
         if generation is not None and generation != found:
             raise SessionResetError.of(self._session.id, generation)
         if isinstance(self._session, StoredSession):
-            self._session.keep_to(fence, spoken)
+            self._session.fence, self._session.prompt = fence, spoken
         if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
             raise CorrectedError
         return _of_run(self._session, run_id)

@@ -18,7 +18,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.privacy.deletion_queries import (
     bury,
     delete,
-    drop_unused,
     forget_of,
     has_running,
     has_waiting,
@@ -28,7 +27,7 @@ from core.privacy.deletion_queries import (
 )
 from core.privacy.known_users import KnownUser, count_records, find_users
 from core.privacy.person_redaction import Person, is_alone, person_in, redact, sessions_with
-from core.sessions.lifecycle import begin_generation
+from core.sessions.lifecycle import begin_generation, delete_unreferenced_blobs
 from core.store.database import Database
 from core.store.notify import Notices
 from core.store.schema import (
@@ -297,7 +296,7 @@ class Forgetting:
             await bury(connection, said)
             if gone.rowcount:  # what is being summed up is there no more
                 await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(folder=None))
-            await drop_unused(connection, session_id)
+            await delete_unreferenced_blobs(connection, session_id)
         self._deleted.changed += 1
         return True
 
@@ -310,7 +309,7 @@ class Forgetting:
                     continue
                 await forget_person(connection, self._prices, person)
                 redacted = await redact(connection, session_id, await person_in(connection, session_id, person))
-                await drop_unused(connection, session_id)
+                await delete_unreferenced_blobs(connection, session_id)
                 await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
             self._deleted.redacted += redacted
             self._deleted.changed += 1

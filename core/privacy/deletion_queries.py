@@ -9,13 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.privacy.person_redaction import Person
 from core.sessions import state as scopes
-from core.sessions.codec import parsed, references
 from core.sessions.lifecycle import forget
 from core.sessions.resume import correction_of
 from core.store.schema import (
     approvals,
     artifacts,
-    blobs,
     feedback,
     inbox,
     memories,
@@ -136,19 +134,6 @@ async def kept_since(connection: AsyncConnection, session_id: str, before: float
     old, young, waiting = found
     runs = (old & young) | waiting
     return [*runs, *map(correction_of, runs)]
-
-
-async def drop_unused(connection: AsyncConnection, session_id: str) -> None:
-    """Delete the bytes that no message of a session refers to any more."""
-    held = sa.select(blobs.c.hash).where(blobs.c.session == session_id)
-    unused = set((await connection.execute(held)).scalars())
-    if not unused:
-        return
-    query = sa.select(messages.c.id, messages.c.event).where(messages.c.session == session_id)
-    for id_, event in await connection.execute(query.where(messages.c.event.contains('"data"'))):
-        if (read := parsed(event, id_)) is not None:
-            unused -= references(read)
-    await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id, blobs.c.hash.in_(unused)))
 
 
 async def forget_of(connection: AsyncConnection, person: Person) -> None:

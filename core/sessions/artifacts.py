@@ -168,10 +168,10 @@ class Artifacts(BaseArtifactService):
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
-        where = _is(_scope(app_name, user_id, filename, session_id), filename)
-        query = sa.select(artifacts.c.version).where(where).order_by(artifacts.c.version)
-        async with self.database.read() as connection:
-            return list((await connection.execute(query)).scalars())
+        versions = await self.list_artifact_versions(
+            app_name=app_name, user_id=user_id, filename=filename, session_id=session_id
+        )
+        return [version.version for version in versions]
 
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None

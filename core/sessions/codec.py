@@ -1,8 +1,4 @@
-"""Conversion of ADK events to rows of `messages` and back.
-
-Stored events are validated with the schema of ADK's own class, three times as fast as `Event.model_validate`: most of
-that time goes to short forms for callers that build an event by hand, which `model_dump_json` never writes.
-"""
+"""Conversion of ADK events to rows of `messages` and back."""
 
 from __future__ import annotations
 
@@ -11,14 +7,13 @@ import json
 import logging
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import sqlalchemy as sa
 from google.adk.events.event import Event
 from google.genai import types
-from pydantic_core import PydanticSerializationError, SchemaError, SchemaValidator, from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from core.models.tool_calls import CallIds, written
 from core.store.schema import messages
@@ -45,26 +40,10 @@ _CIRCUMSTANCES = {
     "long_running_tool_ids",
 }
 
-#: What of a row is a column of its own in `messages`.
-_COLUMNS = (
-    "role",
-    "author",
-    "content",
-    "folded",
-    "tool_calls",
-    "created_at",
-    "invocation_id",
-    "event_id",
-    "event",
-    "held",
-)
-
 #: The roles of messages that searches look at.
 SEARCHED_ROLES = ("user", "assistant")
 
 _IMAGE_TOKENS = 1_000  # between Gemini's 258 a tile and Anthropic's 1,600 for the largest
-
-_FOR_CALLERS = {"_accept_convenience_kwargs", "_check_field_type_mismatches"}
 
 #: Orders of the messages of one session, both by the index.
 NEWEST_FIRST = messages.c.session.desc(), messages.c.id.desc()
@@ -78,7 +57,6 @@ class Row:
     Attributes:
         event: the event as JSON; None in what was imported or is older.
         folded: the content for searches; see `fold`.
-        tokens: what sending it costs.
         blobs: the bytes that the event refers to, by their SHA-256.
     """
 
@@ -92,9 +70,11 @@ class Row:
     event: str | None = None
     held: dict[str, bool] | None = None
     folded: str | None = None
-    tokens: int = 0
     blobs: Mapping[str, bytes] = field(default_factory=dict)
-    id: int = 0
+
+
+#: The columns of `messages` that a row fills.
+COLUMNS = {field.name for field in fields(Row)} - {"blobs"}
 
 
 def is_state_only(event: Event) -> bool:
@@ -195,18 +175,12 @@ def columns(row: Row, tokens: int) -> dict[str, Any]:
     Args:
         tokens: what sending it costs.
     """
-    return {name: getattr(row, name) for name in _COLUMNS} | {"tokens": tokens}
+    return {name: getattr(row, name) for name in COLUMNS} | {"tokens": tokens}
 
 
 def references(event: Event) -> set[str]:
     """The SHA-256 of each of the blobs that a stored event refers to."""
     return {data.removeprefix(REFERENCE).decode() for data in _all_bytes(event) if data.startswith(REFERENCE)}
-
-
-def reference(digest: str) -> str:
-    """How the JSON of a stored event refers to the blob with this SHA-256."""
-    data: str = json.loads(types.Blob(data=REFERENCE + digest.encode()).model_dump_json(exclude_none=True))["data"]
-    return data
 
 
 def restored(event: Event, blobs: Mapping[str, bytes]) -> Event:
@@ -229,7 +203,7 @@ def parsed(event: str | None, id_: int) -> Event | None:
     if event is None:
         return None
     try:
-        return read(event)
+        return Event.model_validate_json(event)
     except ValueError:  # its text may quote what people said: it is not logged
         logger.warning("the event of message %s cannot be read: it is rebuilt from its columns", id_)
         return None
@@ -279,16 +253,15 @@ def _content(event: Event) -> str:
 
 
 def _tool_calls(event: Event) -> list[dict[str, str]]:
-    entries = []
-    ids = CallIds()
-    for call in event.get_function_calls():
-        id_ = ids.take(call.id, call.name)
-        entries.append({"id": id_, "name": call.name or "", "input": _json(call.args or {})})
-    ids = CallIds()
-    for answer in event.get_function_responses():
-        id_ = ids.take(answer.id, answer.name)
-        entries.append({"id": id_, "name": answer.name or "", "output": _json(answer.response or {})})
-    return entries
+    calls, answers = event.get_function_calls(), event.get_function_responses()
+    ids, answer_ids = CallIds(), CallIds()
+    return [
+        *({"id": ids.take(c.id, c.name), "name": c.name or "", "input": _json(c.args or {})} for c in calls),
+        *(
+            {"id": answer_ids.take(a.id, a.name), "name": a.name or "", "output": _json(a.response or {})}
+            for a in answers
+        ),
+    ]
 
 
 def _held(event: Event) -> dict[str, bool] | None:
@@ -341,38 +314,6 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_cleaned(item) for item in value]
     return value
-
-
-def read(event: str) -> Event:
-    """The event that `model_dump_json` has made this of.
-
-    Raises:
-        ValueError: it is none.
-    """
-    return _reader()(event)
-
-
-@cache
-def _reader() -> Callable[[str], Event]:
-    try:
-        # the classes' own validators, which are what pydantic would put in the place of their schemas, are not wanted
-        lean = SchemaValidator(_without_callers(Event.__pydantic_core_schema__), _use_prebuilt=False)
-    except (AttributeError, TypeError, SchemaError) as error:  # a pydantic, or an ADK, of another make
-        logger.warning("events are read as their class reads them, which takes three times as long: %s", error)
-        return Event.model_validate_json
-    return lean.validate_json
-
-
-def _without_callers(schema: Any) -> Any:
-    """A part of a schema, without what is there for callers alone."""
-    if isinstance(schema, list):
-        return [_without_callers(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get("type") == "function-before" and schema["function"]["function"].__name__ in _FOR_CALLERS:
-        return _without_callers(schema["schema"])
-    lean = {key: _without_callers(value) for key, value in schema.items()}
-    return lean | {"custom_init": False} if "custom_init" in lean else lean
 
 
 def of_session(session: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:

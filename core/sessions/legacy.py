@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import sqlalchemy as sa
 from google.adk.events.event import Event
 from google.genai import types
 
 from core.identity import FALLBACK_AUTHOR
-from core.sessions.codec import Row
 
 _ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event"}
 
@@ -25,7 +25,7 @@ class Rebuilder:
         self._agent = agent or FALLBACK_AUTHOR
         self._unanswered: list[dict[str, str]] = []
 
-    def passed(self, row: Row) -> None:
+    def passed(self, row: sa.Row[Any]) -> None:
         """Take note of a row that needs no rebuilding."""
         if row.role in ("assistant", "model"):
             self._unanswered = list(row.tool_calls)
@@ -34,7 +34,7 @@ class Rebuilder:
         elif row.role == "user":
             self._unanswered = []
 
-    def rebuilt(self, row: Row) -> Event:
+    def rebuilt(self, row: sa.Row[Any]) -> Event:
         event = Event(
             id=f"message-{row.id}",
             timestamp=row.created_at,
@@ -45,12 +45,12 @@ class Rebuilder:
         self.passed(row)
         return event
 
-    def _author(self, row: Row) -> str:
+    def _author(self, row: sa.Row[Any]) -> str:
         if row.author not in _ROLES:
-            return row.author
+            return str(row.author)
         return "user" if "user" in (row.author, row.role) else self._agent
 
-    def _words(self, row: Row) -> types.Content | None:
+    def _words(self, row: sa.Row[Any]) -> types.Content | None:
         if row.role in ("tool", "function"):
             return self._answers(row)
         calls = [
@@ -67,7 +67,7 @@ class Rebuilder:
             return None
         return types.Content(role="user" if row.role == "user" else "model", parts=text + calls)
 
-    def _answers(self, row: Row) -> types.Content | None:
+    def _answers(self, row: sa.Row[Any]) -> types.Content | None:
         answers = [call for call in row.tool_calls if "output" in call]
         if not answers and self._unanswered:
             answers = [{**self._unanswered[0], "output": row.content}]

@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import StoreError
 from core.identity import current_author
+from core.sessions.codec import parsed, references
 from core.sessions.routing import Agents
 from core.store.database import Database
 from core.store.schema import (
@@ -25,24 +25,6 @@ from core.store.schema import (
 )
 
 log = logging.getLogger(__name__)
-
-
-async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> int:
-    """Make sure that a session is there, and keep it from all others until the end of the transaction.
-
-    Returns:
-        Its generation.
-
-    Raises:
-        StoreError: the id is another app's or user's.
-        IntegrityError: another transaction has just done the same; try again.
-    """
-    row = await life_of(connection, session_id, is_kept=True)
-    if row is None:
-        row = await begin_life(connection, app=app, user_id=user_id, session_id=session_id)
-    if (row.app, row.user_id) != (app, user_id):
-        raise StoreError(f"session {session_id} belongs to another app or place")
-    return int(row.generation)
 
 
 async def hold_session(connection: AsyncConnection, session_id: str | None) -> int | None:
@@ -103,6 +85,19 @@ async def forget(connection: AsyncConnection, session_id: str) -> None:
     await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
+
+
+async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str) -> None:
+    """Delete the bytes that no message of a session refers to any more."""
+    stored = sa.select(blobs.c.hash).where(blobs.c.session == session_id)
+    unused = set((await connection.execute(stored)).scalars())
+    if not unused:
+        return
+    query = sa.select(messages.c.id, messages.c.event).where(messages.c.session == session_id)
+    for id_, json in await connection.execute(query.where(messages.c.event.contains('"data"'))):
+        if (event := parsed(json, id_)) is not None:
+            unused -= references(event)
+    await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id, blobs.c.hash.in_(unused)))
 
 
 async def adopt(database: Database, agents: Agents) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
 from core.sessions.codec import contains, fold, folded
-from core.sessions.service import StoredSession
+from core.sessions.session import StoredSession
 from core.store.database import Database
 from core.store.schema import memories
 from core.store.upsert import insert_new

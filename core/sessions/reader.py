@@ -4,9 +4,8 @@ One statement returns the session, its state and its newest messages, all of the
 calls take further statements.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from google.adk.events.event import Event
 
 from core.identity import FALLBACK_AUTHOR, current_author
 from core.sessions import state as scopes
-from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, Row, of_session, parsed, references, restored
+from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, of_session, parsed, references, restored
 from core.sessions.history import (
     DEFAULT_BUDGET,
     DEFAULT_TURNS,
@@ -38,10 +37,6 @@ BATCH = 2 * DEFAULT_TURNS + 8
 #: The most rows that are looked at for calls that wait and for compactions, newest first.
 HELD = 64
 
-_SLICE = 16  # events that are read on end: that takes up to 0.1 ms each
-
-_COLUMNS = {field.name for field in fields(Row)}
-
 
 class Message(NamedTuple):
     """What of a row of `messages` is always needed.
@@ -60,16 +55,6 @@ class Message(NamedTuple):
     covers: int = 0
 
 
-class Life(NamedTuple):
-    """One life of a session."""
-
-    generation: int
-    app: str
-    user_id: str
-    created_at: float
-    updated_at: float
-
-
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A session as it is in one moment.
@@ -79,14 +64,12 @@ class Opened:
         held: its messages that are not cut away, the newest `HELD` of them.
     """
 
-    life: Life
+    generation: int
+    created_at: float
+    updated_at: float
     state: Mapping[str, Any]
     newest: Mapping[int, Message]
     held: Mapping[int, Message]
-
-    @property
-    def updated_at(self) -> float:
-        return max([self.life.updated_at, *(row.created_at for row in self.newest.values())])
 
 
 class _Part(IntEnum):
@@ -109,21 +92,24 @@ async def opened(
     Raises:
         ValueError: it holds what cannot be read.
     """
-    life: Life | None = None
+    life: tuple[int, float, float] | None = None
     values: list[tuple[str, str, str]] = []
     found: dict[_Part, dict[int, Message]] = {_Part.NEWEST: {}, _Part.HELD: {}}
     owners = {f"{scope}_owner": owner for scope, owner in scopes.owners(app, user_id, session_id).items()}
     for part, id_, word, text, number, json, at, until in await database.run(_OPENING, session=session_id, **owners):
         match part:
-            case _Part.LIFE:
-                life = Life(id_, word, text, at, until)
+            case _Part.LIFE if (word, text) == (home or app, user_id):
+                life = id_, at, until
             case _Part.STATE:
                 values.append((word, text, json))
-            case _:
+            case _Part.NEWEST | _Part.HELD:
                 found[part][id_] = Message(id_, word, text, number, json not in (None, "{}"), at, until)
-    if life is None or (life.app, life.user_id) != (home or app, user_id):
+    if life is None:
         return None
-    return Opened(life._replace(app=app), scopes.merged(values), found[_Part.NEWEST], found[_Part.HELD])
+    generation, created_at, changed_at = life
+    newest = found[_Part.NEWEST]
+    updated_at = max([changed_at, *(row.created_at for row in newest.values())])
+    return Opened(generation, created_at, updated_at, scopes.merged(values), newest, found[_Part.HELD])
 
 
 def _opening(dialect: str) -> sa.CompoundSelect[Any]:
@@ -164,6 +150,15 @@ def _opening(dialect: str) -> sa.CompoundSelect[Any]:
 
 
 _OPENING = Statement(_opening)
+
+_TURNS = Statement(
+    lambda _dialect: sa.select(sa.func.count()).where(
+        messages.c.session == sa.bindparam("session", type_=sa.Text),
+        messages.c.generation == sa.bindparam("generation", type_=sa.Integer),
+        messages.c.id > sa.bindparam("covers", type_=sa.BigInteger),
+        IS_USER_MESSAGE,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +243,9 @@ class Loader:
 
     async def _count_turns(self, covers: int) -> int:
         """Count the session's turns that no summary covers: its user messages, by an index of their own."""
-        c = messages.c
-        here = (c.session == self.session) & (c.generation == self.opened.life.generation) & (c.id > covers)
-        query = sa.select(sa.func.count()).where(here, IS_USER_MESSAGE)
-        async with self.database.read() as connection:
-            return (await connection.execute(query)).scalar_one()
+        generation = self.opened.generation
+        [[count]] = await self.database.run(_TURNS, session=self.session, generation=generation, covers=covers)
+        return int(count)
 
     async def _turn_of(self, id_: int) -> dict[int, Message]:
         """The rows from the user's message that led to row `id_` on."""
@@ -263,7 +256,7 @@ class Loader:
         c = messages.c
         query = (
             sa.select(c.id, c.role, c.event, c.tokens, c.held, c.created_at)
-            .where(of_session(self.session), c.generation == self.opened.life.generation, c.covers.is_(None), *where)
+            .where(of_session(self.session), c.generation == self.opened.generation, c.covers.is_(None), *where)
             .order_by(*(OLDEST_FIRST if oldest_first else NEWEST_FIRST))
             .limit(limit)
         )
@@ -274,11 +267,7 @@ class Loader:
             }
 
     async def _entries(self, rows: Sequence[Message]) -> list[Entry]:
-        events: list[Event | None] = []
-        for i, row in enumerate(rows):
-            if i % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
-            events.append(parsed(row.event, row.id))
+        events = [parsed(row.event, row.id) for row in rows]
         wanted = [references(event) if event else set() for event in events]
         if any(wanted):
             data = await self._blobs(set().union(*wanted))
@@ -294,7 +283,7 @@ class Loader:
         """The events, those that are None made of the columns of their rows."""
         query = sa.select(messages).where(messages.c.id.in_([row.id for row in rows]))
         async with self.database.read() as connection:
-            columns = {row.id: _row(row) for row in await connection.execute(query)}
+            columns = {row.id: row for row in await connection.execute(query)}
         rebuilder = Rebuilder(self.agent)
         events = list(whole)
         for i, message in enumerate(rows):
@@ -307,8 +296,6 @@ class Loader:
         return events
 
     async def _blobs(self, digests: Set[str]) -> dict[str, bytes]:
-        if not digests:
-            return {}
         query = sa.select(blobs.c.hash, blobs.c.data).where(blobs.c.session == self.session, blobs.c.hash.in_(digests))
         async with self.database.read() as connection:
             return {row.hash: row.data for row in await connection.execute(query)}
@@ -319,7 +306,3 @@ def _of_newest(rows: Mapping[int, Message], turns: int) -> dict[int, Message]:
     begun = sorted((id_ for id_, row in rows.items() if row.role == "user"), reverse=True)[: turns + 1]
     start = begun[turns - 1] if len(begun) > turns else 0
     return {id_: row for id_, row in rows.items() if id_ >= start or id_ in begun}
-
-
-def _row(row: sa.Row[Any]) -> Row:
-    return Row(**{name: value for name, value in row._mapping.items() if name in _COLUMNS})

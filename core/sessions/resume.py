@@ -11,9 +11,10 @@ from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.models.tokens import estimate
-from core.sessions.codec import columns, measured, parsed, reference, references, to_row
+from core.sessions.codec import columns, measured, parsed, to_row
 from core.sessions.history import INTERRUPTED, answering
-from core.store.schema import approvals, artifacts, blobs, memories, messages, sessions, tool_calls
+from core.sessions.lifecycle import delete_unreferenced_blobs
+from core.store.schema import approvals, artifacts, memories, messages, sessions, tool_calls
 
 #: ADK: the names of the calls that ask a person.
 _QUESTIONS = ("adk_request_confirmation", "adk_request_credential")
@@ -87,11 +88,7 @@ async def rewind(connection: AsyncConnection, session_id: str, invocation_id: st
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id, memories.c.key.in_(said)))
     if question is not None:
         await connection.execute(sa.insert(messages).values(question.columns))
-    for digest in {digest for row in stored for digest in references(row.event)}:
-        mentions = messages.c.event.contains(reference(digest), autoescape=True)
-        is_used = sa.exists().where(messages.c.session == session_id, mentions)
-        unused = (blobs.c.session == session_id) & (blobs.c.hash == digest) & ~is_used
-        await connection.execute(sa.delete(blobs).where(unused))
+    await delete_unreferenced_blobs(connection, session_id)
 
 
 async def withdraw(connection: AsyncConnection, session_id: str) -> bool:

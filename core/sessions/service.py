@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -13,7 +13,6 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
-from pydantic import PrivateAttr
 from sqlalchemy.exc import IntegrityError
 
 from core.concurrency.retry import retried
@@ -31,19 +30,18 @@ from core.sessions.codec import (
     parsed,
     stored,
 )
-from core.sessions.history import DEFAULT_TURNS, Extent, is_user_message, sendable
+from core.sessions.history import DEFAULT_TURNS, is_user_message, sendable
 from core.sessions.lifecycle import begin_generation, begin_life, forget, life_of
 from core.sessions.prompt_text import Spoken
-from core.sessions.reader import Life, Loader, opened
-from core.sessions.writer import Appender
+from core.sessions.reader import Loader, opened
+from core.sessions.session import StoredSession
+from core.sessions.writer import EventWriter
 from core.store.database import Database
-from core.store.schema import (
-    messages,
-    sessions,
-)
-from core.workers.fencing import Fence
+from core.store.schema import messages, sessions
 
 T = TypeVar("T")
+
+_NO_EVENTS = GetSessionConfig(num_recent_events=0)
 
 _HEAVY = 256 * 1024  # bytes of media from which a record is made off the event loop
 
@@ -54,39 +52,6 @@ class Found(NamedTuple):
     at: str
     role: str
     text: str
-
-
-class StoredSession(Session):
-    """A session as it was loaded: what is appended to it belongs to that life of the conversation."""
-
-    _generation: int = PrivateAttr(default=0)
-    _created_at: float = PrivateAttr(default=0.0)
-    _fence: Fence | None = PrivateAttr(default=None)
-    _spoken: Spoken | None = PrivateAttr(default=None)
-    _extent: Extent = PrivateAttr(default=Extent())
-
-    @property
-    def extent(self) -> Extent:
-        """How much of the conversation was loaded, and why not more."""
-        return self._extent
-
-    @property
-    def generation(self) -> int:
-        return self._generation
-
-    @property
-    def fence(self) -> Fence | None:
-        """The turn that it was loaded for: what is appended belongs to that one's run as well."""
-        return self._fence
-
-    def keep_to(self, fence: Fence | None, spoken: Spoken | None = None) -> None:
-        self._fence, self._spoken = fence, spoken
-
-    def spoken(self, event: Event) -> dict[str, Any] | None:
-        """Who says what the turn is asked, if that is the event."""
-        first = next(iter((event.content and event.content.parts) or ()), None)
-        is_asked = self._spoken is not None and first is not None and first.text == self._spoken.text
-        return self._spoken.to_json() if self._spoken is not None and is_asked and is_user_message(event) else None
 
 
 class SessionService(BaseSessionService):
@@ -128,15 +93,16 @@ class SessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         session_id = session_id or uuid.uuid4().hex
-        owners = scopes.owners(app_name, user_id, session_id)
         try:
             async with self._database.write() as connection:
-                row = await begin_life(connection, app=self._home or app_name, user_id=user_id, session_id=session_id)
-                await scopes.write(connection, owners, state or {})
-                known = await scopes.read(connection, owners)
-                return _session(session_id, _life(row, app_name), row.updated_at, known)
+                await begin_life(connection, app=self._home or app_name, user_id=user_id, session_id=session_id)
+                await scopes.write(connection, scopes.owners(app_name, user_id, session_id), state or {})
         except IntegrityError as error:
             raise AlreadyExistsError(f"Session with id {session_id} already exists.") from error
+        session = await self.get_session(app_name=app_name, user_id=user_id, session_id=session_id, config=_NO_EVENTS)
+        if session is None:
+            raise SessionNotFoundError(f"Session not found: {session_id}")
+        return session
 
     async def get_session(
         self,
@@ -158,11 +124,19 @@ class SessionService(BaseSessionService):
             found = await opened(self._database, app=app_name, user_id=user_id, session_id=session_id, home=self._home)
             if found is None:
                 return None
-            loader = Loader(self._database, session_id, found, self._budget, self._turns, self._agent)
-            wanted = config is None or config.num_recent_events != 0
-            events, of_all = await loader.load() if wanted else ([], Extent())
-            session = _session(session_id, found.life, found.updated_at, found.state, _picked(events, config))
-            session._extent = of_all
+            session = StoredSession(
+                id=session_id,
+                app_name=app_name,
+                user_id=user_id,
+                state=dict(found.state),
+                last_update_time=found.updated_at,
+                generation=found.generation,
+                created_at=found.created_at,
+            )
+            if config is None or config.num_recent_events != 0:
+                loader = Loader(self._database, session_id, found, self._budget, self._turns, self._agent)
+                events, session.extent = await loader.load()
+                session.events = _picked(events, config)
             return session
 
         return await self._persist(load, session_id)
@@ -181,7 +155,8 @@ class SessionService(BaseSessionService):
         listed = []
         for row, of in zip(rows, owners, strict=True):
             state = {key: value for pair in of.items() for key, value in known[pair].items()}
-            listed.append(_session(row.id, _life(row, app_name), max(row.updated_at, row.said_at or 0.0), state))
+            at = max(row.updated_at, row.said_at or 0.0)
+            listed.append(Session(id=row.id, app_name=app_name, user_id=row.user_id, state=state, last_update_time=at))
         return ListSessionsResponse(sessions=sorted(listed, key=lambda session: session.last_update_time))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -215,32 +190,23 @@ class SessionService(BaseSessionService):
             return event
         if not isinstance(session, StoredSession):
             of = {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
-            if await self.get_session(**of, config=GetSessionConfig(num_recent_events=0)) is None:
+            if await self.get_session(**of, config=_NO_EVENTS) is None:
                 raise SessionNotFoundError(f"Session not found: {session.id}")
             raise StoreError("an event can be appended only to a session that came from this service")
         if any(event.id == known.id for known in reversed(session.events)):
             return event
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
-        appender = Appender(
-            self._database,
-            session.app_name,
-            session.user_id,
-            session.id,
-            session.generation,
-            session._created_at,
-            session.fence,
-        )
+        writer = EventWriter(self._database, session)
         if is_state_only(event):
-            await self._persist(partial(appender.change_state, event), session.id)
+            await self._persist(partial(writer.change_state, event), session.id)
             session.last_update_time = event.timestamp
             self._update_session_state(session, event)
             return event
         event, row = (await asyncio.to_thread(stored, event)) if media_size(event) > _HEAVY else stored(event)
         words, tokens = measured(event)
         tokens += await self._counter.count(words)
-        spoken = session.spoken(event)
-        await self._persist(partial(appender.append, event, row, tokens, spoken), session.id)
+        await self._persist(partial(writer.append, event, row, tokens), session.id)
         session.last_update_time = event.timestamp
         self._commit_event_to_session(session, event)
         if is_user_message(event):  # what an earlier turn left open stays unanswered now
@@ -305,26 +271,6 @@ class SessionService(BaseSessionService):
             raise
         except (ValueError, TypeError, AttributeError) as error:  # what the columns hold is not what belongs there
             raise DamagedSessionError(f"session {session_id}: what is stored of it cannot be read") from error
-
-
-def _life(row: sa.Row[Any], app: str) -> Life:
-    return Life(row.generation, app, row.user_id, row.created_at, row.updated_at)
-
-
-def _session(
-    id_: str, life: Life, updated_at: float, state: Mapping[str, Any], events: Sequence[Event] = ()
-) -> StoredSession:
-    session = StoredSession(
-        id=id_,
-        app_name=life.app,
-        user_id=life.user_id,
-        state=dict(state),
-        events=list(events),
-        last_update_time=updated_at,
-    )
-    session._generation = life.generation
-    session._created_at = life.created_at
-    return session
 
 
 def _picked(events: list[Event], config: GetSessionConfig | None) -> list[Event]:

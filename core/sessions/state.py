@@ -40,14 +40,6 @@ async def write(connection: AsyncConnection, of: Mapping[str, str], delta: Mappi
     await insert_or_update(connection, state, *rows)
 
 
-async def read(connection: AsyncConnection, of: Mapping[str, str]) -> dict[str, Any]:
-    """The state of these owners merged, its keys with ADK's prefixes."""
-    merged: dict[str, Any] = {}
-    for owned in (await read_all(connection, of.items())).values():
-        merged |= owned
-    return merged
-
-
 def merged(rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
     """Return the state in these rows (scope, key, value as JSON), its keys with ADK's prefixes.
 

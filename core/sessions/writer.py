@@ -1,7 +1,6 @@
 """Writing what an event brings: once, and only to the life of the session that it belongs to."""
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,21 +14,19 @@ from core.errors import SessionResetError
 from core.sessions import state as scopes
 from core.sessions.codec import Row, columns
 from core.sessions.history import is_user_message
+from core.sessions.session import StoredSession
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, sessions
 from core.store.upsert import insert_new, insert_of
-from core.workers.fencing import IS_OWN, Fence, fenced
+from core.workers.fencing import IS_OWN, fenced
 
 
 @dataclass(frozen=True, slots=True)
-class Appender:
+class EventWriter:
     """Writes to one life of a session.
 
     What was written and is written once more, since the answer to a commit was lost, is stored once.
-
-    Attributes:
-        fence: the turn whose run writes; none of what is written without one.
 
     Raises:
         SessionNotFoundError: the session was deleted.
@@ -38,32 +35,31 @@ class Appender:
     """
 
     database: Database
-    app: str
-    user_id: str
-    session: str
-    generation: int
-    created_at: float
-    fence: Fence | None = None
+    session: StoredSession
 
-    async def append(self, event: Event, row: Row, tokens: int, spoken: Mapping[str, Any] | None = None) -> None:
+    async def append(self, event: Event, row: Row, tokens: int) -> None:
         """Whoever is cancelled meanwhile lets it come to its end: nothing may be stored once he is gone."""
-        writing = asyncio.create_task(self._append(event, row, tokens, spoken), name="append")
+        writing = asyncio.create_task(self._append(event, row, tokens), name="append")
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
             await asyncio.gather(writing, return_exceptions=True)
             raise
 
-    async def _append(self, event: Event, row: Row, tokens: int, spoken: Mapping[str, Any] | None) -> None:
-        of_life = {"session": self.session, "generation": self.generation, "spoken": spoken}
-        values = {**of_life, **columns(row, tokens)}
+    async def _append(self, event: Event, row: Row, tokens: int) -> None:
+        values = {
+            "session": self.session.id,
+            "generation": self.session.generation,
+            "spoken": self.session.attribution_of(event),
+            **columns(row, tokens),
+        }
         if not event.actions.state_delta and not row.blobs and await self._insert(event, values):
             return
         async with self.database.write() as connection:
             await self._hold(connection, event.timestamp)
             await self._change_state(connection, event)
             await self._answer_held(connection, event)
-            data = ({"session": self.session, "hash": digest, "data": data} for digest, data in row.blobs.items())
+            data = ({"session": self.session.id, "hash": digest, "data": data} for digest, data in row.blobs.items())
             await insert_new(connection, blobs, *data)
             await insert_new(connection, messages, values)
 
@@ -76,27 +72,27 @@ class Appender:
     async def _insert(self, event: Event, values: dict[str, Any]) -> bool:
         """The usual case, in one statement. False, and nothing done, if there is more to it."""
         touches_held = bool(event.get_function_responses()) or is_user_message(event)
-        life = {"born": self.created_at, "touches_held": touches_held}
-        if self.fence is None:
+        life = {"born": self.session.created_at, "touches_held": touches_held}
+        if self.session.fence is None:
             return bool(await self.database.run(_INSERT, **values, **life))
-        return bool(await self.database.run(_INSERT_OWN, **values, **life, **self.fence.values))
+        return bool(await self.database.run(_INSERT_OWN, **values, **life, **self.session.fence.values))
 
     async def _hold(self, connection: AsyncConnection, at: float) -> None:
         """Take hold of the session's row if it still lives the life that was loaded, and of the turn's."""
-        is_own = None if self.fence is None else self.fence.is_own
-        life = _life(self.session, self.generation, self.created_at, is_own)
+        session, fence = self.session, self.session.fence
+        life = _life(session.id, session.generation, session.created_at, None if fence is None else fence.is_own)
         update = sa.update(sessions).where(sessions.c.id == life.with_only_columns(sessions.c.id).scalar_subquery())
         if (await connection.execute(update.values(updated_at=at))).rowcount == 1:
             return
-        if self.fence is not None:
-            await self.fence.check(connection)
-        if (await connection.execute(sa.select(sessions.c.id).where(sessions.c.id == self.session))).first() is None:
-            raise SessionNotFoundError(f"Session not found: {self.session}")
-        raise SessionResetError.of(self.session, self.generation)
+        if fence is not None:
+            await fence.check(connection)
+        if (await connection.execute(sa.select(sessions.c.id).where(sessions.c.id == session.id))).first() is None:
+            raise SessionNotFoundError(f"Session not found: {session.id}")
+        raise SessionResetError.of(session.id, session.generation)
 
     async def _change_state(self, connection: AsyncConnection, event: Event) -> None:
         if event.actions.state_delta:
-            owners = scopes.owners(self.app, self.user_id, self.session)
+            owners = scopes.owners(self.session.app_name, self.session.user_id, self.session.id)
             await scopes.write(connection, owners, event.actions.state_delta)
 
     async def _answer_held(self, connection: AsyncConnection, event: Event) -> None:
@@ -105,7 +101,7 @@ class Appender:
         begins = is_user_message(event)
         if not answers and not begins:
             return
-        of_this_life = (messages.c.session == self.session) & (messages.c.generation == self.generation)
+        of_this_life = (messages.c.session == self.session.id) & (messages.c.generation == self.session.generation)
         held = sa.select(messages.c.id, messages.c.held).where(of_this_life, messages.c.held.is_not(None))
         for id_, calls in (await connection.execute(held)).all():
             if begins and calls and all(calls.values()):

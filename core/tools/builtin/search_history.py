@@ -5,7 +5,8 @@ from typing import Any
 from google.adk.tools.tool_context import ToolContext
 
 from core.sessions.codec import fold
-from core.sessions.service import SessionService, StoredSession
+from core.sessions.service import SessionService
+from core.sessions.session import StoredSession
 from core.tools.tool import idempotent
 
 #: How many messages are found at most, and how much is told of each, in characters.

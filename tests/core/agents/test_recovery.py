@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from core.models.provider import Done, Failed, Text, ToolCall, ToolResult
 from core.sessions.history import INTERRUPTED
 from core.sessions.resume import reopen
-from core.sessions.service import SessionService, StoredSession
+from core.sessions.service import SessionService
+from core.sessions.session import StoredSession
 from core.tools.call_log import Call, Journal
 from core.tools.tool import Tool, adapt
 from tests.fixtures.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter

@@ -24,7 +24,8 @@ from core.sessions.codec import columns, to_row
 from core.sessions.history import sendable
 from core.sessions.memory import Memories
 from core.sessions.prompt_text import Spoken, frame, lines
-from core.sessions.service import SessionService, StoredSession
+from core.sessions.service import SessionService
+from core.sessions.session import StoredSession
 from core.sessions.summarizer import summary
 from core.store.schema import approvals, memories, messages, metadata, sessions, state, tool_calls
 from core.store.schema import inbox as inbox_table
@@ -82,7 +83,7 @@ class Office:
         parts = [("", around)] if around else []
         people = {author: name, **({"U0ZOFIA": "Zofia"} if around else {})}
         spoken = Spoken((*parts, (author, f"{name}: {words}")), people)
-        loaded.keep_to(None, spoken)
+        loaded.prompt = spoken
         picture = words.encode() * 100
         asked = [types.Part(text=spoken.text), types.Part.from_bytes(data=picture, mime_type="image/png")]
         call, answer = f"c{turn.id}", {"found": f"{words} of {name}"}
@@ -433,7 +434,7 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
     await office.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
     (turn,) = await office.turns.claim(1)
     loaded = await office.session(ALONE)
-    loaded.keep_to(office.turns.fence(turn))
+    loaded.fence = office.turns.fence(turn)
     gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(session=ALONE)))
     async with asyncio.timeout(30):
         while (await office.turns.running()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
@@ -511,7 +512,7 @@ async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forg
     (following,) = claimed
     assert [message.text for message in following.messages] == ["tea?"]
     loaded = await office.session(SHARED)
-    loaded.keep_to(office.turns.fence(following))
+    loaded.fence = office.turns.fence(following)
     async with asyncio.timeout(30):
         # as a worker looks
         while not gone.done() and (await office.turns.running()).get(following.id) != "stop":  # noqa: ASYNC110

@@ -18,7 +18,8 @@ from core.privacy.transcript import runs
 from core.sessions.artifacts import Artifacts
 from core.sessions.codec import columns, to_row
 from core.sessions.prompt_text import Spoken
-from core.sessions.service import SessionService, StoredSession
+from core.sessions.service import SessionService
+from core.sessions.session import StoredSession
 from core.sessions.summarizer import summary
 from core.store.schema import messages, sessions
 from core.turns.store import Turns
@@ -46,7 +47,7 @@ async def conversation(database: Faulty, inbox: Inbox, turns: Turns, service: Se
     session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
     assert isinstance(session, StoredSession)
     spoken = Spoken((("U1", "Ada: look"), ("U2", "Grace: please")), {"U1": "Ada", "U2": "Grace"})
-    session.keep_to(None, spoken)
+    session.prompt = spoken
     parts = [types.Part(text=spoken.text), types.Part.from_bytes(data=PICTURE, mime_type="image/png")]
     asked = Event(author="user", invocation_id=turn.id, content=types.Content(role="user", parts=parts))
     steps = [called("c", name="look", args={"at": "`it`"}), answered("c", name="look", response={"seen": 1})]

@@ -17,8 +17,8 @@ from google.genai import types
 from core.errors import SessionResetError, StoreError
 from core.models.tokens import TokenCounter
 from core.sessions.history import sent_turns
-from core.sessions.lifecycle import ensure_session
-from core.sessions.service import SessionService, StoredSession
+from core.sessions.service import SessionService
+from core.sessions.session import StoredSession
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, metadata, sessions, state
@@ -96,15 +96,6 @@ async def test_another_users_or_apps_session_is_not_found(service: SessionServic
     assert await service.get_session(app_name=APP, user_id=USER, session_id="t") is None
     await service.delete_session(app_name=APP, user_id="another", session_id="s")
     await load(service)
-
-
-async def test_a_session_made_at_the_door_is_found_by_adk(service: SessionService, database: Database) -> None:
-    async with database.write() as connection:
-        assert await ensure_session(connection, app=APP, user_id=USER, session_id="s") == 1
-        assert await ensure_session(connection, app=APP, user_id=USER, session_id="s") == 1
-        with pytest.raises(StoreError):
-            await ensure_session(connection, app=APP, user_id="another", session_id="s")
-    assert (await load(service)).events == []
 
 
 async def test_each_load_gives_a_session_of_its_own(service: SessionService) -> None:

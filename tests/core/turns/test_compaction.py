@@ -24,7 +24,8 @@ from core.sessions.history import DEFAULT_TURNS
 from core.sessions.prompt_text import OPEN, Spoken
 from core.sessions.resume import reopen
 from core.sessions.routing import Agents
-from core.sessions.service import SessionService, StoredSession
+from core.sessions.service import SessionService
+from core.sessions.session import StoredSession
 from core.sessions.summarizer import Summarizer
 from core.store.schema import messages, sessions, spending
 from core.store.schema import turns as turns_table
@@ -229,7 +230,7 @@ async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(talk: Talk)
     assert account is not None
     assert [call.is_summary for call in account.calls] == [False, True]
     assert account.cost == cost
-    extent = (await talk.session())._extent
+    extent = (await talk.session()).extent
     assert extent.covers > 0
 
     # nothing is summed up where its price may not be spent any more, and nothing is asked then

@@ -23,7 +23,8 @@ from core.models.provider import Done, Text, ToolCall
 from core.models.tokens import TokenCounter
 from core.sessions.history import INTERRUPTED
 from core.sessions.lifecycle import begin_generation
-from core.sessions.service import SessionService, StoredSession
+from core.sessions.service import SessionService
+from core.sessions.session import StoredSession
 from core.store.fast_path import Statement
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
@@ -92,7 +93,7 @@ async def loaded(sessions: SessionService, turns: Turns, turn: Turn) -> StoredSe
     """The session, for a run of the turn."""
     session = await sessions.get_session(app_name=APP, user_id=PLACE, session_id=SESSION)
     assert isinstance(session, StoredSession)
-    session.keep_to(turns.fence(turn))
+    session.fence = turns.fence(turn)
     return session
 
 

@@ -1,0 +1,36 @@
+"""Sessions as they are loaded: bound to a session generation, and to the turn whose run appends to them."""
+
+from typing import Any
+
+from google.adk.events.event import Event
+from google.adk.sessions import Session
+from pydantic import Field
+
+from core.sessions.history import Extent, is_user_message
+from core.sessions.prompt_text import Spoken
+from core.workers.fencing import Fence
+
+
+class StoredSession(Session):
+    """A session as it was loaded.
+
+    Attributes:
+        generation: the session generation that appended events belong to.
+        created_at: when the session was created, in seconds since the epoch.
+        fence: the turn whose run appends to it, if there is one.
+        prompt: what the authors say to the agent in that turn.
+        extent: the part of the history that was loaded.
+    """
+
+    generation: int = Field(default=0, exclude=True)
+    created_at: float = Field(default=0.0, exclude=True)
+    fence: Fence | None = Field(default=None, exclude=True)
+    prompt: Spoken | None = Field(default=None, exclude=True)
+    extent: Extent = Field(default=Extent(), exclude=True)
+
+    def attribution_of(self, event: Event) -> dict[str, Any] | None:
+        """Return the authors of the prompt's parts, if `event` is the prompt."""
+        first = next(iter((event.content and event.content.parts) or ()), None)
+        if self.prompt is None or first is None or first.text != self.prompt.text or not is_user_message(event):
+            return None
+        return self.prompt.to_json()
