@@ -23,8 +23,8 @@ Answer = Callable[[Turn], Awaitable[None]]
 #: What a turn that is told to close has for its last word.
 CLOSING_SECONDS = 6.0
 
-#: Seconds before a turn that has failed here, and not ended, is taken up again here; each time twice as many, at most.
-PAUSE, LONGEST_PAUSE = 0.1, 30.0
+#: Seconds before this worker claims a turn again that failed here and has not ended: doubled each time, up to the most.
+BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 30.0
 
 #: Seconds between the starts of two turns of one claim. Without them, 50 turns that start in one iteration of the event
 #: loop hold it for 80 to 200 ms (`make bench-deltas STREAMS=50`).
@@ -51,18 +51,6 @@ class _Run:
     def _cancel(self, reason: str) -> None:
         if not self.task.cancelling():
             self.task.cancel(reason)
-
-
-@dataclass(slots=True)
-class _Failed:
-    """A turn that failed here and did not end.
-
-    Attributes:
-        pause: runs until the turn is claimed again; None once it is over.
-    """
-
-    turn: Turn
-    pause: asyncio.TimerHandle | None
 
 
 class Worker:
@@ -96,13 +84,11 @@ class Worker:
         self._resting: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._runs = asyncio.Event()
-        self._stopping = False
+        self._stopping = asyncio.Event()
         self._is_closing = False
         self._ended = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._running: dict[str, _Run] = {}
-        self._failed: dict[str, _Failed] = {}  # until they are taken up again, here or elsewhere
-        self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
 
     @property
     def busy(self) -> int:
@@ -117,10 +103,6 @@ class Worker:
         """End a turn, if it runs here."""
         if run := self._running.get(turn_id):
             run.cancel(reason)
-        elif turn_id in self._pausing():
-            self._go_on(turn_id)
-        elif self._claiming.locked():
-            self._ahead[turn_id] = reason
 
     def end(self, turn_id: str | None, reason: str) -> None:
         """What there was to answer has become less: end a turn, if one was ended, and see what is to be done now."""
@@ -136,7 +118,7 @@ class Worker:
         ]
         tasks = [asyncio.create_task(side, name="worker's side") for side in sides]
         try:
-            while not self._stopping:
+            while not self._stopping.is_set():
                 self._wake.clear()
                 try:
                     await self._claim()
@@ -157,11 +139,10 @@ class Worker:
         Args:
             grace: seconds after which what still runs is told to close its reply.
         """
-        self._stopping = True
+        self._stopping.set()
         self._wake.set()
         until = event_loop.now() + grace
         await self._claimed(until)  # what is being claimed runs as well
-        await self._hand_back_failed(until)
         if running := list(self._running.values()):
             await asyncio.wait([run.task for run in running], timeout=max(0.0, until - event_loop.now()))
         self._is_closing = True
@@ -171,9 +152,8 @@ class Worker:
                 run.cancel(SHUTDOWN)
             await asyncio.wait([run.task for run in late], timeout=CLOSING_SECONDS)
         await self._claimed(closed)
-        await self._hand_back_failed(closed)
-        if left := [*self._running, *self._failed]:
-            log.error("not handed back in time, and left to whoever works next: the turns %s", ", ".join(left))
+        if self._running:
+            log.error("not handed back in time, and left to whoever works next: the turns %s", ", ".join(self._running))
         self._ended.set()
 
     async def _claimed(self, until: float) -> None:
@@ -184,29 +164,19 @@ class Worker:
 
     async def _claim(self) -> None:
         async with self._claiming:
-            while not self._stopping and (free := self._limit - len(self._running)) > 0:
-                rest = self._pausing()
-                due = self._failed.keys() - rest
-                claimed = await self._turns.claim(free, running=[*self._running, *rest])
+            while not self._stopping.is_set() and (free := self._limit - len(self._running)) > 0:
+                claimed = await self._turns.claim(free, running=list(self._running))
                 if claimed and self._resting is not None:
                     self._resting.cancel()
                 for turn in claimed:
-                    self._failed.pop(turn.id, None)
-                for position, turn in enumerate(claimed):
-                    if position:
-                        await asyncio.sleep(SPACING_SECONDS)
                     if self._is_closing:
                         await self._hand_back(turn)
                         continue
                     task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
-                    run = self._running[turn.id] = _Run(turn, task)
+                    self._running[turn.id] = _Run(turn, task)
                     self._runs.set()
-                    if reason := self._ahead.get(turn.id):
-                        run.cancel(reason)
-                self._ahead.clear()
+                    await asyncio.sleep(SPACING_SECONDS)
                 if len(claimed) < free:
-                    for turn_id in due:  # what is left of them is somebody else's
-                        self._failed.pop(turn_id, None)
                     return
 
     async def _watch(self) -> None:
@@ -233,18 +203,17 @@ class Worker:
 
     async def _run_here(self, turn: Turn) -> None:
         try:
-            await self._answer(turn)
+            try:
+                await self._answer(turn)
+            except TurnLostError:
+                log.warning("turn %s is another worker's", turn.id)
+            except Exception as error:
+                log.error("turn %s failed: %s", turn.id, traced(error))
+                await self._back_off(turn)
         except asyncio.CancelledError as stop:
             log.info("turn %s was cancelled", turn.id)
-            if self._stopping and stop.args != (LOST,):  # it may have been told where it was not ready for it
+            if self._stopping.is_set() and stop.args != (LOST,):  # it may have been told where it was not ready for it
                 await self._hand_back(turn)
-        except TurnLostError:
-            log.warning("turn %s is another worker's", turn.id)
-        except Exception as error:
-            log.error("turn %s failed: %s", turn.id, traced(error))
-            seconds = min(LONGEST_PAUSE, PAUSE * 2 ** min(turn.claim - 1, 10))
-            pause = asyncio.get_running_loop().call_later(seconds, self._go_on, turn.id)
-            self._failed[turn.id] = _Failed(turn, pause)
         finally:
             del self._running[turn.id]
             self._wake.set()  # its session is free
@@ -252,27 +221,12 @@ class Worker:
                 self._runs.clear()
                 self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
 
-    def _pausing(self) -> set[str]:
-        """The turns that have failed here, and are not to be taken up yet."""
-        return {turn_id for turn_id, failed in self._failed.items() if failed.pause is not None}
-
-    def _go_on(self, turn_id: str) -> None:
-        """Have a turn be taken up again that has failed here, if it has not ended."""
-        failed = self._failed[turn_id]
-        if failed.pause is not None:
-            failed.pause.cancel()
-            failed.pause = None
-        self._wake.set()
-
-    async def _hand_back_failed(self, until: float) -> None:
-        """Leave what has failed here to whoever works next, until then (the loop's time)."""
+    async def _back_off(self, turn: Turn) -> None:
+        """Wait until a turn that failed and has not ended may be claimed again; at a stop, hand it back."""
+        seconds = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(turn.claim - 1, 10))
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                for turn_id, failed in [*self._failed.items()]:
-                    await self._hand_back(failed.turn)
-                    if failed.pause is not None:
-                        failed.pause.cancel()
-                    self._failed.pop(turn_id, None)  # a claim that was under way may have it
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+            await self._hand_back(turn)
 
     async def _hand_back(self, turn: Turn) -> None:
         """Leave a turn to whoever works next that is not to be begun here any more."""

@@ -131,26 +131,22 @@ async def test_a_session_runs_one_turn_at_a_time_and_sessions_run_side_by_side(t
         assert bench.begun[2].inbound.text == "a2"
 
 
-@pytest.mark.parametrize(("reason", "has_task"), [(RESET, False), (STOP, True)], ids=["its claim", "its first step"])
-async def test_a_turn_that_is_told_to_end_before_it_has_begun_begins_and_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, has_task: bool
+async def test_a_turn_that_is_cancelled_before_its_first_step_begins_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with working(tmp_path) as bench:
         claim = bench.turns.claim
 
         async def told(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
             claimed = await claim(limit, running=running)
-            for turn in claimed:
-                if has_task:  # which has not begun
-                    asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, reason)
-                else:
-                    bench.worker.cancel(turn.id, reason)
+            for turn in claimed:  # its task is created by then, and has not begun
+                asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, STOP)
             return claimed
 
         monkeypatch.setattr(bench.turns, "claim", told)
         await bench.inbox.accept(inbound())
         await bench.until(lambda: bench.ended)
-        assert bench.stops == [(reason,)]
+        assert bench.stops == [(STOP,)]
 
 
 async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:
@@ -376,14 +372,14 @@ async def test_what_is_claimed_when_the_grace_of_a_stop_is_over_is_handed_back(
 async def test_a_turn_that_rests_when_the_stop_comes_is_handed_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "PAUSE", 60.0)
+    monkeypatch.setattr(worker, "BACKOFF_SECONDS", 60.0)
     async with working(tmp_path) as bench:
         bench.go_on.set()
         with monkeypatch.context() as outage:
             outage.setattr(Turns, "end", away)
             await bench.inbox.accept(inbound("hello"))
-            await asyncio.wait_for(bench.rested.wait(), 30)
-        await bench.worker.stop(5)
+            await bench.until(lambda: bench.begun)
+            await bench.worker.stop(5)
         assert await bench.is_handed_back()
 
 
@@ -413,7 +409,7 @@ async def test_a_turn_that_neither_ends_nor_hands_itself_back_is_handed_back_by_
 async def test_a_turn_that_has_rested_while_a_stop_waits_for_others_is_handed_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "PAUSE", 0.05)
+    monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.05)
     async with working(tmp_path) as bench:
         async with bench.worker._claiming:
             for text in ("works on", "fails"):
@@ -435,21 +431,21 @@ async def test_a_turn_that_has_rested_while_a_stop_waits_for_others_is_handed_ba
 async def test_a_turn_that_is_told_to_end_while_a_stop_hands_it_back_is_handed_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "PAUSE", 5.0)
+    monkeypatch.setattr(worker, "BACKOFF_SECONDS", 5.0)
     hand_back = Turns.hand_back
     async with working(tmp_path) as bench:
         bench.go_on.set()
-        with monkeypatch.context() as outage:
-            outage.setattr(Turns, "end", away)
-            await bench.inbox.accept(inbound("hello"))
-            await asyncio.wait_for(bench.rested.wait(), 5)
 
         async def told(self: Turns, turn: Turn, said: str = "") -> None:
             bench.worker.cancel(turn.id, STOP)
             await hand_back(self, turn, said)
 
-        monkeypatch.setattr(Turns, "hand_back", told)
-        await bench.worker.stop(5)
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "end", away)
+            outage.setattr(Turns, "hand_back", told)
+            await bench.inbox.accept(inbound("hello"))
+            await bench.until(lambda: bench.begun)
+            await bench.worker.stop(5)
         assert await bench.is_handed_back()
 
 
@@ -460,7 +456,7 @@ async def away(*_of: Any, **_more: Any) -> None:
 async def test_a_turn_that_fails_again_and_again_is_taken_up_after_longer_and_longer_pauses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "PAUSE", 0.02)
+    monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.02)
 
     async def fails(self: Turns, *_of: Any, **_more: Any) -> None:
         error = StoreError("a row that cannot be read")
