@@ -191,7 +191,6 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
         compaction = Compaction(
             database,
             store,
-            lease,
             Summarizer(lambda _agent, name: (adapter, name or MODEL), counter),
             Caps(database, prices, Spending(database, prices), Limits()),
             budget=DEFAULT_BUDGET if conversation.has_summaries else None,

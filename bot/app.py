@@ -181,7 +181,6 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
         compaction = Compaction(
             database,
             turns,
-            lease,
             loaded.summarizer,
             caps,
             wake=worker.wake,

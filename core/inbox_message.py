@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import regex  # type: ignore[import-untyped]  # it comes without types
+from pydantic import TypeAdapter
 
 from core.identity import BOT, NOWHERE, Spot, Visitor
 
@@ -94,20 +95,10 @@ class Inbound:
         Raises:
             ValueError: it is something else.
         """
-        try:
-            if not (isinstance(data["address"], dict) and isinstance(data["channel"], str)):
-                raise TypeError("its address")
-            files = tuple(Attachment(**file) for file in data["attachments"])
-            visitor, spot = data.get("visitor"), data.get("spot") or {}
-            read = {
-                "attachments": files,
-                "brings": tuple(data.get("brings", ())),
-                "visitor": visitor and Visitor.from_json(visitor),
-                "spot": Spot.from_json(spot),
-            }
-            return cls(**{**data, **read})
-        except (TypeError, KeyError) as error:
-            raise ValueError("it is no message") from error
+        return _INBOUND.validate_python(data)
+
+
+_INBOUND = TypeAdapter(Inbound)
 
 
 def storable(text: str) -> str:

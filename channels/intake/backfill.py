@@ -380,7 +380,7 @@ async def filter_missing(
         return []
     known = await places.known(call.inbound.event_key for call in calls)
     sessions = {call.inbound.session_id for call in calls}
-    over, stopped = await places.started_over_at(sessions), await places.stopped_at(sessions)
+    over, stopped = await places.cancelled_at(sessions)
     found = []
     for call in sorted(calls, key=_sent_at):
         inbound = call.inbound

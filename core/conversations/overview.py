@@ -108,13 +108,14 @@ async def overview(database: Database, prices: Prices) -> Overview:
     """
     async with database.read() as connection:
         now = float((await connection.execute(sa.select(database.now))).scalar_one())
+        undecided = sa.select(sa.func.count()).where(approvals.c.decision.is_(None))
         running = sa.select(turns).where(is_under_way(turns)).order_by(turns.c.created_at.desc())
         return Overview(
             at=now,
             workers=await _workers(connection, now, ends=not database.is_sqlite),
             running=tuple(await load_reports(connection, (await connection.execute(running)).all(), prices)),
             waiting=await _waiting(connection, now),
-            undecided=await _count(connection, approvals, approvals.c.decision.is_(None)),
+            undecided=(await connection.execute(undecided)).scalar_one(),
             channels=await _channels(connection, now),
             failures=await _failures(connection, now - HOUR),
         )
@@ -152,26 +153,15 @@ async def sessions_seen(
     newest = spoken.order_by(sa.desc("spoken_at")).limit(limit).subquery("newest")
     running = sa.select(turns.c.id).where(turns.c.session == sessions.c.id, is_under_way(turns)).scalar_subquery()
     query = (
-        sa.select(sessions, newest, running.label("running"))
+        sa.select(
+            *(sessions.c.id, sessions.c.generation, sessions.c.model, sessions.c.muted.label("is_muted")),
+            *(newest.c.spoken_at, newest.c.people, newest.c.messages, newest.c.waiting, running.label("running")),
+        )
         .join(newest, newest.c.session == sessions.c.id)
         .order_by(newest.c.spoken_at.desc())
     )
     async with database.read() as connection:
-        rows = (await connection.execute(query)).all()
-    return tuple(
-        SessionSeen(
-            id=row.id,
-            generation=row.generation,
-            spoken_at=row.spoken_at,
-            people=row.people,
-            messages=row.messages,
-            model=row.model,
-            is_muted=row.muted,
-            running=row.running,
-            waiting=row.waiting,
-        )
-        for row in rows
-    )
+        return tuple(SessionSeen(**row) for row in (await connection.execute(query)).mappings())
 
 
 async def _workers(connection: AsyncConnection, now: float, *, ends: bool) -> tuple[WorkerSeen, ...]:
@@ -207,7 +197,3 @@ async def _failures(connection: AsyncConnection, since: float) -> tuple[Failure,
         found.setdefault((error or "unknown").partition(":")[0], []).append(id_)
     by_count = sorted(found.items(), key=lambda item: -len(item[1]))
     return tuple(Failure(cause, len(ids), ids[0]) for cause, ids in by_count)
-
-
-async def _count(connection: AsyncConnection, table: sa.Table, where: sa.ColumnElement[bool]) -> int:
-    return int((await connection.execute(sa.select(sa.func.count()).select_from(table).where(where))).scalar_one())

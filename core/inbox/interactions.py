@@ -44,13 +44,6 @@ class InteractionQueue:
             key: the same for each delivery of the interaction.
             payload: what the adapter needs to process it.
         """
-        try:
-            return await self._add(channel, key, payload)
-        except StoreError as error:
-            log.warning("an interaction is not stored, and is lost if this process ends now: %s", traced(error))
-            return True
-
-    async def _add(self, channel: str, key: str, payload: str) -> bool:
         row = {
             "key": key,
             "channel": channel,
@@ -58,9 +51,13 @@ class InteractionQueue:
             "owner": self._lease.worker,
             "begun_at": self._database.now,
         }
-        async with self._database.write() as connection:
-            new = insert_of(connection.dialect.name, errands).values(row).on_conflict_do_nothing()
-            return (await connection.execute(new.returning(errands.c.key))).first() is not None
+        try:
+            async with self._database.write() as connection:
+                new = insert_of(connection.dialect.name, errands).values(row).on_conflict_do_nothing()
+                return (await connection.execute(new.returning(errands.c.key))).first() is not None
+        except StoreError as error:
+            log.warning("an interaction is not stored, and is lost if this process ends now: %s", traced(error))
+            return True
 
     @asynccontextmanager
     async def processing(self, key: str) -> AsyncIterator[None]:

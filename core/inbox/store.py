@@ -78,29 +78,14 @@ class Inbox:
         Raises:
             StoreError: it was not stored, so the platform must not get its acknowledgement.
         """
-
-        async def work(connection: AsyncConnection) -> Accepted | Limited:
-            until = await self._limited_until(connection, inbound.event_key, inbound.author, inbound.place)
-            if until is not None:
-                await note(connection, inbound, LIMITED)
-                return Limited(until)
-            return await self._insert(connection, inbound)
-
-        if self._rates:
-            accepted = await self._write(work)
-        else:
-            accepted = _accepted(await self._database.run(_INSERT, **self._values(inbound)))
-        if accepted in (Accepted.NEXT, Accepted.WAITS):
+        limited = await self.limited(inbound.event_key, author=inbound.author, place=inbound.place)
+        if limited is not None:
+            await self.note(inbound, "message", outcome=LIMITED)
+            return limited
+        accepted = _accepted(await self._database.run(_INSERT, **self._values(inbound)))
+        if accepted is not Accepted.KNOWN:
             self._worker.wake()
         return accepted
-
-    async def _limited_until(
-        self, connection: AsyncConnection, event_key: str, author: str, place: str
-    ) -> float | None:
-        """Return when a message may be accepted again, if a new one exceeds a rate now."""
-        if await is_known(connection, event_key):
-            return None
-        return await self._rates.spent_until(connection, author=author, place=place)
 
     async def limited(self, event_key: str, *, author: str, place: str) -> Limited | None:
         """Whether a message would be one too many now; one that is known is not.
@@ -111,7 +96,9 @@ class Inbox:
         if not self._rates:
             return None
         async with self._database.read() as connection:
-            until = await self._limited_until(connection, event_key, author, place)
+            if await is_known(connection, event_key):
+                return None
+            until = await self._rates.spent_until(connection, author=author, place=place)
         return None if until is None else Limited(until)
 
     async def knows(self, event_key: str) -> bool:

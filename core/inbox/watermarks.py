@@ -1,9 +1,8 @@
 """Places: where the bot has been spoken to, and until when all that was said there has been heard."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -109,33 +108,22 @@ class Places:
                 known.update((await connection.execute(query)).scalars())
         return known
 
-    async def started_over_at(self, session_ids: Iterable[str]) -> dict[str, float]:
-        """When (seconds since the epoch) each of the conversations was last started over, if it was.
+    async def cancelled_at(
+        self, session_ids: Collection[str]
+    ) -> tuple[Mapping[str, float], Mapping[tuple[str, str], float]]:
+        """Return the times of the last resets, by session, and of the last `stop` commands, by session and author.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        rows = await self._newest(session_ids, inbox.c.outcome == "reset", inbox.c.session)
-        return {row.session: row.at for row in rows}
-
-    async def stopped_at(self, session_ids: Iterable[str]) -> dict[tuple[str, str], float]:
-        """When (seconds since the epoch) somebody last said `stop` in each of the conversations, if anybody did: by
-        conversation and author.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
-        stops = (inbox.c.outcome == "command") & (inbox.c.kind == "stop")
-        rows = await self._newest(session_ids, stops, inbox.c.session, inbox.c.author)
-        return {(row.session, row.author): row.at for row in rows}
-
-    async def _newest(
-        self, session_ids: Iterable[str], which: sa.ColumnElement[bool], *by: sa.Column[str]
-    ) -> Sequence[sa.Row[Any]]:
-        """When the newest of what was said in conversations, out of `which`, was said: for each of `by`."""
-        here = inbox.c.session.in_(list(session_ids))
-        newest = sa.func.max(inbox.c.sent_at).label("at")
-        query: Any = sa.select(*by, newest).where(here, which).group_by(*by)
+        is_reset = inbox.c.outcome == "reset"
+        is_stop = (inbox.c.outcome == "command") & (inbox.c.kind == "stop")
+        query = (
+            sa.select(inbox.c.session, inbox.c.author, inbox.c.outcome, inbox.c.sent_at)
+            .where(inbox.c.session.in_(session_ids), is_reset | is_stop)
+            .order_by(inbox.c.sent_at)
+        )
         async with self._database.read() as connection:
-            rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
-        return rows
+            rows = (await connection.execute(query)).all()
+        resets = {row.session: row.sent_at for row in rows if row.outcome == "reset"}
+        return resets, {(row.session, row.author): row.sent_at for row in rows if row.outcome != "reset"}

@@ -1,9 +1,8 @@
 """Folding: of a conversation that is about to outgrow what is sent to the model, the oldest turns become a summary.
 
-That is done when a turn has ended, and is nobody's business but the conversation's own: it begins after a moment of
-rest, is given up when a new turn comes, and when it fails, it costs a line in the log; what does not fit is left out
-then, as it is without a summary. One worker does it at a time. What comes of it is written in one transaction, or not
-at all; the turns themselves stay where they are.
+That is done when a turn has ended: it begins after a moment of rest, and is given up when a new turn comes. When it
+fails, a line in the log says so, and what does not fit is left out, as without a summary. Of several workers that do it
+at once, the one that began last stores the summary, in one transaction. The turns themselves stay where they are.
 
 The next time, the summary is folded again together with what was said since: there is one of a conversation at most,
 and it does not grow with it.
@@ -17,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from cachetools import TTLCache
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency import event_loop
 from core.secret_redaction import traced
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, columns, of_session, to_row
 from core.sessions.history import DEFAULT_BUDGET, DEFAULT_TURNS
@@ -33,7 +32,6 @@ from core.turns.turn import Turn
 from core.turns.worker import Answer
 from core.usage.meter import run_with
 from core.usage.spending_limits import Caps
-from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +42,9 @@ FULL, KEPT = 0.8, 0.4
 REST = 2.0
 SECONDS = 120.0
 AGAIN = 300.0
+
+#: The most sessions of which a failure is remembered.
+MAX_FAILED = 1_000
 
 #: How many conversations one process folds at once.
 AT_ONCE = 4
@@ -87,7 +88,6 @@ class Compaction:
         self,
         database: Database,
         turns: Turns,
-        lease: Lease,
         summarizer: Summarizer,
         caps: Caps,
         *,
@@ -98,7 +98,6 @@ class Compaction:
     ) -> None:
         self._database = database
         self._turns = turns
-        self._lease = lease
         self._summarizer = summarizer
         self._caps = caps
         self._wake = wake
@@ -111,7 +110,7 @@ class Compaction:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._given_up = set[asyncio.Task[None]]()
-        self._failed: dict[str, float] = {}
+        self._failed: TTLCache[str, bool] = TTLCache(MAX_FAILED, AGAIN)
 
     async def beside(self, turn: Turn, answer: Answer) -> None:
         """Run a turn to its end: nothing is done for its conversation meanwhile, and what there is to do after it."""
@@ -121,8 +120,7 @@ class Compaction:
 
     def offer(self, turn: Turn) -> None:
         """A turn has ended: see whether its conversation is to be folded."""
-        session, now = turn.session_id, event_loop.now()
-        self._failed = {id_: at for id_, at in self._failed.items() if now - at < AGAIN}
+        session = turn.session_id
         if self._folds and session not in self._tasks and session not in self._failed:
             task = self._tasks[session] = asyncio.create_task(self._fold(turn), name=f"summary of {session}")
             task.add_done_callback(lambda done: self._ended(session, done))
@@ -155,14 +153,11 @@ class Compaction:
         try:
             await asyncio.sleep(self._rest)
             async with self._slots, asyncio.timeout(SECONDS):
-                if await self._is_full(turn) and (session := await self._taken(turn)) is not None:
-                    try:
-                        async with self._caps.after(meter):
-                            await self._sum_up(turn, session)
-                    finally:
-                        await self._let_go(turn.session_id)
+                if await self._is_full(turn) and (session := await self._mark(turn)) is not None:
+                    async with self._caps.after(meter):
+                        await self._sum_up(turn, session)
         except Exception as error:
-            self._failed[turn.session_id] = event_loop.now()
+            self._failed[turn.session_id] = True
             log.warning("session %s is not summed up: %s", turn.session_id, traced(error))
 
     async def _is_full(self, turn: Turn) -> bool:
@@ -171,20 +166,16 @@ class Compaction:
         tokens = sum(int(count) for _, count in rows)
         return begun >= self._turn_limit * FULL or tokens >= self._room * FULL
 
-    async def _taken(self, turn: Turn) -> sa.Row[Any] | None:
-        """The session, if nobody else folds it."""
-        c, worker = sessions.c, self._lease.worker
-        is_free = (c.folder == worker) | self._lease.is_gone(c.folder)
-        mine = sa.update(sessions).where(c.id == turn.session_id, c.generation == turn.generation, is_free)
-        async with self._writing() as connection:
-            taken = await connection.execute(mine.values(folder=worker).returning(sessions))
-            session: sa.Row[Any] | None = taken.one_or_none()
-        return session
+    async def _mark(self, turn: Turn) -> sa.Row[Any] | None:
+        """Mark the session as one that this worker summarizes, and return it; None if it was reset or deleted.
 
-    async def _let_go(self, session_id: str) -> None:
-        mine = (sessions.c.id == session_id) & (sessions.c.folder == self._lease.worker)
+        Another worker that begins, a deletion and a redaction overwrite the mark: the summary is then not stored.
+        """
+        here = (sessions.c.id == turn.session_id) & (sessions.c.generation == turn.generation)
+        marked = sa.update(sessions).where(here).values(folder=self._turns.worker).returning(sessions)
         async with self._writing() as connection:
-            await connection.execute(sa.update(sessions).where(mine).values(folder=None))
+            session: sa.Row[Any] | None = (await connection.execute(marked)).one_or_none()
+        return session
 
     async def _sum_up(self, turn: Turn, session: sa.Row[Any]) -> None:
         piece = await self._piece(turn)
@@ -201,7 +192,7 @@ class Compaction:
         """Whether the session is still what it was, and rests. It is kept from all others from here on."""
         c = sessions.c
         same = (c.id == taken.id) & (c.generation == taken.generation) & (c.created_at == taken.created_at)
-        held = sa.select(c.id).where(same, c.folder == self._lease.worker).with_for_update()
+        held = sa.select(c.id).where(same, c.folder == self._turns.worker).with_for_update()
         if (await connection.execute(held)).first() is None:
             return False
         busy = sa.select(turns.c.id).where(turns.c.session == taken.id, is_under_way(turns))

@@ -19,9 +19,11 @@ error goes to whoever wrote, and the turn is claimed again when the database is 
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from cachetools import LRUCache
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -35,7 +37,7 @@ from core.store.fast_path import Statement
 from core.store.notify import Notices
 from core.store.schema import inbox, turns
 from core.store.turn_states import Ended, before
-from core.turns.claims import ServedPeople, claim
+from core.turns.claims import claim
 from core.turns.queries import is_under_way, led_to
 from core.turns.turn import Turn
 from core.workers.fencing import OWN, Fence, kept_usage, writes_own
@@ -51,6 +53,9 @@ WITHDRAWN = "withdrawn"
 SHUTDOWN = "shutdown"
 LOST = "lost"
 
+#: The most people of whom a worker knows when it last began a turn for them; the others count as never served.
+MAX_SERVED = 1_000
+
 Json = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -63,7 +68,8 @@ class Turns:
         self._lease = lease
         self.agents = agents
         self._notices = Notices(database)
-        self._served = ServedPeople()
+        self._served: LRUCache[str, int] = LRUCache(MAX_SERVED)  # by author, the number of the newest turn
+        self._begun = count(1)
 
     @property
     def worker(self) -> str:
@@ -85,12 +91,12 @@ class Turns:
             running: the turns that this worker runs.
         """
         try:
-            served = self._served.order
-            claimed = await claim(self._database, self._lease, self.agents, limit, running=running, served=served)
+            claimed = await claim(self._database, self._lease, self.agents, limit, running=running, served=self._served)
         except IntegrityError:  # another worker began a turn of one of the sessions
             return []
         for turn in claimed:
-            self._served.add(turn.messages)
+            number = next(self._begun)
+            self._served.update((message.author, number) for message in turn.messages)
         return claimed
 
     async def running(self) -> dict[str, str | None]:
@@ -105,7 +111,7 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        if not self._lease.is_unbroken:
+        if not self._lease.is_sure:
             await self._write(turn, OWN)
 
     async def is_asked(self, turn: Turn) -> bool:
@@ -190,31 +196,35 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        usage = turn.meter.to_json() if state != "done" else {}  # of an answer, it is kept
-        values = {"error": error, "finished_at": time.time(), "usage": usage or None, "receipt": receipt}
+        usage = turn.meter.to_json() if state != "done" else None  # of an answer, it is stored
+        is_reset, is_deleted = turns.c.cancel == RESET, turns.c.cancel == WITHDRAWN
+        new = {
+            "state": state,
+            "error": error,
+            "finished_at": time.time(),
+            "usage": usage or turns.c.usage,
+            "text": sa.case((is_reset, None), else_=turns.c.text),
+            "receipt": sa.case(
+                (is_reset | is_deleted, None),
+                else_=sa.func.coalesce(sa.literal(receipt, turns.c.receipt.type), turns.c.receipt),
+            ),
+        }
+        here = self.fence(turn).is_own & turns.c.state.in_(before(state))
 
         async def work() -> None:
-            if not await self._execute(turn, _ENDED[state], values):
-                await self._end_over(turn, state, values)
+            async with self._database.write() as connection:
+                ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
+                row = (await connection.execute(ended)).one_or_none()
+                if row is None:
+                    raise self.fence(turn).lost
+                if row.cancel == RESET:
+                    answered = inbox.c.turn.in_((turn.id, turn.origin))
+                    await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
+                elif row.cancel == WITHDRAWN and state == "cancelled":
+                    await rewind(connection, turn.session_id, turn.origin, keeps_question=False)
 
         await retried(work, what=f"turn {turn.id}")
         tracing.ended(state, error)
-
-    async def _end_over(self, turn: Turn, state: Ended, values: Mapping[str, Any]) -> None:
-        """End a turn of a generation that a reset has ended, or whose messages were deleted."""
-        here = self.fence(turn).is_own & turns.c.state.in_(before(state))
-        text = sa.case((turns.c.cancel == RESET, None), else_=turns.c.text)
-        new = {**values, "usage": kept_usage(), "state": state, "text": text, "receipt": None}
-        ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
-        async with self._database.write() as connection:
-            row = (await connection.execute(ended, {"new_usage": values["usage"]})).one_or_none()
-            if row is None:
-                raise self.fence(turn).lost
-            if row.cancel == RESET:
-                answered = inbox.c.turn.in_((turn.id, turn.origin))
-                await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
-            elif state == "cancelled":
-                await rewind(connection, turn.session_id, turn.origin, keeps_question=False)
 
     async def _read(self, turn: Turn, ask: Callable[[AsyncConnection], Awaitable[T]]) -> T:
         async def work() -> T:
@@ -236,10 +246,6 @@ class Turns:
         return bool(await self._database.run(statement, **self.fence(turn).values, **new))
 
 
-_ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
-
-_RECEIPT = sa.func.coalesce(sa.bindparam("new_receipt", type_=turns.c.receipt.type), turns.c.receipt)
-
 _RUNNING = Statement(
     lambda _dialect: sa.select(turns.c.id, turns.c.cancel).where(
         is_under_way(turns), turns.c.owner == sa.bindparam("the_worker", type_=sa.Text)
@@ -255,15 +261,3 @@ _HANDED_BACK = writes_own(
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
     owner=None,
 )
-_ENDED: Mapping[Ended, Statement] = {
-    state: writes_own(
-        before(state),
-        "error",
-        "finished_at",
-        only=[_ENDS_PLAINLY],
-        state=state,
-        receipt=_RECEIPT,
-        usage=kept_usage(),
-    )
-    for state in ("done", "failed", "cancelled")
-}

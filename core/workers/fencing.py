@@ -5,7 +5,7 @@ claims the turn comes before or after, and whoever had to wait for him looks aga
 takes hold of that one first.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,12 +102,10 @@ async def hold(connection: AsyncConnection, session: str, generation: int, fence
     raise SessionResetError.of(session, generation)
 
 
-def writes_own(
-    states: Collection[str], *columns: str, only: Sequence[sa.ColumnElement[bool]] = (), **values: Any
-) -> Statement:
+def writes_own(states: Collection[str], *columns: str, **values: Any) -> Statement:
     """Writes these columns of a turn that is in one of the states, and one's own. Of any other it writes nothing."""
     is_in = sa.or_(*(turns.c.state == state for state in sorted(states)))
     new = {name: sa.bindparam(f"new_{name}", type_=turns.c[name].type) for name in columns}
     return Statement(
-        lambda _dialect: sa.update(turns).where(IS_OWN, is_in, *only).values(**new, **values).returning(turns.c.id)
+        lambda _dialect: sa.update(turns).where(IS_OWN, is_in).values(**new, **values).returning(turns.c.id)
     )

@@ -44,18 +44,12 @@ class Lease:
         self._seconds = seconds
         self._sure_from = 0.0
         self._until = 0.0
-        self._unbroken_from = 0.0
         self.worker = uuid.uuid4().hex[:12]
 
     @property
     def holds(self) -> bool:
         """Whether it has certainly not ended."""
         return event_loop.now() < self._until
-
-    @property
-    def is_unbroken(self) -> bool:
-        """Whether it holds, and did so for long: else what this worker ran may be another one's by now."""
-        return self.holds and event_loop.now() >= self._unbroken_from
 
     async def take(self) -> None:
         """Begin to work.
@@ -100,14 +94,8 @@ class Lease:
 
     def is_gone(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Whether a worker, if it is one at all, works no more, as far as this one can judge."""
-        return self.gone(owner, is_sure=sa.literal(self.is_sure), now=self._database.now)
-
-    @staticmethod
-    def gone(
-        owner: sa.ColumnElement[Any], *, is_sure: sa.ColumnElement[bool], now: sa.ColumnElement[float]
-    ) -> sa.ColumnElement[bool]:
-        """`is_gone`, for any worker and moment."""
-        return owner.is_(None) | (is_sure & owner.not_in(sa.select(workers.c.id).where(workers.c.lease > now)))
+        live = sa.select(workers.c.id).where(workers.c.lease > self._database.now)
+        return owner.is_(None) | (sa.literal(self.is_sure) & owner.not_in(live))
 
     def _doubt(self) -> None:
         """Nobody may have been able to lengthen his lease: who comes back first must not take the others for dead."""
@@ -126,5 +114,4 @@ class Lease:
         if self._until and not self.holds:
             log.warning("this worker was held up for longer than its lease lasts")
             self._doubt()
-            self._unbroken_from = self._sure_from
         self._until = float("inf") if self._database.is_sqlite else began + self._seconds

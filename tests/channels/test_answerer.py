@@ -331,7 +331,7 @@ async def test_a_reply_whose_turn_another_worker_has_taken_is_tried_no_more_with
         slack.faults.fail("chat.postMessage")
         question = await ask(bot)
         await slack.wait_for(lambda: any(call.method == "conversations.replies" for call in slack.calls))
-        monkeypatch.setattr(Lease, "is_unbroken", False)
+        monkeypatch.setattr(Lease, "is_sure", False)
         async with bot.database.write() as connection:
             await connection.execute(sa.update(turns).values(owner="another worker", claims=2, attempt=2))
         await until(lambda: not bot.worker.busy)

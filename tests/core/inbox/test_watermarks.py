@@ -43,19 +43,19 @@ async def test_what_was_accepted_is_known_and_what_was_started_over_is_told_with
     places, said = Places(database), inbound()
     await inbox.accept(said)
     assert await places.known([said.event_key, "another", *(str(n) for n in range(1_000))]) == {said.event_key}
-    assert await places.started_over_at([said.session_id]) == {}
+    assert await places.cancelled_at([said.session_id]) == ({}, {})
     for at in (50.0, 40.0):
         await inbox.reset(replace(inbound("reset"), sent_at=at))
-    assert await places.started_over_at([said.session_id, "another"]) == {said.session_id: 50.0}
+    assert await places.cancelled_at([said.session_id, "another"]) == ({said.session_id: 50.0}, {})
 
 
 async def test_when_somebody_said_stop_is_told_for_each_conversation_and_author(
     database: Database, inbox: Inbox
 ) -> None:
     places, said = Places(database), inbound()
-    assert await places.stopped_at([said.session_id]) == {}
     for at, author in ((50.0, "grace"), (40.0, "grace"), (45.0, "ada")):
         await inbox.note(replace(said, event_key=f"stop:{at}", author=author, sent_at=at), "stop")
     await inbox.note(replace(said, event_key="status", sent_at=60.0), "status")
-    told = await places.stopped_at([said.session_id, "another"])
-    assert told == {(said.session_id, "grace"): 50.0, (said.session_id, "ada"): 45.0}
+    resets, stops = await places.cancelled_at([said.session_id, "another"])
+    assert resets == {}
+    assert stops == {(said.session_id, "grace"): 50.0, (said.session_id, "ada"): 45.0}

@@ -376,7 +376,7 @@ async def test_what_was_said_since_a_conversation_became_old_is_not_taken_for_sa
     missed = time.time() - 60  # while no process ran
     await Retention(database, PRICES, days=30).sweep()
     assert await office.holds("harmless teapot") == []
-    over = await Places(database).started_over_at([ALONE])
+    over, _ = await Places(database).cancelled_at([ALONE])
     assert missed - 31 * DAY < over[ALONE] < missed - 29 * DAY
 
 
