@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from channels.i18n import messages as words
-from core.identity import BOT, Person, Spot, Visitor
+from core.identity import BOT, Spot, User, Visitor
 
 #: What a list of channels calls direct messages.
 DIRECT = "channel:dm"
@@ -91,9 +91,9 @@ class Door:
         """Whether somebody is one of those who run the bot."""
         return not self._admins.isdisjoint({visitor.author, *visitor.roles})
 
-    def person(self, visitor: Visitor, name: str) -> Person:
+    def person(self, visitor: Visitor, name: str) -> User:
         """Whose rights are asked for when he does something."""
-        return Person(visitor.author, name, frozenset(visitor.roles), self.is_admin(visitor))
+        return User(visitor.author, name, frozenset(visitor.roles), self.is_admin(visitor))
 
     def admits(self, visitor: Visitor, spot: Spot) -> Admission:
         """Whether somebody may speak somewhere."""

@@ -100,45 +100,36 @@ NOWHERE = Spot()
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
-    """Whose rights are asked for.
+class User:
+    """A user of the bot, with the rights that rules are checked against.
 
     Attributes:
-        name: as others know him.
-        roles: the ids of those that he has.
-        is_admin: whether he is one of those who run the bot.
+        name: the name that others see.
+        roles: the ids of their roles.
+        is_admin: whether they run the bot.
+        platform: the name of the adapter that received their message.
+        workspace: the id of the workspace or server in which they wrote it.
     """
 
     id: str
     name: str
     roles: frozenset[str] = frozenset()
     is_admin: bool = False
-
-
-def permits(rule: Collection[str], person: Person) -> bool:
-    """Whether a rule, of ids of people and roles, `ADMINS` and `EVERYONE`, is true of a person."""
-    return (
-        EVERYONE in rule
-        or (ADMINS in rule and person.is_admin)
-        or not {person.id, *person.roles}.difference({""}).isdisjoint(rule)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Speaker(Person):
-    """For whom a run is made, as tools are told.
-
-    Attributes:
-        platform: the name of the adapter that heard him.
-        workspace: the id of the workspace or server in which he speaks.
-    """
-
     platform: str = ""
     workspace: str = ""
 
 
+def permits(rule: Collection[str], user: User) -> bool:
+    """Whether a rule, of ids of people and roles, `ADMINS` and `EVERYONE`, is true of a person."""
+    return (
+        EVERYONE in rule
+        or (ADMINS in rule and user.is_admin)
+        or not {user.id, *user.roles}.difference({""}).isdisjoint(rule)
+    )
+
+
 #: Somebody with no rights.
-NOBODY = Speaker("", "")
+NOBODY = User("", "")
 
 
 class Told(dict[str, Any]):
@@ -148,7 +139,7 @@ class Told(dict[str, Any]):
         return str(self["name"])
 
 
-def told(speaker: Speaker) -> Told:
+def told(speaker: User) -> Told:
     return Told(
         id=speaker.id,
         name=speaker.name,
@@ -159,11 +150,11 @@ def told(speaker: Speaker) -> Told:
     )
 
 
-def together(speakers: Iterable[Speaker]) -> Speaker:
+def together(speakers: Iterable[User]) -> User:
     """Several as one, who has the rights that each of them has, and no other."""
     first, *others = speakers
     for other in others:
-        first = Speaker(
+        first = User(
             id=first.id if first.id == other.id else "",
             name=first.name if first.id == other.id else f"{first.name}, {other.name}",
             roles=first.roles & other.roles,

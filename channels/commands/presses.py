@@ -11,7 +11,7 @@ from channels.replies.buttons import OfRequest, OfTurn, wished
 from channels.replies.reactions import Receipts
 from channels.services import Desk
 from core.errors import StoreError
-from core.identity import Person, Visitor
+from core.identity import User, Visitor
 from core.inbox.store import Accepted
 from core.inbox_message import Inbound
 from core.secret_redaction import traced
@@ -94,7 +94,7 @@ class PressHandler:
                     self._run(self._desk.reask(approval, is_void=True), name="request")
         return ""
 
-    async def _decide(self, approval_id: str, by: Person, verdict: Verdict, say: Words) -> str:
+    async def _decide(self, approval_id: str, by: User, verdict: Verdict, say: Words) -> str:
         """Decide on an approval and update its message; a late press updates it too, if the decider's process died."""
         decided = await self._desk.approvals.decide(approval_id, by, verdict)
         approval = decided.approval

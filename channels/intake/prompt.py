@@ -15,7 +15,7 @@ from channels.settings import Allowance
 from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime
 from core.errors import DamagedTurnError
-from core.identity import Speaker, together
+from core.identity import User, together
 from core.inbox_message import Inbound, storable
 from core.sessions.prompt_text import Spoken
 from core.turns.store import Turns
@@ -33,7 +33,7 @@ class Asked:
 
     spoken: Spoken
     media: Sequence[Part]
-    speaker: Speaker
+    speaker: User
     bot_name: str = ""
 
 
@@ -88,15 +88,15 @@ class Asking:
         spoken, clerk.others = await self._context.joined(turn, channel, heard)
         return Asked(spoken, files, together(speakers), next((one.bot_name for one in heard if one.bot_name), ""))
 
-    async def _others(self, turn: Turn, channel: Channel) -> list[Speaker]:
+    async def _others(self, turn: Turn, channel: Channel) -> list[User]:
         """Who else has asked for what a turn goes on with when that is decided: it has nobody's rights but theirs."""
         here = {message.author for message in turn.messages}
         others = {message.author: message for message in await self._turns.led_to(turn) if message.author not in here}
         return [self._speaker(message, (await channel.read(message)).speaker) for message in others.values()]
 
-    def _speaker(self, message: Inbound, name: str) -> Speaker:
+    def _speaker(self, message: Inbound, name: str) -> User:
         who = message.who
-        return Speaker(
+        return User(
             id=who.author,
             name=name,
             roles=frozenset(who.roles),

@@ -20,7 +20,7 @@ from google.genai import types
 
 from core.agents.config import TOOL_SECONDS
 from core.errors import ToolError
-from core.identity import NOBODY, SPEAKER, Speaker
+from core.identity import NOBODY, SPEAKER, User
 from core.identity import told as told_of
 from core.models.adapter import ModelAdapter
 from core.models.messages import unique_id
@@ -247,7 +247,7 @@ def _wrong_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] 
     return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
 
 
-def _speaker(run: RunConfig | None) -> Speaker | None:
+def _speaker(run: RunConfig | None) -> User | None:
     """For whom it is: what a tool or an agent makes of the state gives nobody's rights away."""
     return run.speaker if isinstance(run, ChosenRun) else None
 

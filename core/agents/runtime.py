@@ -30,7 +30,7 @@ from core.agents.loader import agents, recalls
 from core.agents.runner import CorrectedError, OneRunner
 from core.agents.tool_progress import BUILT_IN, lines_of
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
-from core.identity import SPEAKER, Speaker, told
+from core.identity import SPEAKER, User, told
 from core.models.adapter import ModelAdapter
 from core.models.provider import MOST_TAKE, Takes
 from core.models.selection import ChosenRun
@@ -93,7 +93,7 @@ class RunRequest:
     session_id: str
     text: str
     media: Sequence[types.Part] = ()
-    speaker: Speaker | None = None
+    speaker: User | None = None
     bot_name: str = ""
     streaming: bool = True
     model: str | None = None

@@ -12,7 +12,7 @@ from google.adk.plugins import BasePlugin
 from pydantic import PrivateAttr
 
 from core.errors import SettingsError
-from core.identity import Speaker
+from core.identity import User
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
 from core.models.coalescing import Merging, Slots
 from core.models.provider import Offered
@@ -133,7 +133,7 @@ class ChosenRun(RunConfig):
     """
 
     model: str | None = None
-    speaker: Speaker | None = None
+    speaker: User | None = None
     bot_name: str = ""
     _stopwatch: Stopwatch = PrivateAttr(default_factory=Stopwatch)
     _call_ids: set[str] = PrivateAttr(default_factory=set)

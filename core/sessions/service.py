@@ -37,7 +37,7 @@ from core.sessions.reader import Loader, opened
 from core.sessions.session import StoredSession
 from core.sessions.writer import EventWriter
 from core.store.database import Database
-from core.store.schema import messages, sessions
+from core.store.schema import messages, sessions, state
 
 T = TypeVar("T")
 
@@ -142,21 +142,16 @@ class SessionService(BaseSessionService):
         return await self._persist(load, session_id)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        c = sessions.c
-        of_life = of_session(c.id) & (messages.c.generation == c.generation)
-        said = sa.select(messages.c.created_at).where(of_life).order_by(*NEWEST_FIRST).limit(1)
-        query = sa.select(sessions, said.scalar_subquery().label("said_at")).where(c.app == (self._home or app_name))
+        query = sa.select(sessions.c.user_id, sessions.c.id).where(sessions.c.app == (self._home or app_name))
         if user_id is not None:
-            query = query.where(c.user_id == user_id)
+            query = query.where(sessions.c.user_id == user_id)
         async with self._database.read() as connection:
-            rows = (await connection.execute(query.order_by(c.user_id, c.id))).all()
-            owners = [scopes.owners(app_name, row.user_id, row.id) for row in rows]
-            known = await scopes.read_all(connection, {pair for of in owners for pair in of.items()})
-        listed = []
-        for row, of in zip(rows, owners, strict=True):
-            state = {key: value for pair in of.items() for key, value in known[pair].items()}
-            at = max(row.updated_at, row.said_at or 0.0)
-            listed.append(Session(id=row.id, app_name=app_name, user_id=row.user_id, state=state, last_update_time=at))
+            rows = (await connection.execute(query.order_by(sessions.c.user_id, sessions.c.id))).all()
+        loaded = [
+            await self.get_session(app_name=app_name, user_id=row.user_id, session_id=row.id, config=_NO_EVENTS)
+            for row in rows
+        ]
+        listed = filter(None, loaded)  # a session may be deleted meanwhile
         return ListSessionsResponse(sessions=sorted(listed, key=lambda session: session.last_update_time))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -168,10 +163,10 @@ class SessionService(BaseSessionService):
             await connection.execute(sa.delete(sessions).where(sessions.c.id == session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        owner = ("user", scopes.owners(app_name, user_id, "")["user"])
+        owner = scopes.owners(app_name, user_id, "")["user"]
+        query = sa.select(state.c.key, state.c.value).where(state.c.scope == "user", state.c.owner == owner)
         async with self._database.read() as connection:
-            found = (await scopes.read_all(connection, [owner]))[owner]
-        return {key.removeprefix("user:"): value for key, value in found.items()}
+            return {row.key: row.value for row in await connection.execute(query)}
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store an event and add it to `session`.

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -57,20 +56,3 @@ def merged(rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
                 raise ValueError(f"the state of a session: {key!r} is no JSON") from None
             log.error("the state of a whole %s: %r cannot be read, and is left out", scope, key)
     return known
-
-
-async def read_all(
-    connection: AsyncConnection, of: Iterable[tuple[str, str]]
-) -> defaultdict[tuple[str, str], dict[str, Any]]:
-    """The state of each scope and owner, its keys with ADK's prefixes."""
-    found: defaultdict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
-    by_scope: defaultdict[str, list[str]] = defaultdict(list)
-    for scope, owner in of:
-        by_scope[scope].append(owner)
-    wanted = sa.or_(
-        sa.false(), *(sa.and_(state.c.scope == scope, state.c.owner.in_(own)) for scope, own in by_scope.items())
-    )
-    query = sa.select(state.c.scope, state.c.owner, state.c.key, state.c.value).where(wanted)
-    for scope, owner, key, value in await connection.execute(query):
-        found[scope, owner][PREFIXES[scope] + key] = value
-    return found

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
 from core.concurrency.tasks import run_every
-from core.identity import ASKER, OTHERS, Person, permits
+from core.identity import ASKER, OTHERS, User, permits
 from core.inbox_message import Inbound
 from core.secret_redaction import traced
 from core.sessions import state as scopes
@@ -81,7 +81,7 @@ class Approval:
     agent: str = ""
     secret_paths: frozenset[Path] = frozenset()
 
-    def may_decide(self, person: Person) -> bool:
+    def may_decide(self, person: User) -> bool:
         is_asker = person.id in self.askers
         return (
             permits(self.approvers, person)
@@ -238,7 +238,7 @@ class Approvals:
         rows = await retried(work, what=f"what was decided for turn {origin}")
         return [Decision(row.call, row.hash, row.decision in ("approved", "always")) for row in rows]
 
-    async def decide(self, id_: str, person: Person, verdict: Verdict) -> Decided:
+    async def decide(self, id_: str, person: User, verdict: Verdict) -> Decided:
         """Decide, if nobody has, and if this person may.
 
         Raises:
@@ -289,7 +289,7 @@ class Approvals:
 
         await run_every(EVERY, expire, what="approvals that nobody decided in time cannot be denied")
 
-    async def _decide(self, connection: AsyncConnection, id_: str, verdict: Verdict, person: Person | None) -> Decided:
+    async def _decide(self, connection: AsyncConnection, id_: str, verdict: Verdict, person: User | None) -> Decided:
         session = sa.select(approvals.c.session).where(approvals.c.id == id_)
         await hold_session(connection, (await connection.execute(session)).scalar_one_or_none())
         found = await _read(connection, approvals.c.id == id_)

@@ -8,13 +8,13 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.tool_context import ToolContext
 
 from core.agents.factory import ours
-from core.identity import ADMINS, EVERYONE, Person, Speaker, permits, together
+from core.identity import ADMINS, EVERYONE, User, permits, together
 from core.models.provider import Done, ToolCall
 from core.tools.tool import Tool, adapt, allowed
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
-ADA = Speaker("U1", "Ada", frozenset({"S1", "S2"}), is_admin=True, platform="slack", workspace="T1")
-GRACE = Speaker("U2", "Grace", frozenset({"S2"}), is_admin=False, platform="slack", workspace="T1")
+ADA = User("U1", "Ada", frozenset({"S1", "S2"}), is_admin=True, platform="slack", workspace="T1")
+GRACE = User("U2", "Grace", frozenset({"S2"}), is_admin=False, platform="slack", workspace="T1")
 
 
 def calls(name: str, id_: str = "c1") -> list[Any]:
@@ -35,12 +35,12 @@ def calls(name: str, id_: str = "c1") -> list[Any]:
 )
 def test_a_rule_names_people_roles_and_those_who_run_the_bot(rule: tuple[str, ...], may: str) -> None:
     assert "".join(person.name[0] for person in (ADA, GRACE) if permits(rule, person)) == may
-    assert permits(rule, Person("", "nobody")) == (EVERYONE in rule)
+    assert permits(rule, User("", "nobody")) == (EVERYONE in rule)
 
 
 def test_several_who_speak_at_once_have_the_rights_that_each_of_them_has() -> None:
     both = together([ADA, GRACE])
-    assert both == Speaker("", "Ada, Grace", frozenset({"S2"}), is_admin=False, platform="slack", workspace="T1")
+    assert both == User("", "Ada, Grace", frozenset({"S2"}), is_admin=False, platform="slack", workspace="T1")
     assert not permits(("U1", "U2", ADMINS), both)
     assert together([ADA, ADA]) == ADA
 

@@ -49,7 +49,7 @@ from core.agents.run_record import Receipt, ToolUse
 from core.conversations.overview import ChannelSeen, Failure, Overview, SessionSeen, Waiting, WorkerSeen
 from core.conversations.turn_report import TurnReport
 from core.errors import ParleyError
-from core.identity import Speaker
+from core.identity import User
 from core.identity import told as speaker_told
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Accepted, Inbox
@@ -378,7 +378,7 @@ async def test_the_tools_of_the_page_are_tools(tmp_path: Path, monkeypatch: pyte
     on_call, rate, holidays, tickets, restart = load_tools(
         [*names, "kept_of_the_page:my_tickets", "kept_of_the_page:restart"]
     )
-    ada = Speaker("U1", "Ada")
+    ada = User("U1", "Ada")
     assert [is_allowed(tool, ada) for tool in (tickets, restart)] == [True, False]
     assert is_allowed(restart, replace(ada, is_admin=True))
     spoken: Any = SimpleNamespace(state={"temp:speaker": speaker_told(ada)})

@@ -25,7 +25,7 @@ from core.errors import (
     ProviderUnavailableError,
     StepLimitError,
 )
-from core.identity import Speaker
+from core.identity import User
 from core.models.adapter import ModelAdapter
 from core.models.coalescing import Merging
 from core.models.finish_reasons import CUT_OFF, WITHHELD
@@ -131,8 +131,8 @@ async def test_the_speaker_is_told_to_tools_and_never_stored(converse: Converse)
 
     provider = ScriptedProvider([calls("whoami"), Done()], "ok", [calls("whoami", "c2"), Done()], "ok")
     conversation = await converse(provider, tools=[whoami])
-    await conversation.events("Who am I?", speaker=Speaker("U1", "Ada Lovelace"))
-    await conversation.events("And I?", speaker=Speaker("U2", "Grace Hopper"))
+    await conversation.events("Who am I?", speaker=User("U1", "Ada Lovelace"))
+    await conversation.events("And I?", speaker=User("U2", "Grace Hopper"))
     assert asked == ["Ada Lovelace", "Grace Hopper"]
     async with conversation.database.read() as connection:
         assert (await connection.execute(state.select())).all() == []
@@ -386,7 +386,7 @@ async def test_the_speaker_stays_who_he_was_in_the_retry(converse: Converse) -> 
     app = team(provider, "billing", guarded=False)
     assert isinstance(app.root_agent, LlmAgent)
     app.root_agent.instruction = instruction
-    await (await converse(app=app)).events("Hi", speaker=Speaker("U1", "Ada"))
+    await (await converse(app=app)).events("Hi", speaker=User("U1", "Ada"))
     assert asked == ["Ada", "Ada"]
 
 

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from core.errors import SurfaceError, TurnLostError
-from core.identity import ASKER, EVERYONE, OTHERS, Person
+from core.identity import ASKER, EVERYONE, OTHERS, User
 from core.inbox.store import Inbox
 from core.privacy.retention import Pruning
 from core.store.schema import approvals as table
@@ -23,7 +23,7 @@ from core.turns.worker import Worker
 from tests.core.conftest import Faulty, never, worker_on
 from tests.fixtures.inbox_messages import inbound
 
-ADA, BOB = Person("ada", "Ada"), Person("bob", "Bob", frozenset({"r1"}))
+ADA, BOB = User("ada", "Ada"), User("bob", "Bob", frozenset({"r1"}))
 
 
 def approvals_of(database: Faulty, turns: Turns, **more: Any) -> Approvals:
