@@ -11,10 +11,8 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.intake.handler import Call
-from channels.lookup_cache import LookupCache
-from channels.slack.client.api import SlackApi
 from channels.slack.client.auth import client
-from channels.slack.client.rate_limits import TIER_2
+from channels.slack.directory import WorkspaceDirectory
 from channels.slack.session_ids import NAME, spot_of
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError, SurfaceError
@@ -23,9 +21,6 @@ from core.identity import Spot, Visitor
 #: The author and the place of an event.
 Seen = tuple[Visitor, Spot]
 
-#: Seconds for which the members of user groups are cached, and that an event waits for them.
-GROUP_SECONDS, LOOKUP_TIMEOUT = 300.0, 2.0
-
 #: The method that looks up an id, and its parameter, by the kind of the id.
 _LOOKUPS = {"user": ("users.info", "user"), "channel": ("conversations.info", "channel")}
 
@@ -33,22 +28,18 @@ _LOOKUPS = {"user": ("users.info", "user"), "channel": ("conversations.info", "c
 _UNKNOWN = {"user_not_found", "users_not_found", "user_not_visible", "channel_not_found"}
 
 
-class Visits:
+class SlackIdentityResolver:
     """Resolves the author and the place of an event.
 
     Args:
         needs_groups: whether access or approvals depend on user groups; if not, they are not looked up.
     """
 
-    def __init__(self, api: SlackApi, *, needs_groups: bool) -> None:
-        self._api = api
+    def __init__(self, directory: WorkspaceDirectory, *, needs_groups: bool) -> None:
+        self._directory = directory
         self._needs_groups = needs_groups
-        #: By workspace: the groups of each member.
-        self._groups = LookupCache[str, dict[str, tuple[str, ...]]](
-            "members of user groups", GROUP_SECONDS, timeout=LOOKUP_TIMEOUT
-        )
 
-    async def of_call(self, call: Call) -> Call:
+    async def resolve_message(self, call: Call) -> Call:
         """Return a message with the user groups of its author.
 
         Raises:
@@ -74,22 +65,13 @@ class Visits:
         return Visitor(NAME, user, roles=roles, workspaces=(home,), is_external=home != team), spot_of(team, channel)
 
     async def _groups_of(self, team: str, user: str) -> tuple[str, ...]:
-        """Return the ids of the groups of a user. While Slack is out of reach, the last known ones are used."""
+        """Return the ids of the groups of a user."""
         if not self._needs_groups:
             return ()
-        groups = await self._groups.get_or_last(team, lambda: self._fetch(team), None)
+        groups = await self._directory.groups(team)
         if groups is None:
             raise SurfaceError(f"the user groups of workspace {team} are not known")
-        return groups.get(user, ())
-
-    async def _fetch(self, team: str) -> dict[str, tuple[str, ...]]:
-        budget = self._api.budget(("usergroups.list", team), TIER_2)
-        answer = await self._api.at(team).call("usergroups.list", {"include_users": True}, budget, reads=True)
-        found = dict[str, tuple[str, ...]]()
-        for group in (answer or {}).get("usergroups", ()):
-            for user in group.get("users") or ():
-                found[user] = (*found.get(user, ()), str(group["id"]))
-        return found
+        return tuple(group.id for group in groups if user in group.members)
 
 
 def is_group(id_: str) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,38 +13,35 @@ from slack_bolt.response import BoltResponse
 
 from channels.access import Admission
 from channels.base import Around, Check, Fetched, Heard
-from channels.i18n import messages as words
 from channels.intake.backfill import Backfill
 from channels.intake.handler import Call, Intake
-from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
 from channels.settings import Bounds
 from channels.slack import manifest as events
-from channels.slack.access import Visits, is_group
+from channels.slack.access import SlackIdentityResolver, is_group
 from channels.slack.client.api import SlackApi
 from channels.slack.client.auth import PROOF_INTERVAL, Proof, client, connections, verify
-from channels.slack.client.http_mode import Requests
+from channels.slack.client.http_mode import HttpMode
 from channels.slack.client.oauth import Installing
-from channels.slack.client.socket_mode import PING_INTERVAL, Sockets
+from channels.slack.client.socket_mode import PING_INTERVAL, SocketMode
 from channels.slack.client.workspaces import Workspaces
-from channels.slack.events.downloads import Downloads
-from channels.slack.events.history import History
-from channels.slack.events.mentions import Names
-from channels.slack.events.parser import Change, called_by_edit, changed, hear, lacks_files, team_of
-from channels.slack.events.thread_context import Surroundings
+from channels.slack.directory import WorkspaceDirectory
+from channels.slack.events.downloads import SlackDownloads
+from channels.slack.events.history import SlackHistory
+from channels.slack.events.parser import Change, called_by_edit, changed, hear, team_of
+from channels.slack.events.thread_context import SlackContextFetcher
 from channels.slack.interactions.handler import SlackInteractionHandler
 from channels.slack.interactions.responses import PrivateResponses, ResponseTarget
 from channels.slack.interactions.shortcuts import WAYS
-from channels.slack.replies.assistant import Sessions, suggest
-from channels.slack.replies.reactions import receipts, send_away
+from channels.slack.replies.assistant import AssistantThreads, suggest_prompts
+from channels.slack.replies.reactions import receipts
 from channels.slack.replies.streaming import Streams, StreamSurface
 from channels.slack.replies.surface import SlackSurface
-from channels.slack.session_ids import NAME, session_id
+from channels.slack.session_ids import NAME
 from channels.slack.settings import SlackSettings
 from channels.slack.text import to_words
-from channels.slack.users import People
 from core.conversations.history_state import Background
-from core.errors import SettingsError, StoreError, SurfaceError
+from core.errors import SettingsError
 from core.inbox.watermarks import Places
 from core.inbox_message import Attachment, Inbound
 from core.privacy.vault import Seal, Vault
@@ -55,9 +51,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT = 30.0
-
-#: Seconds that a mention waits for the other event of its message, which has the files, and then for Slack's history.
-FILES_SECONDS, HISTORY_SECONDS = 1.0, 10.0
 
 #: Seconds that a stop waits for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
@@ -86,16 +79,17 @@ class SlackChannel:
         self._workspaces = Workspaces(vault) if vault is not None else None
         self._api = SlackApi(self._client, workspaces=self._workspaces)
         self.limiters = self._api.limiters
-        self._people = People(self._api)
-        self._visits = Visits(self._api, needs_groups=any(map(is_group, desk.door.names(NAME))))
-        self._downloads = Downloads(self._api)
-        self._names = Names(self._api, self._people)
-        self._surroundings = Surroundings(self._api, self._names, hears_all=desk.follow != "mention")
+        self._directory = WorkspaceDirectory(self._api)
+        needs_groups = any(map(is_group, desk.door.names(NAME)))
+        self._identities = SlackIdentityResolver(self._directory, needs_groups=needs_groups)
+        self._downloads = SlackDownloads(self._api)
+        hears_all = desk.follow != "mention"
+        self._context = SlackContextFetcher(self._api, self._directory, hears_all=hears_all)
         self._receipts = receipts(self._api)
         self._settings = settings
-        self._sessions = Sessions(self._api)
+        self._assistant = AssistantThreads(self._api)
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
-        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away, ways=WAYS)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._deny_privately, ways=WAYS)
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
@@ -105,7 +99,7 @@ class SlackChannel:
             attaching_conversation_kwargs_enabled=False,
         )
         self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
-        self._history = History(self._api, self._hear)
+        self._history = SlackHistory(self._api, self._directory, self._hear)
         look, heard_at = self._history.look, self.heard_at
         self._backfill = Backfill(NAME, places, bounds, take=self._take, look=look, heard_at=heard_at, holds=False)
         self._seal = Seal(settings.bot_token or settings.client_secret)
@@ -113,8 +107,8 @@ class SlackChannel:
         self._interactions = SlackInteractionHandler(
             desk,
             self._intake,
-            self._visits,
-            self._names,
+            self._identities,
+            self._directory,
             self._private,
             seal=self._seal,
             direct=settings.direct,
@@ -125,18 +119,17 @@ class SlackChannel:
         if vault is not None and self._workspaces is not None:
             keys = {"client_id": settings.client_id, "client_secret": settings.client_secret}
             self.routes += Installing(self._client, self._workspaces, vault, **keys).routes
-        self._line = self._line_of(settings)
+        self._transport = self._make_transport(settings)
         #: None for several workspaces: Slack sends an event for a revoked token of theirs.
         self._proof = Proof(self._client) if settings.bot_token else None
 
-    def _line_of(self, settings: SlackSettings) -> Sockets | Requests:
-        """Return the connection by which Slack reaches the app."""
+    def _make_transport(self, settings: SlackSettings) -> SocketMode | HttpMode:
         if settings.mode == "socket":
-            count, on_back = settings.sockets, self._backfill.open_gap
-            return Sockets(self._app, settings.app_token, count=count, on_back=on_back)
-        requests = Requests(self._app, settings.signing_secret)
-        self.routes += requests.routes
-        return requests
+            count, open_gap = settings.sockets, self._backfill.open_gap
+            return SocketMode(self._app, settings.app_token, count=count, on_reconnect=open_gap)
+        http = HttpMode(self._app, settings.signing_secret)
+        self.routes += http.routes
+        return http
 
     async def start(self) -> None:
         await verify(self._client, self._app_token)
@@ -150,7 +143,7 @@ class SlackChannel:
             self._proof.begin()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                await self._line.open()
+                await self._transport.open()
         except TimeoutError as error:
             await self._disconnect()
             raise SettingsError(
@@ -161,7 +154,7 @@ class SlackChannel:
     async def _disconnect(self) -> None:
         if self._proof is not None:
             await self._proof.end()
-        await self._line.close()
+        await self._transport.close()
 
     async def stop(self) -> None:
         await self._interactions.stop(SETTLE_TIMEOUT)
@@ -171,20 +164,20 @@ class SlackChannel:
 
     async def aclose(self) -> None:
         """Let Slack know of the end of what was shown last; to be called when nothing is shown any more."""
-        await self._sessions.settle(SETTLE_TIMEOUT)
+        await self._assistant.settle(SETTLE_TIMEOUT)
         await self._connections.close()
 
     def heard_at(self) -> float:
-        heard_at = self._line.heard_at
+        heard_at = self._transport.heard_at
         return heard_at if self._proof is None else min(heard_at, self._proof.at)
 
     async def reconnect(self) -> None:
-        await self._line.reopen()
+        await self._transport.reopen()
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
         if self._streams is None:
-            return SlackSurface(self._api, self._receipts, address, turn_id, sessions=self._sessions)
-        return StreamSurface(self._api, self._receipts, address, turn_id, self._streams, sessions=self._sessions)
+            return SlackSurface(self._api, self._receipts, address, turn_id, assistant=self._assistant)
+        return StreamSurface(self._api, self._receipts, address, turn_id, self._streams, assistant=self._assistant)
 
     def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         del name  # its mark tells it from all others
@@ -195,7 +188,7 @@ class SlackChannel:
         return address
 
     async def locale(self, inbound: Inbound) -> str:
-        return "" if inbound.is_bot else await self._people.locale(str(inbound.address["team"]), inbound.author)
+        return "" if inbound.is_bot else await self._directory.locale(str(inbound.address["team"]), inbound.author)
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words; in a channel, where several may speak, the speaker's name comes first."""
@@ -203,7 +196,7 @@ class SlackChannel:
         await self._api.at(team).token()  # where the app was uninstalled, no model is asked
         bot = str(inbound.address.get("bot", ""))
         users = [user for user in (bot, "" if inbound.is_bot else inbound.author) if user]
-        names = await self._names.of(team, [inbound.text], users)
+        names = await self._directory.names(team, users, [inbound.text])
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         name, bot_name = names[inbound.author], names.get(bot, "")
@@ -219,7 +212,7 @@ class SlackChannel:
         return await self._downloads.fetch(str(inbound.address["team"]), file, check)
 
     async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
-        return await self._surroundings.look(messages, behind)
+        return await self._context.fetch(messages, behind)
 
     async def _dispatch(
         self,
@@ -259,44 +252,23 @@ class SlackChannel:
         match event.get("type"):
             case "app_mention" | "message":
                 if call := self._hear(body):
-                    await self._backfill.receive(await self._with_files(body, call) if lacks_files(event) else call)
+                    await self._backfill.receive(call)
                 elif change := changed(body):
                     await self._take_change(change, called_by_edit(body, self._hear))
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
-                where = team_of(body), str(event["channel"]), str(event["user"])
-                if self._desk.door.admits(*await self._visits.resolve_interaction(*where)) is not Admission.ADMITTED:
+                ids = team_of(body), str(event["channel"]), str(event["user"])
+                identity = await self._identities.resolve_interaction(*ids)
+                if self._desk.door.admits(*identity) is not Admission.ADMITTED:
                     return
-                prompts = suggest(self._api, team_of(body), event["channel"], self._settings.prompts)
+                prompts = suggest_prompts(self._api, team_of(body), event["channel"], self._settings.prompts)
                 self._intake.run(prompts, name="prompts")
-            case events.STOPPED:
-                await self._stop(body)
             case events.UNINSTALLED:
-                await self._leave(body)
+                await self._remove_workspace(body)
             case events.REVOKED if (event.get("tokens") or {}).get("bot"):
-                await self._leave(body)
+                await self._remove_workspace(body)
 
-    async def _with_files(self, body: Mapping[str, Any], call: Call) -> Call:
-        """Return a mention with its files.
-
-        The other event of the message has the files. If it does not come within `FILES_SECONDS` (it was sent over a
-        socket that has just closed, and Slack sends it again later), the message is fetched.
-        """
-        await asyncio.sleep(FILES_SECONDS)
-        event = body["event"]
-        try:
-            if await self._desk.inbox.knows(call.inbound.event_key):
-                return call
-            async with asyncio.timeout(HISTORY_SECONDS):
-                channel, ts = str(event["channel"]), str(event["ts"])
-                said = await self._history.message(team_of(body), channel, str(event.get("thread_ts") or ts), ts)
-        except (SurfaceError, StoreError, TimeoutError) as error:
-            log.warning("the files of a message are not known: %s", traced(error))
-            return call
-        now = {name: (said or event).get(name) for name in ("text", "blocks", "files")}  # it may have been edited
-        return self._hear({**body, "event": {**event, **now}}) or call
-
-    async def _leave(self, body: Mapping[str, Any]) -> None:
-        """Serve a workspace no more. Where it is the one that there is, its token will show that it is good no more."""
+    async def _remove_workspace(self, body: Mapping[str, Any]) -> None:
+        """Stop serving a workspace. Of a single workspace, `TokenMonitor` notices that the token is revoked."""
         if self._workspaces is not None:
             await self._workspaces.remove(team_of(body), float(body.get("event_time") or 0))
 
@@ -307,50 +279,18 @@ class SlackChannel:
         elif await self._intake.edited(change.event_key, change.text, calls=call is not None) and call is not None:
             await self._backfill.receive(call)
 
-    async def _stop(self, body: Mapping[str, Any]) -> None:
-        """Stop what somebody wants to be stopped by Slack's own button, if it was he who asked. What was streamed there
-        has been ended by Slack, and is edited from then on. Told of it late, or twice, the bot ends nothing that was
-        said since.
-        """
-        event, team = body["event"], team_of(body)
-        channel, user, root = str(event["channel"]), str(event["user"]), str(event.get("thread_ts") or "")
-        target = ResponseTarget(team, channel, user, root, "", str(body.get("event_id")))
-        visitor, spot = await self._visits.resolve_interaction(team, channel, user)
-        locale = await words.told(self._people.locale(team, user))
-        if (refused := await self._intake.refusal(visitor, spot)) is not None:
-            if refused:
-                sentence = words.of(locale)(refused)
-                self._intake.run(self._private.send_ephemeral(target, sentence), name="refusal")
-            return
-        pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
-        context = replace(
-            target.context(session_id(team, channel, root, self._settings.direct), root),
-            locale=locale,
-            sent_at=pressed_at,
-            until=pressed_at,
-            visitor=visitor,
-            spot=spot,
-        )
-        said = await self._intake.commands.attempt("stop", "", context)
-        if not said.is_seen:
-            self._intake.run(self._private.send_ephemeral(target, said.text), name="stop")
-        if root and not (await self._desk.conversations.status(context.session_id or "")).is_running:
-            self._sessions.rests(context.address)
-
     async def _take(self, call: Call) -> None:
         if not await self._is_loop(call.inbound):
-            await self._intake.take(await self._visits.of_call(call))
+            await self._intake.take(await self._identities.resolve_message(call))
 
-    async def _send_away(self, inbound: Inbound, text: str) -> None:
-        """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""
-        address = {name: str(inbound.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")}
-        thread = "" if address["thread_ts"] == address["ts"] else address["thread_ts"]
-        target = ResponseTarget(address["team"], address["channel"], address["user"], thread, "", inbound.event_key)
-        try:
-            await self._private.send_ephemeral(target, text)
-        except RefusedError as refusal:
-            log.info("somebody cannot be told that he is not answered: %s", refusal)
-            await send_away(self._api, inbound.address)
+    async def _deny_privately(self, inbound: Inbound, text: str) -> None:
+        """Tell the author of a message, and nobody else, why it is not answered."""
+        team, channel, user, thread, ts = (
+            str(inbound.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")
+        )
+        # Slack: an ephemeral message in a thread is shown only if the thread exists
+        target = ResponseTarget(team, channel, user, "" if thread == ts else thread, "", inbound.event_key)
+        await self._private.send_ephemeral(target, text)
 
     async def _is_loop(self, inbound: Inbound) -> bool:
         """Whether only bots have spoken for so long that this one is left alone."""

@@ -11,14 +11,12 @@ from channels.commands.handlers import COMMANDS as DESCRIPTIONS
 from channels.slack.client.auth import SCOPES, WISHES
 from channels.slack.client.http_mode import PATH
 from channels.slack.client.oauth import REDIRECT_PATH
+from channels.slack.events.parser import STOPPED
 from channels.slack.interactions.commands import COMMANDS
 from channels.slack.interactions.shortcuts import ABOUT, SHORTCUTS
 
 NAME = "Parley"
 ABOUT_APP = "An agent that answers in threads and direct messages."
-
-#: Slack's own button to stop was pressed.
-STOPPED = "agent_session_stopped"
 
 #: Somebody opens the messages with the bot.
 OPENED = "app_home_opened"

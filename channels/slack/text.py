@@ -18,29 +18,19 @@ _TOKEN_START = re.compile(r"<(?=[!@#A-Za-z/])")
 #: `<https://...>` is an address without a label.
 _AUTOLINK = re.compile(r"<(https?://[^\s<>|]+)>")
 
-#: Slack: the name is left out, or empty, in what is written since 2024.
-_CHANNEL = re.compile(r"<#(?P<id>[CDG][A-Z0-9]+)\|?>")
-
-_GROUP = re.compile(r"<!subteam\^(?P<id>S[A-Z0-9]+)\|?>")
+#: Mentions of users, channels and user groups. Slack: since 2024 the names of the latter two are left out, or empty.
+_MENTION = re.compile(
+    r"<@(?P<user>[UW][A-Z0-9]+)(?:\|[^<>]*)?>|<(?:#(?=[CDG])|!subteam\^(?=S))(?P<other>[A-Z0-9]+)\|?>"
+)
 
 _EVERYBODY = {"channel", "everyone", "here"}
 
 _USER = re.compile(r"<@(?P<id>[UW][A-Z0-9]+)(?:\|[^<>]*)?>")
 
 
-def users_named(text: str) -> set[str]:
-    """The ids of the people that `text` mentions."""
-    return {found["id"] for found in _USER.finditer(text)}
-
-
-def channels_named(text: str) -> set[str]:
-    """The ids of the channels that `text` names, where it does not say what they are called."""
-    return {found["id"] for found in _CHANNEL.finditer(text)}
-
-
-def groups_named(text: str) -> set[str]:
-    """The ids of the groups of people that `text` mentions, where it does not say what they are called."""
-    return {found["id"] for found in _GROUP.finditer(text)}
+def mentioned_ids(text: str) -> set[str]:
+    """Return the ids of the users that a text mentions, and of the channels and user groups that it does not name."""
+    return {found["user"] or found["other"] for found in _MENTION.finditer(text)}
 
 
 def without_mention(text: str, user_id: str) -> str:

@@ -242,7 +242,7 @@ async def test_who_cannot_be_seen_does_nothing_and_is_told(slack: SlackSandbox, 
         question = await bot.ask("mina", "general", "one")
         await bot.shows(question, lambda texts: "heard: mina: one" in texts)
         (answer,) = [m for m in bot.thread(question) if m.user == slack.bot_user_id]
-        groups = bot.channel._visits._groups
+        groups = bot.channel._directory._groups
         groups._fresh.clear()
         groups._last.clear()
         slack.scopes.discard("usergroups:read")

@@ -91,7 +91,7 @@ async def test_no_button_that_was_made_up_does_anything(slack: SlackSandbox, tmp
         await bot.shows(question, lambda texts: "Once" in texts)
         before = await all_rows(bot)
         (turn,) = await bot.turn_rows()
-        seen = await bot.channel._visits.resolve_interaction(*general_and_user(bot, "ada"))
+        seen = await bot.channel._identities.resolve_interaction(*general_and_user(bot, "ada"))
         for wish in WISHES:
             for made_up in MADE_UP:
                 button = f"{wish}:{made_up.replace('TURN', turn.id)}"
@@ -109,7 +109,7 @@ async def test_a_button_of_another_place_obeys_nobody_who_did_not_ask_there(
         await bot.shows(question, lambda texts: "Once" in texts)
         before = await all_rows(bot)
         (turn,) = await bot.turn_rows()
-        who, _where = await bot.channel._visits.resolve_interaction(*general_and_user(bot, "grace"))
+        who, _where = await bot.channel._identities.resolve_interaction(*general_and_user(bot, "grace"))
         word = await bot.channel._intake.presses.press(f"{wish}:{turn.id}", visitor=who, locale="")
         assert word in (words.NOT_YOURS, words.NOT_YOURS_TO_STOP)
         assert await all_rows(bot) == before

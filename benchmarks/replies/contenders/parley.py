@@ -18,7 +18,7 @@ from channels.settings import EXTRAS
 from channels.slack.client.api import SlackApi
 from channels.slack.client.auth import client, connections
 from channels.slack.replies import reactions as slack_signs
-from channels.slack.replies.assistant import Sessions
+from channels.slack.replies.assistant import AssistantThreads
 from channels.slack.replies.streaming import LIFETIME, Streams, StreamSurface
 from channels.slack.settings import SlackSettings
 
@@ -60,12 +60,12 @@ class _OnSlack(Writing):
         self._api = api
         self._streams = Streams(lifetime=LIFETIME / stage.speed)
         self._receipts = slack_signs.receipts(api)
-        self._sessions = Sessions(api)
+        self._assistant = AssistantThreads(api)
 
     async def settle(self) -> None:
         """Let the calls end that nobody waits for: they count as well."""
         await self._receipts.settle(SETTLE)
-        await self._sessions.settle(SETTLE)
+        await self._assistant.settle(SETTLE)
 
     def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
         address = {
@@ -76,7 +76,7 @@ class _OnSlack(Writing):
             "ts": question.message,
         }
         turn = f"turn {question.number}"
-        surface = StreamSurface(self._api, self._receipts, address, turn, self._streams, sessions=self._sessions)
+        surface = StreamSurface(self._api, self._receipts, address, turn, self._streams, assistant=self._assistant)
         return written(surface, question)
 
 

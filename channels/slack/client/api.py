@@ -12,6 +12,7 @@ from channels.base import File, Priority
 from channels.rate_limits.caller import PAUSES, Caller, NoRoomError, PassingError, RefusedError
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
+from channels.slack.client.rate_limits import TIER_4
 from channels.slack.client.workspaces import Workspaces
 from core.errors import SurfaceError
 
@@ -155,9 +156,11 @@ class SlackApi:
                 break
         return messages
 
-    async def send_file(self, file: File, budget: RateLimiter) -> str:
-        """Send a file; its id. What was sent and is not shown to anybody is as good as never sent, so that a failure
-        in passing is met by beginning anew.
+    async def upload(self, file: File, team: str) -> str:
+        """Upload a file, which nobody sees until it is shared, and return its id. After a transient failure it is
+        uploaded again.
+
+        Slack: docs.slack.dev/messaging/working-with-files, "Uploading files".
         """
 
         async def send() -> str:
@@ -170,7 +173,8 @@ class SlackApi:
             await self._post(str(place["upload_url"]), data=file.data)
             return str(place["file_id"])
 
-        sent = await self._caller.call("upload", send, budget, priority=Priority.FINAL)
+        limiter = self.budget(("files.getUploadURLExternal", team), TIER_4)
+        sent = await self._caller.call("upload", send, limiter, priority=Priority.FINAL)
         assert sent is not None, "only a tick may be dropped"
         return sent
 

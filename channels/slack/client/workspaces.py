@@ -9,7 +9,7 @@ from typing import Any
 from cachetools import TTLCache
 
 from channels.rate_limits.caller import PassingError, RefusedError
-from core.errors import SettingsError, StoreError
+from core.errors import StoreError
 from core.privacy.vault import Vault
 from core.secret_redaction import remember
 
@@ -52,10 +52,7 @@ class Workspaces:
         Raises:
             StoreError: the token cannot be deleted.
         """
-        try:
-            kept = await self._vault.get(_name(team))
-        except SettingsError:  # who cannot read it can delete it
-            kept = None
+        kept = await self._vault.get(_name(team))
         if kept is not None and since < kept["at"]:
             return
         await self._vault.remove(_name(team))
@@ -82,9 +79,6 @@ class Workspaces:
             token = await self._token(team)
         except StoreError as error:
             raise PassingError("the database does not give the token") from error
-        except SettingsError as error:
-            log.error("%s", error)
-            raise RefusedError(method, "token_unreadable") from error
         if token is None:
             raise RefusedError(method, "not_installed")
         return token

@@ -19,13 +19,13 @@ from core.inbox_message import Attachment
 log = logging.getLogger(__name__)
 
 #: Slack: the access of a file in a channel that is shared with another organisation, until its details are fetched.
-_ASK = "check_file_info"
+_UNKNOWN_ACCESS = "check_file_info"
 
 _NOT_ALLOWED = "the app lacks the scope files:read, so that no files can be read: add it at "
 _WHERE = "https://api.slack.com/apps, your app, under OAuth & Permissions, and install the app again"
 
 
-class Downloads(FileClient):
+class SlackDownloads(FileClient):
     """Downloads files with the token of the app."""
 
     api_hosts = file_hosts = ("slack.com", "slack-files.com", "slack-gov.com")
@@ -40,16 +40,21 @@ class Downloads(FileClient):
         Raises:
             UnreadableFileError: the file is not available, or `check` refuses it.
         """
-        if file.source.get("file_access") == _ASK or not file.source.get("url_private_download"):
-            file = await self._asked(team, file)
-            check(file)
+        try:
+            if file.source.get("file_access") == _UNKNOWN_ACCESS or not file.source.get("url_private_download"):
+                file = await self._details(team, file)
+                check(file)
+            token = await self._api.at(team).token()
+        except RefusedError as refusal:
+            if refusal.code != "missing_scope":
+                raise UnreadableFileError("it is not there any more, or not for me") from refusal
+            log.error("%s%s", _NOT_ALLOWED, _WHERE)
+            raise UnreadableFileError("I am not allowed to read it") from refusal
+        except SurfaceError as error:
+            raise UnreadableFileError("it cannot be fetched right now") from error
         url = str(file.source.get("url_private_download") or "")
         if not url:
             raise UnreadableFileError("it is kept elsewhere")
-        try:
-            token = await self._api.at(team).token()
-        except SurfaceError as error:
-            raise UnreadableFileError("it cannot be fetched right now") from error
         try:
             return await self.download(url, file, check, token=token)
         except UnreadableFileError as error:
@@ -57,19 +62,11 @@ class Downloads(FileClient):
                 log.error("%s%s", _NOT_ALLOWED, _WHERE)
             raise
 
-    async def _asked(self, team: str, file: Attachment) -> Attachment:
+    async def _details(self, team: str, file: Attachment) -> Attachment:
         """Return a file with the details that Slack has of it."""
-        budget = self._api.budget(("files.info", team), TIER_4)
-        try:
-            about = {"file": file.source.get("id", "")}
-            answer = await self._api.at(team).call("files.info", about, budget, reads=True)
-        except RefusedError as refusal:
-            if refusal.code == "missing_scope":
-                log.error("%s%s", _NOT_ALLOWED, _WHERE)
-                raise UnreadableFileError("I am not allowed to read it") from refusal
-            raise UnreadableFileError("it is not there any more, or not for me") from refusal
-        except SurfaceError as error:
-            raise UnreadableFileError("it cannot be fetched right now") from error
+        limiter = self._api.budget(("files.info", team), TIER_4)
+        arguments = {"file": file.source.get("id", "")}
+        answer = await self._api.at(team).call("files.info", arguments, limiter, reads=True)
         found: dict[str, Any] = (answer or {}).get("file") or {}
-        asked = attachment({**found, "file_access": ""})
-        return replace(asked, name=asked.name if found.get("name") else file.name)
+        details = attachment({**found, "file_access": ""})
+        return replace(details, name=details.name if found.get("name") else file.name)

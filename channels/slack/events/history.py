@@ -8,16 +8,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from math import inf
 from typing import Any
 
 from channels.base import Priority
 from channels.intake.backfill import ACTIVE_SECONDS
 from channels.intake.handler import Call
-from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import Answer, SlackApi
-from channels.slack.client.rate_limits import PAST, PROOFS, TIER_3
+from channels.slack.client.rate_limits import PAST, TIER_3
+from channels.slack.directory import WorkspaceDirectory
 from channels.slack.session_ids import root_of
 from core.inbox.watermarks import Place
 
@@ -34,17 +33,19 @@ MOST_PAGES = 5
 _OF_THE_APP = {"account_inactive", "invalid_auth", "not_authed", "token_expired", "token_revoked"}
 
 
-class History:
+class SlackHistory:
     """Reads what a workspace has kept.
 
     Args:
         hear: finds the call in an event.
     """
 
-    def __init__(self, api: SlackApi, hear: Callable[[Mapping[str, Any]], Call | None]) -> None:
+    def __init__(
+        self, api: SlackApi, directory: WorkspaceDirectory, hear: Callable[[Mapping[str, Any]], Call | None]
+    ) -> None:
         self._api = api
+        self._directory = directory
         self._hear = hear
-        self._lacks = set[str]()
 
     def look(self, since: float) -> Callable[[Place], Awaitable[list[Call]]]:
         """Begin a look: what was said in a place since then (seconds since the epoch). What cannot be looked into is
@@ -53,19 +54,19 @@ class History:
         Raises:
             SurfaceError: Slack is out of reach, or does not take the token.
         """
-        return partial(self._calls, since=since, selves=LookupCache("tokens", inf))
+        return partial(self._calls, since=since)
 
-    async def _calls(self, place: Place, *, since: float, selves: LookupCache[str, Answer]) -> list[Call]:
+    async def _calls(self, place: Place, *, since: float) -> list[Call]:
         """The calls in what was said in a place since then."""
         _, team, channel = place.id.split(":")
         try:
-            own = await selves.get(team, partial(self._self, team))
+            bot = await self._directory.bot(team)
             messages = await self._said(team, channel, [root_of(session) for session in place.sessions], since)
             is_shared = await self._is_shared(team, channel, messages)
         except RefusedError as refusal:
             self._skip(place, refusal)
             return []
-        authorization = {"team_id": team, "user_id": own["user_id"], "enterprise_id": own.get("enterprise_id")}
+        authorization = {"team_id": team, "user_id": bot["user_id"], "enterprise_id": bot.get("enterprise_id")}
         about = {"team_id": team, "authorizations": [authorization], "is_ext_shared_channel": is_shared}
         calls = []
         for message in messages:  # up to a thousand, each parsed on the event loop
@@ -73,24 +74,6 @@ class History:
             if (call := self._hear({**about, "event": _event(channel, message)})) is not None:
                 calls.append(call)
         return calls
-
-    async def message(self, team: str, channel: str, root: str, ts: str) -> Answer | None:
-        """Return the message at `ts` in the thread that began at `root`.
-
-        Raises:
-            SurfaceError: Slack does not tell.
-        """
-        about = {"channel": channel, "ts": root, "oldest": ts, "latest": ts, "inclusive": True, "limit": 1}
-        budget = self._api.budget(("conversations.replies", team), PAST)
-        answer = await self._api.at(team).call("conversations.replies", about, budget, reads=True) or {}
-        return next((message for message in answer.get("messages", ()) if message["ts"] == ts), None)
-
-    async def _self(self, team: str) -> Answer:
-        """The user that the app is in a workspace, and the organisation that this is of."""
-        budget = self._api.budget(("auth.test", team), PROOFS)
-        answer = await self._api.at(team).call("auth.test", {}, budget, priority=Priority.LOOK, reads=True)
-        assert answer is not None, "only a tick may be dropped"
-        return answer
 
     async def _is_shared(self, team: str, channel: str, messages: Sequence[Answer]) -> bool | None:
         """Whether a channel is shared with another organisation, as an event tells; unknown where only people of the
@@ -137,11 +120,7 @@ class History:
         """
         if refusal.code in _OF_THE_APP and not self._api.is_shared:
             raise refusal
-        if refusal.code != "missing_scope":
-            log.info("%s cannot be looked into: %s", place.id, refusal)
-        elif str(refusal) not in self._lacks:
-            self._lacks.add(str(refusal))
-            log.warning("what was said while I could not hear it cannot be looked for: %s; add it", refusal)
+        log.warning("the messages of %s that were missed cannot be read: %s", place.id, refusal)
 
 
 def _event(channel: str, message: Answer) -> dict[str, Any]:

@@ -8,12 +8,15 @@ from channels.intake.handler import MOMENT, Call
 from channels.slack.events.content import passed_on, said
 from channels.slack.session_ids import NAME, event_key, is_direct, place, session_id
 from channels.slack.settings import Direct
-from channels.slack.text import titled, users_named, without_mention
+from channels.slack.text import mentioned_ids, titled, without_mention
 from core.identity import BOT, Spot, Visitor
 from core.inbox_message import Attachment, Inbound, storable
 
 #: Messages that people write; every other subtype is Slack's own talk, an edit, or a bot's.
 _SPOKEN = {None, "file_share", "thread_broadcast"}
+
+#: Slack: a user pressed Slack's own stop button of a thread.
+STOPPED = "agent_session_stopped"
 
 #: What of a file says where its bytes are.
 _SOURCE = ("id", "url_private_download", "file_access")
@@ -45,7 +48,7 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
     channel, ts = str(event["channel"]), str(event["ts"])
     words = said({**event, "files": ()})
     is_alone = event.get("channel_type") == "im" or is_direct(channel)
-    is_mentioned = event["type"] == "app_mention" or bot_user_id in users_named(words)
+    is_mentioned = event["type"] == "app_mention" or bot_user_id in mentioned_ids(words)
     is_called = is_mentioned or (is_alone and not bot_id)
     if not is_called and (bot_id or not event.get("thread_ts")):
         return None
@@ -81,18 +84,17 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
 
 
 def _is_spoken(event: Mapping[str, Any], *, is_bot: bool) -> bool:
-    """Whether somebody says something. Slack: an edit that brings the bot's name in is an `app_mention` as well."""
+    """Return whether an event is a new message of a person or of a bot.
+
+    Slack: an edit that adds a mention of the bot is an `app_mention` as well. An `app_mention` of a message with files
+    has `upload`, and may lack the files, which the `message` event of the same message has.
+    """
     if event.get("type") not in ("app_mention", "message") or event.get("hidden") or event.get("edited"):
+        return False
+    if event["type"] == "app_mention" and "upload" in event and not event.get("files"):
         return False
     has_place = event.get("channel") and event.get("ts") and (event.get("user") or is_bot)
     return bool(has_place) and event.get("subtype") in (_SPOKEN | {"bot_message"} if is_bot else _SPOKEN)
-
-
-def lacks_files(event: Mapping[str, Any]) -> bool:
-    """Whether a message came with files of which this event of it does not tell. Slack: `upload` is told of messages
-    with files; what is published of `app_mention` has it, and no files.
-    """
-    return event.get("type") == "app_mention" and "upload" in event and not event.get("files")
 
 
 def is_written(message: Mapping[str, Any]) -> bool:
@@ -116,7 +118,7 @@ def called_by_edit(body: Mapping[str, Any], hear: Callable[[Mapping[str, Any]], 
     """
     event, bot = body.get("event") or {}, bot_of(body)
     before, now = event.get("previous_message") or {}, event.get("message") or {}
-    if event.get("subtype") != "message_changed" or not bot or bot in users_named(said({**before, "files": ()})):
+    if event.get("subtype") != "message_changed" or not bot or bot in mentioned_ids(said({**before, "files": ()})):
         return None
     at = float((now.get("edited") or {}).get("ts") or 0.0)
     if not 0 <= at - float(now.get("ts") or 0.0) <= MOMENT:

@@ -9,9 +9,9 @@ from typing import Any
 
 from channels.base import Around, Said
 from channels.slack.client.api import Answer, SlackApi
-from channels.slack.client.rate_limits import PAST, PROOFS
+from channels.slack.client.rate_limits import PAST
+from channels.slack.directory import WorkspaceDirectory
 from channels.slack.events.content import PERMALINK, passed_on, said
-from channels.slack.events.mentions import Names
 from channels.slack.events.parser import is_written, name_of
 from channels.slack.session_ids import NAME
 from channels.slack.text import to_words
@@ -30,19 +30,19 @@ SPARE = PAST.calls // 2
 NAMED = 200
 
 
-class Surroundings:
+class SlackContextFetcher:
     """Looks it up.
 
     Args:
         hears_all: whether it is kept of a conversation that somebody has said something there to others.
     """
 
-    def __init__(self, api: SlackApi, names: Names, *, hears_all: bool) -> None:
+    def __init__(self, api: SlackApi, directory: WorkspaceDirectory, *, hears_all: bool) -> None:
         self._api = api
-        self._names = names
+        self._directory = directory
         self._hears_all = hears_all
 
-    async def look(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+    async def fetch(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
         """See `Channel.around`.
 
         Raises:
@@ -55,7 +55,8 @@ class Surroundings:
         passed = [(message, part) for ts, message in asked.items() for part in now.get(ts) or _brought(message)]
         before = []
         if behind is not None:
-            bot = await self._bot(newest, any_said=bool(thread))
+            # an event tells the bot's own user, an interaction does not
+            bot = newest.address.get("bot") or (thread and (await self._directory.bot(team))["user_id"])
             before = [
                 message
                 for message in thread
@@ -66,14 +67,14 @@ class Surroundings:
             ]
         others = {one.author: one for one in behind.others} if behind is not None else {}
         near = [*before[:1], *before[-NAMED:]]
-        names = await self._names.of(
+        names = await self._directory.names(
             team,
-            [*map(said, near), *(str(part["text"]) for _, part in passed)],
             {
                 *(str(message["user"]) for message in near if message.get("user") and not message.get("bot_id")),
                 *(part["author"] for _, part in passed if part["author"]),
                 *(author for author, one in others.items() if not one.is_bot),
             },
+            [*map(said, near), *(str(part["text"]) for _, part in passed)],
         )
         return Around(
             [
@@ -106,16 +107,6 @@ class Surroundings:
             return []
         told = await api.pages("conversations.replies", about, budget, most=MOST_PAGES)
         return list({message["ts"]: message for message in told}.values())
-
-    async def _bot(self, inbound: Inbound, *, any_said: bool) -> str:
-        """The bot's own user: an event tells it, and what people do else does not."""
-        known = str(inbound.address.get("bot", ""))
-        if known or not any_said:
-            return known
-        team = str(inbound.address["team"])
-        proofs = self._api.budget(("auth.test", team), PROOFS)
-        answer = await self._api.at(team).call("auth.test", {}, proofs, reads=True)
-        return str((answer or {}).get("user_id", ""))
 
 
 def _brought(message: Inbound) -> list[Mapping[str, Any]]:

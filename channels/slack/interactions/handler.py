@@ -19,11 +19,12 @@ from channels.intake.handler import Intake
 from channels.intake.interactions import Interaction, InteractionHandler, Retract
 from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
-from channels.slack.access import Visits
+from channels.slack.access import SlackIdentityResolver
 from channels.slack.client.blocks import pressed
-from channels.slack.events.mentions import Names
+from channels.slack.directory import WorkspaceDirectory
+from channels.slack.events.parser import STOPPED
 from channels.slack.interactions.commands import COMMANDS, MAX_CHOICES, PICK, choice_question, choices, chosen
-from channels.slack.interactions.responses import FileDelivery, PrivateResponses, ResponseTarget
+from channels.slack.interactions.responses import PrivateResponses, ResponseTarget
 from channels.slack.interactions.shortcuts import ASK, ASKED, QUESTION, RESET, WHY, metadata_of, modal
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.session_ids import NAME, event_key, root_of, session_id
@@ -52,8 +53,8 @@ class SlackInteractionHandler(InteractionHandler):
         self,
         desk: Desk,
         intake: Intake,
-        visits: Visits,
-        names: Names,
+        identities: SlackIdentityResolver,
+        directory: WorkspaceDirectory,
         private: PrivateResponses,
         *,
         seal: Seal,
@@ -62,8 +63,8 @@ class SlackInteractionHandler(InteractionHandler):
         is_installed: Callable[[str], Awaitable[bool]],
     ) -> None:
         super().__init__(desk, intake, seal)
-        self._visits = visits
-        self._names = names
+        self._identities = identities
+        self._directory = directory
         self._private = private
         self._direct = direct
         self._surface = surface
@@ -103,6 +104,8 @@ class SlackInteractionHandler(InteractionHandler):
             return Interaction(
                 "command", target.context(None, ""), {"name": name, "argument": argument}, asdict(target)
             )
+        if (body.get("event") or {}).get("type") == STOPPED:
+            return self._parse_stop(body)
         match body.get("type"):
             case "block_actions" if body.get("actions"):
                 return self._parse_press(body)
@@ -111,6 +114,14 @@ class SlackInteractionHandler(InteractionHandler):
             case "view_submission" if body["view"].get("callback_id") == ASKED:
                 return self._parse_question(body)
         return None
+
+    def _parse_stop(self, body: Mapping[str, Any]) -> Interaction:
+        """Parse a press of Slack's own stop button; messages that were sent after it are not stopped."""
+        target, event = ResponseTarget.of_stop(body), body["event"]
+        pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
+        session = session_id(target.team, target.channel, target.thread_ts, self._direct)
+        context = replace(target.context(session, target.thread_ts), sent_at=pressed_at, until=pressed_at)
+        return Interaction("command", context, {"name": "stop", "argument": ""}, asdict(target))
 
     def _parse_press(self, body: Mapping[str, Any]) -> Interaction | None:
         """Parse a press. Slack: of a button, `actions` has the one that was pressed."""
@@ -147,16 +158,15 @@ class SlackInteractionHandler(InteractionHandler):
         with suppress(StoreError):  # what needs the database fails with a message
             if not await self._is_installed(target.team):
                 return ""
-        people = self._names.people
-        locale = await words.told(people.locale(target.team, target.user))
+        locale = await words.told(self._directory.locale(target.team, target.user))
         try:
-            visitor, spot = await self._visits.resolve_interaction(
+            visitor, spot = await self._identities.resolve_interaction(
                 target.team, target.channel, target.user, home=target.home
             )
         except SurfaceError as error:
             log.warning("the author of an interaction cannot be identified: %s", error)
             return words.of(locale).sorry(error.public)
-        name = (await people.names(target.team, [target.user]))[target.user] if parsed.kind == "press" else ""
+        name = (await self._directory.names(target.team, [target.user]))[target.user] if parsed.kind == "press" else ""
         context = replace(parsed.context, visitor=visitor, spot=spot, locale=locale)
         return replace(parsed, context=context, name=name)
 
@@ -196,15 +206,11 @@ class SlackInteractionHandler(InteractionHandler):
         if interaction.kind == "press":
             await self._private.send_ephemeral(target, text)
             return
+        if said.is_seen and not target.response_url:
+            return
         if said.file is not None:
-            delivery = await self._private.deliver(target, text, said.file, thread_ts=context.address["thread_ts"])
-            if delivery is FileDelivery.AS_TEXT and not replaces:
-                return
-            elsewhere = {
-                FileDelivery.DIRECTLY: words.SENT_DIRECTLY,
-                FileDelivery.IN_THREAD: words.SENT_IN_THREAD,
-            }
-            text = words.of(context.locale)(elsewhere[delivery]) if delivery in elsewhere else text
+            say, thread_ts = words.of(context.locale), context.address["thread_ts"]
+            text = await self._private.deliver(target, text, said.file, say, thread_ts=thread_ts)
         await self._private.respond(target, text, replaces=replaces)
 
     async def show_question(self, interaction: Interaction) -> tuple[Inbound, Retract] | None:
@@ -212,7 +218,7 @@ class SlackInteractionHandler(InteractionHandler):
         target, context, asked = ResponseTarget(**interaction.surface), interaction.context, interaction.values["text"]
         kept, user = interaction.values["about"], target.user
         author, is_bot = kept["author"], kept["author"].startswith(BOT)
-        names = await self._names.of(target.team, [kept["text"]], {user} if is_bot else {user, author})
+        names = await self._directory.names(target.team, {user} if is_bot else {user, author}, [kept["text"]])
         author_name = kept["name"] if is_bot else names[author]
         title = titled(escaped(asked))
         assert context.session_id is not None, "a modal keeps the thread of its message"

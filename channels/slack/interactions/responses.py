@@ -9,37 +9,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any
 
 from channels.base import Button, File
 from channels.commands.handlers import Asker
+from channels.i18n import messages as words
+from channels.i18n.messages import Words
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
 from channels.slack.client.blocks import content
 from channels.slack.client.rate_limits import TIER_4
+from channels.slack.events.parser import team_of
 from channels.slack.replies.surface import LIMITS, POSTS, SlackSurface
 from channels.slack.session_ids import NAME, place
 from channels.slack.text import inert
 
 #: Links are not unfolded.
 _QUIET = {"unfurl_links": False, "unfurl_media": False}
-
-
-class FileDelivery(Enum):
-    """Way in which a file reached a user.
-
-    Attributes:
-        AS_TEXT: as the answer to the interaction.
-        HERE: in the channel or thread of the interaction.
-        IN_THREAD: in another thread of the same direct messages.
-        DIRECTLY: in direct messages, which is elsewhere.
-    """
-
-    AS_TEXT = auto()
-    HERE = auto()
-    IN_THREAD = auto()
-    DIRECTLY = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +73,13 @@ class ResponseTarget:
         thread = "" if about["root"] == about["ts"] else str(about["root"])
         where = _team(body), str(about["channel"]), str(user["id"]), thread
         return cls(*where, str(about["url"]), str(body["view"]["id"]), str(user.get("team_id") or ""))
+
+    @classmethod
+    def of_stop(cls, body: Mapping[str, Any]) -> "ResponseTarget":
+        """Return the target of a press of Slack's own stop button."""
+        event = body["event"]
+        thread = str(event.get("thread_ts") or "")
+        return cls(team_of(body), str(event["channel"]), str(event["user"]), thread, "", str(body["event_id"]))
 
     @property
     def place(self) -> str:
@@ -150,6 +143,8 @@ class PrivateResponses:
         Args:
             replaces: whether the answer replaces the message with the button that was pressed.
         """
+        if not target.response_url:
+            return await self.send_ephemeral(target, text)
         if target.thread_ts and not replaces:
             with suppress(RefusedError):
                 return await self.send_ephemeral(target, text)
@@ -169,28 +164,29 @@ class PrivateResponses:
         api = self._api.at(target.team)
         await api.call("views.open", opened, api.budget(("views.open", target.team), TIER_4))
 
-    async def deliver(self, target: ResponseTarget, text: str, file: File, *, thread_ts: str) -> FileDelivery:
+    async def deliver(self, target: ResponseTarget, text: str, file: File, say: Words, *, thread_ts: str) -> str:
         """Give the user a file: in direct messages there; elsewhere as text if it is short Markdown, or directly.
 
         Args:
             thread_ts: the thread, in direct messages.
+
+        Returns:
+            The text to answer with: `text`, the file as text, or where the file is.
         """
-        written = inert(file.data.decode())
-        whole = f"{text}\n\n{written}"
-        is_text = file.name.endswith(".md") and LIMITS.measure(whole) <= LIMITS.chunk_size
-        if is_text and not target.channel.startswith("D"):
-            await self.respond(target, whole)
-            return FileDelivery.AS_TEXT
+        is_direct = target.channel.startswith("D")
+        whole = f"{text}\n\n{inert(file.data.decode())}"
+        if not is_direct and file.name.endswith(".md") and LIMITS.measure(whole) <= LIMITS.chunk_size:
+            return whole
         channel, api = target.channel, self._api.at(target.team)
-        if not channel.startswith("D"):
+        if not is_direct:
             # Slack: a post to a user goes into the messages with them, and says which these are
-            posts = api.budget(("chat.postMessage", target.team, target.user), POSTS)
+            limiter = api.budget(("chat.postMessage", target.team, target.user), POSTS)
             message = {"channel": target.user, **_QUIET, **content(text)}
-            opened = await api.call("chat.postMessage", message, posts)
+            opened = await api.call("chat.postMessage", message, limiter)
             assert opened is not None, "only a tick may be dropped"
             channel, thread_ts = str(opened["channel"]), str(opened["ts"])
         address = {"team": target.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
         await self._surface(address).hand(file)
-        if channel != target.channel:
-            return FileDelivery.DIRECTLY
-        return FileDelivery.HERE if thread_ts == target.thread_ts else FileDelivery.IN_THREAD
+        if not is_direct:
+            return say(words.SENT_DIRECTLY)
+        return text if thread_ts == target.thread_ts else say(words.SENT_IN_THREAD)

@@ -6,10 +6,8 @@ Slack: docs.slack.dev/reference/methods/assistant.threads.setSuggestedPrompts. A
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any
 
 from cachetools import TTLCache
@@ -32,104 +30,83 @@ MAX_REFUSED, REFUSED_SECONDS = 10_000, 600.0
 PROMPTS_METHOD = "assistant.threads.setSuggestedPrompts"
 
 
-class Sessions:
-    """Tells Slack when a reply is begun in a thread and when it has ended; nobody waits for it.
+class AssistantThreads:
+    """Tells Slack in the background when a reply begins in a thread and when it ends.
 
-    That it has begun is told only if there is a call to spare, and another one for the end.
+    The beginning is told only if there is a call to spare, and another one for the end.
     """
 
     def __init__(self, api: SlackApi) -> None:
         self._api = api
         self._refused: TTLCache[str, bool, float] = TTLCache(MAX_REFUSED, REFUSED_SECONDS)
-        self._busy = Counter[tuple[str, str]]()
-        self._begun = set[tuple[str, str]]()  # the threads of which Slack may take it that something is being done
-        self._telling: dict[tuple[str, str], asyncio.Task[None]] = {}  # by thread, the latest
         self._work = Work()
 
     @contextmanager
-    def busy(self, address: Mapping[str, Any], was_begun: Callable[[], bool]) -> Iterator[None]:
-        """Something is being done in the thread of this address, for as long as this is entered.
+    def processing(self, address: Mapping[str, Any], is_resumed: Callable[[], bool]) -> Iterator[None]:
+        """Show that the thread of this address is processing, for as long as this is entered.
 
         Args:
-            was_begun: whether another process may have told that it was begun; then its end is told in any case.
+            is_resumed: whether another process may have told the beginning; then the end is told in any case.
         """
-        team, thread = str(address["team"]), _thread(address)
-        budget = self._api.budget((METHOD, team), TIER_3)
+        team = str(address["team"])
+        limiter = self._api.budget((METHOD, team), TIER_3)
         if not address["thread_ts"] or team in self._refused:
             yield
             return
-        with ExitStack() as kept:
-            if not self._busy[thread] and budget.can_reserve(2) and budget.try_acquire(Priority.LOOK):
-                kept.enter_context(budget.reserve())
-                self._begun.add(thread)
-                self._tell(address, "processing", budget, is_admitted=True)
-            self._busy[thread] += 1
+        begun: asyncio.Task[None] | None = None
+        with ExitStack() as reserve:
+            if limiter.can_reserve(2) and limiter.try_acquire(Priority.LOOK):
+                reserve.enter_context(limiter.reserve())
+                begun = self._set(address, "processing", limiter, is_admitted=True)
             try:
                 yield
             finally:
-                self._busy[thread] -= 1
-                if was_begun():
-                    self._begun.add(thread)
-                if not self._busy[thread]:
-                    del self._busy[thread]
-                    self._rest(address, budget)
-
-    def rests(self, address: Mapping[str, Any]) -> None:
-        """Nothing is done in the thread of this address, whatever Slack was told."""
-        self._begun.add(_thread(address))
-        self._rest(address, self._api.budget((METHOD, str(address["team"])), TIER_3))
+                if begun is not None or is_resumed():
+                    self._set(address, "active", limiter, after=begun)
 
     async def settle(self, seconds: float) -> None:
-        """Wait for what is being told as `Work.end` does."""
+        """Wait for the calls that are under way as `Work.end` does."""
         await self._work.end(seconds)
 
-    def _rest(self, address: Mapping[str, Any], budget: RateLimiter) -> None:
-        if _thread(address) in self._begun:
-            self._begun.discard(_thread(address))
-            self._tell(address, "active", budget, is_admitted=False)
+    def _set(
+        self,
+        address: Mapping[str, Any],
+        status: str,
+        limiter: RateLimiter,
+        *,
+        is_admitted: bool = False,
+        after: asyncio.Task[None] | None = None,
+    ) -> asyncio.Task[None]:
+        """Set the status in a task, when the call `after` has ended."""
 
-    def _tell(self, address: Mapping[str, Any], status: str, budget: RateLimiter, *, is_admitted: bool) -> None:
-        """Tell it behind what is being told of that thread."""
-        thread = _thread(address)
-        set_ = partial(self._set, address, status, budget, is_admitted=is_admitted)
-        task = asyncio.create_task(_behind(self._telling.get(thread), set_), name=f"session {status}")
-        self._telling[thread] = task
+        async def set_status() -> None:
+            if after is not None:
+                await asyncio.wait([after])
+            await self._call(address, status, limiter, is_admitted=is_admitted)
+
+        task = asyncio.create_task(set_status(), name=f"thread {status}")
         self._work.watch(task)
-        task.add_done_callback(partial(self._told, thread))
+        return task
 
-    def _told(self, thread: tuple[str, str], task: asyncio.Task[None]) -> None:
-        if self._telling.get(thread) is task:
-            del self._telling[thread]
-
-    async def _set(self, address: Mapping[str, Any], status: str, budget: RateLimiter, *, is_admitted: bool) -> None:
-        about = {"channel_id": address["channel"], "thread_ts": address["thread_ts"], "status": status}
-        if title := address.get("title"):  # Slack: it is of use to a session that is not there yet
-            about["title"] = title
+    async def _call(self, address: Mapping[str, Any], status: str, limiter: RateLimiter, *, is_admitted: bool) -> None:
+        arguments = {"channel_id": address["channel"], "thread_ts": address["thread_ts"], "status": status}
+        if title := address.get("title"):  # Slack: used by the first call of a thread
+            arguments["title"] = title
         try:
-            await self._api.at(str(address["team"])).call(METHOD, about, budget, is_admitted=is_admitted)
+            await self._api.at(str(address["team"])).call(METHOD, arguments, limiter, is_admitted=is_admitted)
         except RefusedError as refusal:
-            log.warning("%s; for a while, Slack is not told where I am at work", refusal)
+            log.warning("%s; the status of threads is not set for %g s", refusal, REFUSED_SECONDS)
             self._refused[str(address["team"])] = True
         except SurfaceError as error:
-            log.warning("Slack does not know where I am at work: %s", error)
+            log.warning("the status of a thread cannot be set: %s", error)
 
 
-def _thread(address: Mapping[str, Any]) -> tuple[str, str]:
-    return str(address["channel"]), str(address["thread_ts"])
-
-
-async def _behind(other: asyncio.Task[None] | None, work: Callable[[], Awaitable[None]]) -> None:
-    if other is not None:
-        await asyncio.wait([other])
-    await work()
-
-
-async def suggest(api: SlackApi, team: str, channel: str, prompts: Sequence[str]) -> None:
-    """Suggest to say these, in direct messages. What cannot be suggested now is so when they are opened again."""
-    said = {"channel_id": channel, "prompts": [{"title": prompt, "message": prompt} for prompt in prompts]}
+async def suggest_prompts(api: SlackApi, team: str, channel: str, prompts: Sequence[str]) -> None:
+    """Suggest prompts in direct messages; a failure is logged, and the next opening of the messages tries again."""
+    arguments = {"channel_id": channel, "prompts": [{"title": prompt, "message": prompt} for prompt in prompts]}
     try:
         await api.at(team).call(
-            PROMPTS_METHOD, said, api.budget((PROMPTS_METHOD, team), TIER_4), priority=Priority.LOOK
+            PROMPTS_METHOD, arguments, api.budget((PROMPTS_METHOD, team), TIER_4), priority=Priority.LOOK
         )
     except SurfaceError as error:
-        log.warning("nothing is suggested to who opens the direct messages: %s", error)
+        log.warning("prompts cannot be suggested: %s", error)

@@ -1,4 +1,4 @@
-"""The reactions that say in Slack that a message was heard and waits, or that it is not answered."""
+"""The reaction on a message that waits for its reply."""
 
 from functools import partial
 
@@ -9,9 +9,6 @@ from channels.slack.client.rate_limits import TIER_2, TIER_3
 
 EMOJI = "eyes"
 
-#: Says that a message is not answered, where its author cannot be told.
-NO_ENTRY = "no_entry_sign"
-
 _TIERS = {"reactions.add": TIER_3, "reactions.remove": TIER_2}
 
 #: Slack: what it says when the message is as it should be already.
@@ -19,16 +16,11 @@ _DONE = {"already_reacted", "no_reaction"}
 
 
 def receipts(api: SlackApi) -> Receipts:
-    return Receipts(partial(_react, api, "reactions.add", EMOJI), partial(_react, api, "reactions.remove", EMOJI))
+    return Receipts(partial(_react, api, "reactions.add"), partial(_react, api, "reactions.remove"))
 
 
-async def send_away(api: SlackApi, address: Address) -> None:
-    """Say by a sign that a message is not answered."""
-    await _react(api, "reactions.add", NO_ENTRY, address)
-
-
-async def _react(api: SlackApi, method: str, name: str, address: Address) -> None:
-    reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": name}
+async def _react(api: SlackApi, method: str, address: Address) -> None:
+    reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": EMOJI}
     try:
         await api.at(address["team"]).call(method, reaction, api.budget((method, address["team"]), _TIERS[method]))
     except RefusedError as refusal:

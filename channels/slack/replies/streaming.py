@@ -22,7 +22,7 @@ from channels.replies.surface import Edited, Piece, Posted
 from channels.slack.client.api import SlackApi
 from channels.slack.client.blocks import below
 from channels.slack.client.rate_limits import TIER_2, TIER_4
-from channels.slack.replies.assistant import Sessions
+from channels.slack.replies.assistant import AssistantThreads
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.settings import Streaming
 from channels.slack.text import inert
@@ -36,9 +36,6 @@ MOST_BYTES = 9_000
 
 #: Channels in which Slack has refused a stream, and the seconds for which no other one is begun there.
 MAX_REFUSED, REFUSED_SECONDS = 10_000, 600.0
-
-#: Slack: what it says of a stream that has ended, or whose message is gone.
-_OVER = {"message_not_in_streaming_state", "stopped_by_user", "message_not_found"}
 
 #: Slack: the most that a task's title may hold, in characters.
 _TITLE_SIZE = 256
@@ -142,16 +139,15 @@ class StreamSurface(SlackSurface):
         turn_id: str,
         streams: Streams,
         *,
-        sessions: Sessions | None = None,
+        assistant: AssistantThreads | None = None,
     ) -> None:
-        super().__init__(api, receipts, address, turn_id, sessions=sessions)
+        super().__init__(api, receipts, address, turn_id, assistant=assistant)
         self._streams = streams
         self._user = str(address.get("user", ""))
         self._user_team = str(address.get("user_team", ""))
         self._may_stream = bool(self._user and self._bot and self._thread_ts)
         self._is_native = False  # whether the message that grows is one that is streamed
         self._stream: Stream | None = None
-        self._over = set[str]()  # streams that are known to have ended
 
     def open(self) -> bool:
         """The way that a message goes is chosen here."""
@@ -292,8 +288,7 @@ class StreamSurface(SlackSurface):
                 return grown
         self._stream = None
         if not (goes_on and piece.is_done and await self._finish(stream, piece)):
-            if stream.ts not in self._over:
-                await self._stop(stream.ts)
+            await self._stop(stream.ts)
             if goes_on or not piece.is_done:  # not if only its end has moved to the next message
                 self._go_by_edits()
         elif not stream.card.is_placeholder:
@@ -318,8 +313,8 @@ class StreamSurface(SlackSurface):
             await self._api.once(
                 "chat.appendStream", {"channel": self._channel, "ts": stream.ts, "chunks": chunks}, self._appends
             )
-        except RefusedError as refusal:
-            self._note(refusal, stream)
+        except RefusedError as refusal:  # Slack has ended it
+            log.info("%s", refusal)
             return None
         except PassingError as failure:  # whether it was appended is not known, unless it came too often
             return None if failure.retry_after is None else Edited.DROPPED
@@ -350,17 +345,12 @@ class StreamSurface(SlackSurface):
                 self._stops,
             )
         except RefusedError as refusal:
-            self._note(refusal, stream)
+            log.info("%s", refusal)
             return False
         except PassingError:
             return False
         self._streamed.pop(stream.ts, None)
         return True
-
-    def _note(self, refusal: RefusedError, stream: Stream) -> None:
-        log.info("%s", refusal)
-        if refusal.code in _OVER:
-            self._over.add(stream.ts)
 
 
 def _urgent(piece: Piece) -> Piece:

@@ -1,5 +1,6 @@
 """Shows a reply in a Slack thread."""
 
+import json
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,9 +15,8 @@ from channels.replies.reactions import Receipts
 from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
 from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.blocks import content
-from channels.slack.client.files import Files
-from channels.slack.client.rate_limits import PAST, TIER_2, TIER_3
-from channels.slack.replies.assistant import Sessions
+from channels.slack.client.rate_limits import PAST, TIER_2, TIER_3, TIER_4
+from channels.slack.replies.assistant import AssistantThreads
 from channels.slack.text import SlackMarkdown, size
 from core.errors import SurfaceError
 
@@ -42,6 +42,9 @@ _NOT_EDITABLE = {"message_not_found", "cant_update_message", "edit_window_closed
 #: Slack: what it says of an edit of a message that is being streamed.
 _STILL_STREAMED = "streaming_state_conflict"
 
+#: Slack: errors for a file that does not exist.
+_NO_FILE = {"file_not_found", "file_deleted"}
+
 #: Slack: what it says of the deletion of a message that is being streamed, and of any other that may not be deleted.
 _NOT_DELETABLE = "cant_delete_message"
 
@@ -53,7 +56,7 @@ class SlackSurface(MessageSurface):
         address: `team`, `channel`, `thread_ts` (empty where there is no thread), and `ts` of the message that is
             answered; `user`, who wrote it, and `user_team`, his workspace; `bot`, the user that the app acts as;
             `title`, its first words.
-        sessions: what Slack is told of the thread.
+        assistant: shows that the thread is processing.
     """
 
     limits = LIMITS
@@ -65,7 +68,7 @@ class SlackSurface(MessageSurface):
         address: Mapping[str, Any],
         turn_id: str,
         *,
-        sessions: Sessions | None = None,
+        assistant: AssistantThreads | None = None,
     ) -> None:
         super().__init__(receipts, address)
         self._team = str(address["team"])
@@ -75,19 +78,18 @@ class SlackSurface(MessageSurface):
         self._asked_ts = str(address["ts"])
         self._bot = str(address.get("bot", ""))
         self._turn_id = turn_id
-        self._sessions = sessions
+        self._assistant = assistant
         self._is_taken_up = False
-        self._files = Files(self._api, self._team)
         self._recorded: Collection[str] = ()
         self._streamed: dict[str, int] = {}  # the positions of messages that bear no mark, since they were streamed
         self._is_start_lost = False  # whether a stream may have been begun that is not known here
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        with ExitStack() as told:
-            if self._sessions is not None:
-                told.enter_context(self._sessions.busy(self._address, lambda: self._is_taken_up))
-            told.enter_context(super().live())
+        with ExitStack() as stack:
+            if self._assistant is not None:
+                stack.enter_context(self._assistant.processing(self._address, lambda: self._is_taken_up))
+            stack.enter_context(super().live())
             yield
 
     async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
@@ -269,7 +271,7 @@ class SlackSurface(MessageSurface):
                 return await self._share(file, known)
             except RefusedError as refusal:  # it was never sent whole, or is deleted
                 log.info("a file is sent anew: %s", refusal)
-        file_id = await self._files.send(file)
+        file_id = await self._api.upload(file, self._team)
         await record(file.name, file_id)
         return await self._share(file, file_id)
 
@@ -279,7 +281,7 @@ class SlackSurface(MessageSurface):
         Raises:
             SurfaceError: it cannot be shown.
         """
-        await self._share(file, await self._files.send(file))
+        await self._share(file, await self._api.upload(file, self._team))
 
     async def _share(self, file: File, file_id: str) -> None:
         """Show a file, unless it is shown already."""
@@ -287,11 +289,28 @@ class SlackSurface(MessageSurface):
         async def found() -> Answer | None:
             return next((message for message in await self._thread() if _holds(message, file_id)), None)
 
-        if await found() is None:
-            await self._files.share(file_id, file.name, channel=self._channel, thread_ts=self._thread_ts, found=found)
+        if await found() is not None:
+            return
+        await self._api.call(
+            "files.completeUploadExternal",
+            {
+                "files": json.dumps([{"id": file_id, "title": file.name}]),
+                "channel_id": self._channel,
+                **self._in_thread,
+            },
+            self._api.budget(("files.completeUploadExternal", self._team), TIER_4),
+            priority=Priority.FINAL,
+            is_form=True,
+            found=found,
+        )
 
     async def _detach(self, file_id: str) -> None:
-        await self._files.delete(file_id)
+        limiter = self._api.budget(("files.delete", self._team), TIER_3)
+        try:
+            await self._api.call("files.delete", {"file": file_id}, limiter)
+        except RefusedError as refusal:
+            if refusal.code not in _NO_FILE:
+                raise
 
     async def _delete(self, message_id: str) -> None:
         try:

@@ -12,7 +12,7 @@ from google.genai import types
 from channels.discord.client.api import DiscordApi
 from channels.i18n import messages as words
 from channels.rate_limits.caller import RefusedError
-from channels.slack.client.files import Files
+from channels.slack.client.api import SlackApi
 from channels.slack.replies.surface import SlackSurface
 from core.store.schema import artifacts
 from core.tools.tool import adapt
@@ -144,14 +144,14 @@ async def test_what_failed_shows_its_files_when_it_is_tried_again(sandbox: Any, 
 async def test_a_file_that_is_refused_is_named_and_the_others_are_shown(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = Files.send
+    upload = SlackApi.upload
 
-    async def refuses(files: Any, file: Any) -> str:
+    async def refuses(api: SlackApi, file: Any, team: str) -> str:
         if len(file.data) > 10 * 2**20:
             raise RefusedError("upload", "file_too_large")
-        return await send(files, file)
+        return await upload(api, file, team)
 
-    monkeypatch.setattr(Files, "send", refuses)
+    monkeypatch.setattr(SlackApi, "upload", refuses)
     async with talking(sandbox, tmp_path, [*MAKES[1:], CallTool("heavy", {})], "Here you are.", core=TOOLS) as talk:
         await talk.say("draw")
         told = "Here you are.\n\nI could not attach the file `heavy.pdf` (11.0 MB) here."

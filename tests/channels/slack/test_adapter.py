@@ -10,7 +10,7 @@ from core.errors import SettingsError, StoreError
 from core.inbox.store import Inbox
 from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
-from sandbox.slack import SlackFile, SlackSandbox
+from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, running
 
 
@@ -227,22 +227,3 @@ async def test_a_reply_begins_at_once_and_goes_on_in_the_language_of_who_asks_wh
         await bot.shows(question, lambda texts: korean(words.NO_ANSWER) in texts)
     of_minsu = [call for call in slack.calls if call.arguments.get("user") == minsu.id and call.method == "users.info"]
     assert len(of_minsu) == 1
-
-
-async def test_files_of_which_only_the_mention_was_told_are_asked_for(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other event comes later, or never: it was on its way to a process that was just ending."""
-    monkeypatch.setattr(channel_module, "FILES_SECONDS", 0.05)
-    async with running(slack, tmp_path, echo) as bot:
-        slack.subscriptions.difference_update({"message.channels"})
-        root = await bot.ask("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
-        await bot.settled(1)
-        await bot.ask("ada", "general", "two", thread_ts=root.ts, files=[SlackFile("F2", "more.txt", b"on Tuesday")])
-        await bot.settled(2)
-        slack.scopes.difference_update({"channels:history"})  # then it is answered all the same
-        await bot.ask("ada", "general", "three", files=[SlackFile("F3", "rest.txt", b"on Friday")])
-        await bot.settled(3)
-        kept = [[file["name"] for file in row.inbound["attachments"]] for row in await bot.inbox_rows()]
-        assert kept == [["plan.txt"], ["more.txt"], []]
-        assert sum(call.method == "conversations.replies" and call.error is None for call in slack.calls) >= 2

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from channels.base import Priority
 from channels.markdown.dialect import Limits
 from channels.replies.chunk_planner import Planner
-from channels.slack.text import SlackMarkdown, escaped, inert, size, to_words, users_named, without_mention
+from channels.slack.text import SlackMarkdown, escaped, inert, mentioned_ids, size, to_words, without_mention
 from sandbox.slack.state.markup import SlackContent, pings, shown
 
 NAMES = {"U1": "ada", "W2": "grace"}
@@ -98,7 +98,8 @@ def test_the_mention_that_calls_the_bot_is_not_part_of_what_is_said(said: str, r
 
 
 def test_the_people_whom_a_text_names_are_found() -> None:
-    assert users_named("<@U1> <@W2|x> <!here> <#C1> <@u3> <@U1>") == {"U1", "W2"}
+    text = "<@U1> <@W2|x> <!here> <#C1> <#C2|> <#C3|general> <!subteam^S1> <!subteam^S2|@ops> <@u3> <@U1>"
+    assert mentioned_ids(text) == {"U1", "W2", "C1", "C2", "S1"}
 
 
 def written(text: str) -> str:

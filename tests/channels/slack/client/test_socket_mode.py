@@ -10,20 +10,20 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.client.socket_mode import Socket, Sockets
+from channels.slack.client.socket_mode import SocketConnection, SocketMode
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
 from tests.channels.wiring import until
 
 
 @pytest.fixture
-async def socket(slack: SlackSandbox, web: AsyncWebClient) -> AsyncIterator[Socket]:
+async def socket(slack: SlackSandbox, web: AsyncWebClient) -> AsyncIterator[SocketConnection]:
     app = AsyncApp(client=web)
 
     @app.event("message")
     async def hear(body: dict[str, Any]) -> None: ...
 
-    socket = Socket(app, slack.app_token, on_back=lambda _: None)
+    socket = SocketConnection(app, slack.app_token, on_reconnect=lambda: None)
     yield socket
     await socket.close()
 
@@ -32,14 +32,18 @@ def opened(slack: SlackSandbox) -> int:
     return sum(call.method == "apps.connections.open" for call in slack.calls)
 
 
-async def test_a_refused_handshake_is_tried_again_with_a_new_ticket(slack: SlackSandbox, socket: Socket) -> None:
+async def test_a_refused_handshake_is_tried_again_with_a_new_ticket(
+    slack: SlackSandbox, socket: SocketConnection
+) -> None:
     slack.faults.refuse_handshakes(2)
     await socket.open()
     await slack.wait_connected()
     assert opened(slack) == 3
 
 
-async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(slack: SlackSandbox, socket: Socket) -> None:
+async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(
+    slack: SlackSandbox, socket: SocketConnection
+) -> None:
     await socket.open()
     await slack.wait_connected()
     slack.faults.refuse_handshakes(2)
@@ -50,7 +54,7 @@ async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(slack
     await slack.wait_for(lambda: slack.envelopes[-1].acknowledged_at)
 
 
-async def test_a_request_to_connect_anew_is_followed(slack: SlackSandbox, socket: Socket) -> None:
+async def test_a_request_to_connect_anew_is_followed(slack: SlackSandbox, socket: SocketConnection) -> None:
     await socket.open()
     await slack.wait_connected()
     await slack.refresh_sockets()
@@ -75,7 +79,7 @@ async def test_who_hangs_up_waits_until_what_came_is_taken_and_gives_up_what_tak
         return BoltResponse(status=200)
 
     for expected in ("taken", "given up"):
-        socket = Socket(app, slack.app_token, on_back=lambda _: None)
+        socket = SocketConnection(app, slack.app_token, on_reconnect=lambda: None)
         await socket.open()
         await slack.wait_connected()
         await slack.say("ada", "general", "one moment")
@@ -93,7 +97,7 @@ async def test_who_hangs_up_waits_until_what_came_is_taken_and_gives_up_what_tak
 
 
 async def test_who_hangs_up_does_not_wait_for_what_will_not_end(
-    slack: SlackSandbox, socket: Socket, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSandbox, socket: SocketConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT", 0.05)
     released = asyncio.Event()
@@ -121,32 +125,33 @@ async def test_of_two_sockets_one_stands_while_the_other_is_made_anew_and_each_e
         await slack.wait_for(lambda: slack.connected == 2)
         questions = [await bot.ask("ada", "general", f"question {n}") for n in range(6)]
         await bot.settled(6)
-        line = bot.channel._line
-        assert isinstance(line, Sockets)
-        first = line._sockets[0]
+        transport = bot.channel._transport
+        assert isinstance(transport, SocketMode)
+        first = transport._connections[0]
         await first.reopen()
         assert slack.connected >= 1
         during = await bot.ask("ada", "general", "in between")
         await bot.shows(during, lambda texts: texts[1:] == ["heard: ada: in between"])
         await slack.wait_for(lambda: slack.connected == 2)
         assert all(len(bot.texts(question)) == 2 for question in questions)
-        assert line.heard_at > 0
+        assert transport.heard_at > 0
 
 
-async def test_a_gap_is_opened_when_no_other_socket_has_stood_through_it(
+async def test_a_reconnection_opens_a_gap_from_the_last_sign_of_life_of_any_socket(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
     gaps = list[float]()
-    sockets = Sockets(AsyncApp(client=web), slack.app_token, count=2, on_back=gaps.append)
+    sockets = SocketMode(AsyncApp(client=web), slack.app_token, count=2, on_reconnect=gaps.append)
     await sockets.open()
     try:
         await slack.wait_for(lambda: slack.connected == 2)
-        await sockets._sockets[0].reopen()
-        await slack.wait_for(lambda: slack.connected == 2)
-        await until(lambda: sockets._sockets[0].has_stood(time.time()))
-        assert gaps == []
+        await until(lambda: all(connection.heard_at for connection in sockets._connections))
+        before = time.time()
+        await sockets._connections[0].reopen()
+        await until(lambda: len(gaps) == 1)
+        assert gaps[0] > before - 1
         await slack.drop_sockets()
         await slack.wait_for(lambda: slack.connected == 2)
-        await until(lambda: gaps)
+        await until(lambda: len(gaps) == 3)
     finally:
         await sockets.close()

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
-from channels.slack import adapter as channel
 from core.errors import StoreError
 from core.inbox.store import Inbox
 from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
-from sandbox.slack import SlackFile, SlackSandbox
+from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
 
 
@@ -126,16 +125,3 @@ async def test_an_edit_that_the_database_does_not_take_is_not_acknowledged_and_c
         await slack.edit("ada", question, "two")
         await slack.wait_for(lambda: words.REVISE in bot.thread(question)[-1].buttons)
         assert refused >= 2
-
-
-async def test_one_that_is_deleted_while_its_files_are_waited_for_is_not_answered(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(channel, "FILES_SECONDS", 0.5)
-    async with running(slack, tmp_path, echo) as bot:
-        slack.subscriptions.difference_update({"message.channels"})
-        said = await bot.ask("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
-        slack.subscriptions.update({"message.channels"})
-        await slack.delete("ada", said)
-        await slack.wait_for(lambda: sum(bool(envelope.acknowledged_at) for envelope in slack.envelopes) == 2)
-        assert await bot.inbox_rows() == []

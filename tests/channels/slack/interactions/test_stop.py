@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
-from channels.slack.manifest import STOPPED
+from channels.slack.events.parser import STOPPED
 from core.conversations.service import Conversations
-from core.errors import StoreError
 from core.turns.cancel import Halt
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
@@ -79,37 +78,3 @@ async def test_told_of_twice_it_stops_nothing_that_was_said_since(
         await bot.shows(later, lambda texts: any("It is blue." in text for text in texts))
         rows = await bot.settled(2)
         assert [row.state for row in rows] == ["cancelled", "done"]
-
-
-async def test_what_slack_takes_to_be_at_work_and_is_not_comes_to_rest(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, "Blue.") as bot:
-        question = await slack.say("ada", slack.open_dm("ada"), "which colour?")
-        await bot.shows(question, lambda texts: texts[-1] == "Blue.")
-        await slack.wait_for(lambda: (session := slack.session(question)) and session.status == "active")
-        session = slack.session(question)
-        assert session is not None
-        session.statuses.append("processing")
-        await slack.stop("ada", question)
-        await slack.wait_for(lambda: session.status == "active")
-        await slack.wait_for(lambda: words.NOTHING_RUNS in bot.texts(question))
-
-
-async def test_a_stop_that_the_database_does_not_take_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop, refused = Conversations.stop, 0
-
-    async def failing(self: Conversations, session_id: str, **of: Any) -> Any:
-        nonlocal refused
-        refused += 1
-        if refused == 1:
-            raise StoreError("out of reach")
-        return await stop(self, session_id, **of)
-
-    monkeypatch.setattr(Conversations, "stop", failing)
-    async with SlackSandbox(speed=20) as slack, running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
-        question = await slack.say("ada", slack.open_dm("ada"), "a story")
-        await bot.shows(question, lambda texts: texts[-1] == "Once")
-        await slack.stop("ada", question)
-        await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
-        assert refused >= 2

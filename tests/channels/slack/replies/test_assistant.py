@@ -9,7 +9,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.slack.client.api import SlackApi
-from channels.slack.replies import assistant as sessions
+from channels.slack.replies import assistant
 from channels.slack.settings import PROMPTS
 from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
@@ -71,7 +71,7 @@ async def test_who_is_no_agent_answers_all_the_same_and_asks_no_more_for_a_while
         for text in ("one", "two"):
             question = await slack.say("ada", slack.open_dm("ada"), text)
             await bot.shows(question, lambda texts: f"heard: {text}" in texts)  # noqa: B023 (it is waited for here)
-            await bot.channel._sessions.settle(5)
+            await bot.channel._assistant.settle(5)
         told = [call.arguments["status"] for call in slack.calls if call.method == "agents.sessions.setStatus"]
         assert set(told) <= {"processing", "active"}
         assert len(told) <= 2
@@ -83,8 +83,11 @@ async def test_a_thread_that_a_dead_process_left_at_work_is_so_no_more(slack: Sl
         await bot.shows(question, lambda texts: "Once" in texts)
         session = slack.session(question)
         assert session is not None
+
+        async def unanswered(*_: Any, **__: Any) -> None: ...
+
         with pytest.MonkeyPatch.context() as dead:
-            dead.setattr(sessions.Sessions, "_tell", lambda *_, **__: None)
+            dead.setattr(assistant.AssistantThreads, "_call", unanswered)
             await bot.restarted()
         assert session.status == "processing"
         await bot.shows(question, lambda texts: "Once upon a time." in texts)
@@ -94,30 +97,14 @@ async def test_a_thread_that_a_dead_process_left_at_work_is_so_no_more(slack: Sl
 async def test_where_calls_are_scarce_the_end_is_told_for_each_beginning(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
-    told, direct = sessions.Sessions(SlackApi(web)), slack.open_dm("ada")
+    told, direct = assistant.AssistantThreads(SlackApi(web)), slack.open_dm("ada")
     questions = [await slack.say("ada", direct, str(n)) for n in range(60)]
     with ExitStack() as at_work:
         for question in questions:
             address = {"team": slack.team_id, "channel": direct.id, "thread_ts": question.ts}
-            at_work.enter_context(told.busy(address, lambda: False))
+            at_work.enter_context(told.processing(address, lambda: False))
     await told.settle(10)
     shown = [session for question in questions if (session := slack.session(question))]
     assert 15 < len(shown) < 30
     assert {tuple(session.statuses) for session in shown} == {("processing", "active")}
     assert not [call for call in slack.calls if call.rate_limited]
-
-
-async def test_of_two_that_are_at_work_in_a_thread_the_last_one_tells_the_end(
-    slack: SlackSandbox, web: AsyncWebClient
-) -> None:
-    told, question = sessions.Sessions(SlackApi(web)), await slack.say("ada", slack.open_dm("ada"), "why?")
-    address = {"team": slack.team_id, "channel": question.channel.id, "thread_ts": question.ts}
-    with told.busy(address, lambda: False):
-        with told.busy(address, lambda: True):
-            await told.settle(5)
-        await told.settle(5)
-        session = slack.session(question)
-        assert session is not None
-        assert session.statuses == ["processing"]
-    await told.settle(5)
-    assert session.statuses == ["processing", "active"]

