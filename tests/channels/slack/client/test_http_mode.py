@@ -64,6 +64,7 @@ async def test_a_request_before_the_start_is_refused_and_delivered_again(slack: 
         assert await post(bot, "{}", slack.requests.signed("{}")) == 503
         assert not await bot.inbox_rows()
         await bot.channel.start()
+        await slack.redeliver(slack.envelopes[0])
         await bot.shows(question, lambda texts: len(texts) == 2)
 
 
