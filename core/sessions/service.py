@@ -31,7 +31,7 @@ from core.sessions.codec import (
     stored,
 )
 from core.sessions.history import DEFAULT_TURNS, is_user_message, sendable
-from core.sessions.lifecycle import begin_generation, begin_life, forget, life_of
+from core.sessions.lifecycle import begin_life, forget, life_of
 from core.sessions.prompt_text import Spoken
 from core.sessions.reader import Loader, opened
 from core.sessions.session import StoredSession
@@ -194,7 +194,7 @@ class SessionService(BaseSessionService):
         event = self._trim_temp_delta_state(event)
         writer = EventWriter(self._database, session)
         if is_state_only(event):
-            await self._persist(partial(writer.change_state, event), session.id)
+            await self._persist(partial(writer.append, event), session.id)
             session.last_update_time = event.timestamp
             self._update_session_state(session, event)
             return event
@@ -247,16 +247,6 @@ class SessionService(BaseSessionService):
                 Found(datetime.fromtimestamp(at, UTC).isoformat(timespec="minutes"), role, text)
                 for at, role, text in rows
             ]
-
-    async def reset(self, session_id: str) -> int | None:
-        """Start a session over: its messages, its own state and its bytes go; what the app and the user
-        have for state stays. Whatever still runs on it can store nothing more.
-
-        Returns:
-            The new generation; None if there is no such session.
-        """
-        async with self._database.write() as connection:
-            return await begin_generation(connection, session_id)
 
     async def _persist(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
         """Do `work` on a session, again for as long as the database is away."""

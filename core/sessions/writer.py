@@ -37,7 +37,7 @@ class EventWriter:
     database: Database
     session: StoredSession
 
-    async def append(self, event: Event, row: Row, tokens: int) -> None:
+    async def append(self, event: Event, row: Row | None = None, tokens: int = 0) -> None:
         """Whoever is cancelled meanwhile lets it come to its end: nothing may be stored once he is gone."""
         writing = asyncio.create_task(self._append(event, row, tokens), name="append")
         try:
@@ -46,28 +46,27 @@ class EventWriter:
             await asyncio.gather(writing, return_exceptions=True)
             raise
 
-    async def _append(self, event: Event, row: Row, tokens: int) -> None:
+    async def _append(self, event: Event, row: Row | None, tokens: int) -> None:
         values = {
             "session": self.session.id,
             "generation": self.session.generation,
             "spoken": self.session.attribution_of(event),
-            **columns(row, tokens),
+            **(columns(row, tokens) if row else {}),
         }
-        if not event.actions.state_delta and not row.blobs and await self._insert(event, values):
+        delta = event.actions.state_delta
+        if row and not delta and not row.blobs and await self._insert(event, values):
             return
+        session = self.session
         async with self.database.write() as connection:
             await self._hold(connection, event.timestamp)
-            await self._change_state(connection, event)
+            owners = scopes.owners(session.app_name, session.user_id, session.id)
+            await scopes.write(connection, owners, delta)
+            if row is None:
+                return
             await self._answer_held(connection, event)
-            data = ({"session": self.session.id, "hash": digest, "data": data} for digest, data in row.blobs.items())
+            data = ({"session": session.id, "hash": digest, "data": data} for digest, data in row.blobs.items())
             await insert_new(connection, blobs, *data)
             await insert_new(connection, messages, values)
-
-    async def change_state(self, event: Event) -> None:
-        """Of what the event brings, the state."""
-        async with self.database.write() as connection:
-            await self._hold(connection, event.timestamp)
-            await self._change_state(connection, event)
 
     async def _insert(self, event: Event, values: dict[str, Any]) -> bool:
         """The usual case, in one statement. False, and nothing done, if there is more to it."""
@@ -89,11 +88,6 @@ class EventWriter:
         if (await connection.execute(sa.select(sessions.c.id).where(sessions.c.id == session.id))).first() is None:
             raise SessionNotFoundError(f"Session not found: {session.id}")
         raise SessionResetError.of(session.id, session.generation)
-
-    async def _change_state(self, connection: AsyncConnection, event: Event) -> None:
-        if event.actions.state_delta:
-            owners = scopes.owners(self.session.app_name, self.session.user_id, self.session.id)
-            await scopes.write(connection, owners, event.actions.state_delta)
 
     async def _answer_held(self, connection: AsyncConnection, event: Event) -> None:
         """Note which of the calls that wait are answered; a new turn lets go of those that were."""

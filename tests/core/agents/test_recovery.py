@@ -26,6 +26,7 @@ from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
 from core.tools.call_log import Call, Journal
 from core.tools.tool import Tool, adapt
+from tests.core.sessions.events import reset_session
 from tests.fixtures.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter
 
 pytestmark = [
@@ -308,7 +309,7 @@ async def test_no_call_is_made_twice_however_far_each_of_a_step_had_come(
     provider, root = ScriptedProvider("Done."), idle.runtime.app.root_agent
     assert isinstance(root, LlmAgent)
     root.model, root.tools = adapter(provider), [call.tool for call in made]
-    await idle.sessions.reset(SESSION)
+    await reset_session(idle.sessions, SESSION)
     await store(idle, made)
     assert await taken_up(idle) == "Done."
     assert [call.runs for call in made] == [int(call.runs_now) for call in made]

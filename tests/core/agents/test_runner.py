@@ -22,7 +22,7 @@ from core.errors import SessionResetError
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import messages
-from tests.core.sessions.events import call_ids, texts
+from tests.core.sessions.events import call_ids, reset_session, texts
 
 Reply = str | types.FunctionCall
 
@@ -115,7 +115,7 @@ async def test_a_reset_in_the_middle_of_a_run_ends_it_and_nothing_is_stored(
 ) -> None:
     async def slow() -> dict[str, bool]:
         """Is overtaken by a reset."""
-        await service.reset("s")
+        await reset_session(service, "s")
         return {"done": True}
 
     runner = runner_of(service, Script(lines=[call("slow"), "never said"]), slow)

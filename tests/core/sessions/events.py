@@ -5,6 +5,9 @@ from typing import Any
 from google.adk.events.event import Event
 from google.genai import types
 
+from core.sessions.lifecycle import begin_generation
+from core.sessions.service import SessionService
+
 
 def said(text: str, **more: Any) -> Event:
     content = types.Content(role="user", parts=[types.Part(text=text)])
@@ -40,3 +43,9 @@ def call_ids(events: list[Event]) -> list[str | None]:
 
 def answer_ids(events: list[Event]) -> list[str | None]:
     return [answer.id for event in events for answer in event.get_function_responses()]
+
+
+async def reset_session(service: SessionService, session_id: str = "s") -> int | None:
+    """Begin the next generation of a session, as the inbox does."""
+    async with service._database.write() as connection:
+        return await begin_generation(connection, session_id)

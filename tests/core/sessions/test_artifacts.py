@@ -20,6 +20,7 @@ from core.sessions.service import SessionService
 from core.store.schema import turns
 from core.workers.fencing import Fence
 from tests.core.conftest import Faulty
+from tests.core.sessions.events import reset_session
 
 PNG = types.Part.from_bytes(data=b"pixels", mime_type="image/png")
 TURN = {"session": "s", "generation": 1, "state": "done", "owner": "w", "chunks": [], "created_at": 1.0}
@@ -88,7 +89,7 @@ async def test_nothing_is_saved_for_a_conversation_that_was_started_over(
     run = Artifacts(database).of("r", 1)
     await run.save_artifact(**OF, filename="a.png", artifact=PNG)
     await run.save_artifact(**OF, filename="user:me.png", artifact=PNG)
-    await service.reset("s")
+    await reset_session(service, "s")
     assert await run.list_artifact_keys(**OF) == ["user:me.png"]
     with pytest.raises(SessionResetError):
         await run.save_artifact(**OF, filename="a.png", artifact=PNG)

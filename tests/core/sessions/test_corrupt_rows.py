@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from core.errors import DamagedSessionError
 from core.sessions.service import SessionService
 from core.store.database import Database
-from tests.core.sessions.events import replied, said, texts
+from tests.core.sessions.events import replied, reset_session, said, texts
 from tests.core.sessions.test_service import create, load
 
 #: What SQLite lets stand in a column, whatever its type.
@@ -63,7 +63,7 @@ async def is_said_and_forgotten(service: SessionService, database: Database, dam
     assert "reset" in caught.value.public
     assert not caught.value.retryable
     assert texts((await load(service, "whole")).events) == ["hi", "hello"]
-    assert await service.reset("s") == 2
+    assert await reset_session(service, "s") == 2
     fresh = await load(service)
     assert (fresh.events, fresh.state) == ([], {})
     await service.append_event(fresh, said("anew"))

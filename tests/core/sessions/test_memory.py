@@ -23,6 +23,7 @@ from core.sessions.resume import rewind
 from core.sessions.service import SessionService
 from core.workers.fencing import Fence
 from tests.core.conftest import Faulty
+from tests.core.sessions.events import reset_session
 from tests.fixtures.conversation import ScriptedProvider, adapter
 
 OF: Mapping[str, Any] = {"app_name": "app", "user_id": "place"}
@@ -100,7 +101,7 @@ async def test_what_came_of_a_conversation_goes_with_it_and_nothing_comes_behind
     lost = Memories(database).of("s", 1, Fence("turn", "worker", 1))
     with pytest.raises(TurnLostError):
         await lost.add_events_to_memory(**OF, events=[event("too late, a word")])
-    await service.reset("s")
+    await reset_session(service, "s")
     with pytest.raises(SessionResetError):
         await run.add_events_to_memory(**OF, events=[event("too late, a word")])
     assert await found(run, "word") == ["another word"]

@@ -23,7 +23,7 @@ from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, metadata, sessions, state
 from core.turns import compaction
-from tests.core.sessions.events import answered, called, replied, said, texts
+from tests.core.sessions.events import answered, called, replied, reset_session, said, texts
 
 APP, USER = "app", "place"
 
@@ -269,18 +269,18 @@ async def test_a_reset_takes_the_sessions_own_and_leaves_what_is_shared(
     session = await create(service, state={"a": 1, "user:b": 2, "app:c": 3})
     await create(service, "t", state={"a": 1})
     await service.append_event(session, image())
-    assert await service.reset("s") == 2
+    assert await reset_session(service, "s") == 2
     assert await rows(database) == await rows(database, blobs) == []
     fresh = await load(service)
     assert (fresh.state, fresh.events) == ({"user:b": 2, "app:c": 3}, [])
     assert (await load(service, "t")).state["a"] == 1
-    assert await service.reset("nowhere") is None
+    assert await reset_session(service, "nowhere") is None
 
 
 async def test_what_was_loaded_before_a_reset_can_store_nothing(service: SessionService, database: Database) -> None:
     session = await create(service)
     await service.append_event(session, said("hi"))
-    await service.reset("s")
+    await reset_session(service, "s")
     for stale in (session, copy.deepcopy(session)):
         for event in (replied("late"), image(), changed(**{"user:late": 1})):
             with pytest.raises(SessionResetError):

@@ -16,6 +16,7 @@ from core.sessions.service import SessionService
 from core.store.schema import tool_calls
 from core.tools.call_log import Call, Journal
 from tests.core.conftest import Faulty
+from tests.core.sessions.events import reset_session
 
 CALL = Call(session="s", generation=1, run="run-1", id="c1", tool="pay", arguments={"sum": 3, "to": "Ada"})
 
@@ -103,7 +104,7 @@ async def test_a_reset_takes_the_calls_with_it_and_lets_none_begin(
     journal: Journal, sessions: SessionService, database: Faulty
 ) -> None:
     await journal.begin(CALL)
-    await sessions.reset("s")
+    await reset_session(sessions, "s")
     assert await states(database) == []
     await journal.end(CALL, "paid", EventActions())
     for write in (journal.begin, journal.begin_again):

@@ -6,6 +6,7 @@ from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
 from core.tools.builtin.make_file import MOST_CHARACTERS, make_file
 from core.tools.builtin.search_history import search_history
 from core.tools.tool import is_idempotent, load_tools
+from tests.core.sessions.events import reset_session
 from tests.fixtures.conversation import SESSION, USER, Converse, ScriptedProvider
 
 
@@ -23,7 +24,7 @@ async def test_what_was_said_earlier_is_found_here_and_nowhere_else(converse: Co
     assert found["by"] == "user"
     assert "harbour is BLUE% today" in found["text"]
     assert len(found["text"]) < 600
-    await talk.sessions.reset(SESSION)
+    await reset_session(talk.sessions, SESSION)
     await talk.reply("And now?")
     result = provider.requests[-1].messages[-1].parts[0]
     assert isinstance(result, ToolResult)
