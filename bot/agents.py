@@ -13,7 +13,7 @@ from google.adk.tools.base_toolset import BaseToolset
 
 from bot.agents_file import Table, read_agents
 from bot.settings import Settings
-from bot.settings.parsing import read
+from bot.settings.parsing import read_utf8
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.agents.loader import agents as agents_in
@@ -52,7 +52,7 @@ def make_choice(settings: Settings, *, replaces_keyless: bool = False) -> Choice
     Raises:
         SettingsError: a line for each that cannot be had, and for each tool that cannot.
     """
-    is_needed = not settings.agent and settings.several is None
+    is_needed = not settings.agent and settings.agents_path is None
     try:
         return Choice(
             settings.model,
@@ -61,7 +61,7 @@ def make_choice(settings: Settings, *, replaces_keyless: bool = False) -> Choice
             is_needed=is_needed,
             replaces_keyless=replaces_keyless,
             fallbacks=settings.model_fallbacks,
-            idle_seconds=settings.model_idle_seconds,
+            idle_seconds=settings.model_idle_timeout_seconds,
         )
     except SettingsError as error:  # the agent, which needs a model, is not made: its tools are tried here
         raise SettingsError(*error.faults, *(_tool_faults(settings) if is_needed else ())) from error
@@ -80,9 +80,9 @@ def make_crew(
             of several agents and the agent in it.
     """
     register(choice.adapter, default=choice.default)
-    plugins = [*ours(journal, tool_seconds=settings.tool_seconds), *watching]
-    if settings.several is not None:
-        return _several(settings, settings.several, choice, plugins)
+    plugins = [*ours(journal, tool_seconds=settings.tool_timeout_seconds), *watching]
+    if settings.agents_path is not None:
+        return _several(settings, settings.agents_path, choice, plugins)
     if settings.agent:
         app = load_app(settings.agent, plugins)
     else:
@@ -122,7 +122,7 @@ def _tool_faults(settings: Settings) -> list[str]:
 
 
 def _config(settings: Settings, name: str, table: Table) -> AgentConfig:
-    instruction = read(table.instruction_file) if table.instruction_file else table.instruction
+    instruction = read_utf8(table.instruction_file) if table.instruction_file else table.instruction
     config = settings.agent_config
     return AgentConfig(name, instruction or config.instruction, table.description or config.description)
 

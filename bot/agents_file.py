@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from bot.settings.parsing import read
+from bot.settings.parsing import read_utf8
 from core.agents.config import NAME, NAME_RULE
 from core.errors import SettingsError
 
@@ -81,7 +81,7 @@ class Table(BaseModel):
             yield "there are instruction and instruction_file: remove one of the two"
         if self.instruction_file is not None:
             try:
-                if not read(self.instruction_file).strip():
+                if not read_utf8(self.instruction_file).strip():
                     yield f"instruction_file: {self.instruction_file} is empty"
             except ValueError as error:
                 yield f"instruction_file: {error}"

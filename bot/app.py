@@ -14,7 +14,7 @@ from bot.monitoring import trace_export as traces
 from bot.monitoring.health import Health
 from bot.runtime import load_agents
 from bot.server import probes, serving
-from bot.settings import NO_TOKENS, Settings, unknown_names
+from bot.settings import NO_TOKENS, Settings, find_unknown_names
 from channels.answerer import Answerer
 from channels.base import Channel
 from channels.i18n import messages as words
@@ -74,7 +74,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         await _first(stop.wait(), ending.wait(), running)
         if not ending.is_set():
             running.cancel()
-        seconds = settings.stop_seconds + ENDING_SECONDS
+        seconds = settings.shutdown_timeout_seconds + ENDING_SECONDS
         _, late = await asyncio.wait([running], timeout=seconds)
         if late:
             raise OverdueError(
@@ -90,7 +90,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 async def _run(settings: Settings, ending: asyncio.Event) -> None:
     """Run until cancelled, or until a channel stays deaf; then end what is under way."""
     raise_open_files_limit()
-    for line in unknown_names():
+    for line in find_unknown_names():
         log.warning("%s", line)
     health = Health()
     routes = [*probes(health)]
@@ -99,10 +99,10 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
         if settings.metrics:
             from bot.monitoring.prometheus import Metrics  # noqa: PLC0415 - imported only when it is configured
 
-            metrics = Metrics(health, settings.shown_token)
+            metrics = Metrics(health, settings.metrics_bearer_token)
             routes += metrics.routes
         server = await stack.enter_async_context(
-            serving(settings.port, routes, is_needed=settings.is_called, host=settings.listen_address)
+            serving(settings.port, routes, is_needed=settings.needs_public_http, host=settings.listen_address)
         )
         bot = await stack.enter_async_context(_built(settings))
         channels = bot.channels.values()
@@ -122,7 +122,9 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
             log.info("stopping")
             health.drain()
             stops = [channel.stop() for channel in channels]
-            ended = await asyncio.gather(bot.worker.stop(settings.stop_seconds), *stops, return_exceptions=True)
+            ended = await asyncio.gather(
+                bot.worker.stop(settings.shutdown_timeout_seconds), *stops, return_exceptions=True
+            )
             for error in ended:
                 if error is not None:
                     log.error("a part did not stop as it should: %s", traced(error))
@@ -150,7 +152,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
     """Build all parts, in the order in which they need each other, and close them in the reverse order."""
     words.prefer(settings.language)
     async with AsyncExitStack() as stack:
-        database = Database(settings.database, connections=settings.database_connections)
+        database = Database(settings.database_address, connections=settings.database_pool_size)
         stack.enter_context(held(database))
         stack.push_async_callback(database.aclose)
         await retried(lambda: prepare(database), what="the database", patience=START_PATIENCE)
@@ -161,7 +163,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
         await retried(lease.take, what="the lease", patience=START_PATIENCE)
         stack.push_async_callback(lease.give_up)
         await stack.enter_async_context(beside(lease.keep(), name="lease"))
-        pruning = Pruning(database, days=settings.turns_kept_days)
+        pruning = Pruning(database, days=settings.turn_retention_days)
         await stack.enter_async_context(beside(pruning.run(), name="pruning"))
         await stack.enter_async_context(beside(spending.run(), name="spending"))
         retention = Retention(database, prices, days=settings.retention_days)
@@ -173,19 +175,19 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
                 await compaction.beside(turn, answerer.answer)
 
         turns = Turns(database, lease, loaded.agents)
-        worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
-        inbox = Inbox(database, turns, worker, rates=settings.rates)
-        conversations = Conversations(database, turns, worker, budget=settings.history_tokens)
+        worker = Worker(turns, answer, limit=settings.max_concurrent_turns, at_rest=garbage.collect)
+        inbox = Inbox(database, turns, worker, rates=settings.user_rate_limits)
+        conversations = Conversations(database, turns, worker, budget=settings.history_max_tokens)
         approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
-        caps = Caps(database, prices, spending, settings.limits)
+        caps = Caps(database, prices, spending, settings.spending_limits)
         compaction = Compaction(
             database,
             turns,
             loaded.summarizer,
             caps,
             wake=worker.wake,
-            budget=settings.history_tokens if settings.summaries else None,
-            turn_limit=settings.history_turns,
+            budget=settings.history_max_tokens if settings.summaries else None,
+            turn_limit=settings.history_max_turns,
         )
         stack.push_async_callback(compaction.aclose)
         answerer = Answerer(
@@ -193,10 +195,10 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
             turns,
             channels,
             conversations,
-            Context(database, loaded.counter.count, most=settings.context_tokens),
+            Context(database, loaded.counter.count, most=settings.context_max_tokens),
             approvals=approvals,
-            door=settings.door,
-            settings=settings.replies,
+            door=settings.access_policy,
+            settings=settings.reply_settings,
             apologies=Apologies(spending, settings.admins),
             others=loaded.runtimes,
         )
@@ -212,8 +214,8 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
             TurnReports(database, prices),
             Refusals(database),
             spending,
-            settings.door,
-            settings.follow,
+            settings.access_policy,
+            settings.reply_without_mention,
         )
         routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
         await stack.enter_async_context(beside(approvals.watch(answerer.reask), name="approvals"))
@@ -231,11 +233,11 @@ def _open(
     stack: AsyncExitStack,
 ) -> list[AbstractRouteDef]:
     """Make the channels that have their tokens, to be closed with `stack`; what is to be served for them."""
-    places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
+    places, bounds, routes = Places(database), settings.backfill_limits, list[AbstractRouteDef]()
     if settings.slack is not None:
         from channels.slack.adapter import SlackChannel  # noqa: PLC0415 - imported only when it is configured
 
-        vault = Vault(database, settings.vault_key) if settings.vault_key else None
+        vault = Vault(database, settings.token_encryption_key) if settings.token_encryption_key else None
         in_slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds, vault)
         stack.push_async_callback(in_slack.aclose)
         routes += in_slack.routes

@@ -89,8 +89,8 @@ def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, se
     sessions = SessionService(
         database,
         counter,
-        budget=settings.history_tokens,
-        turns=settings.history_turns,
+        budget=settings.history_max_tokens,
+        turns=settings.history_max_turns,
         agent=root,
         home=crew.agents.default,
     )

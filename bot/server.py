@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 MAX_BYTES = 2**20
 
 #: Seconds that requests may still take when the server is stopped.
-STOP_SECONDS = 2.0
+SHUTDOWN_TIMEOUT_SECONDS = 2.0
 
 #: Seconds for which a request is held that arrives before its route is there. Slack waits for 3.
 HOLD_SECONDS = 2.0
@@ -88,7 +88,9 @@ async def serving(
 
     app = web.Application(client_max_size=MAX_BYTES, middlewares=[limited])
     app.add_routes([*routes, web.route("*", "/{path:.*}", server.dispatch)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)  # addresses hold codes and states
+    runner = web.AppRunner(
+        app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS
+    )  # addresses hold codes and states
     await runner.setup()
     assert runner.server is not None
     limiter = ConnectionLimiter(runner.server)

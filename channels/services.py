@@ -9,7 +9,7 @@ from core.conversations.service import Conversations
 from core.conversations.turn_report import TurnReports
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Inbox
-from core.inbox_message import Follow
+from core.inbox_message import ReplyWithoutMention
 from core.tools.approvals import Approval, Approvals
 from core.usage.spending import Spending
 from core.usage.user_rate_limits import Refusals
@@ -42,4 +42,4 @@ class Desk:
     refusals: Refusals
     spending: Spending
     door: Door = field(default_factory=Door)
-    follow: Follow = "asker"
+    follow: ReplyWithoutMention = "author"

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 MOST_MESSAGES = 5
 
 #: Default for the tokens of other people's messages that a turn may have.
-CONTEXT_TOKENS = 4_000
+CONTEXT_MAX_TOKENS = 4_000
 
 #: Buttons under a finished answer.
 Extra = Literal["regenerate", "feedback", "why"]

@@ -16,7 +16,7 @@ SPEAKER = "temp:speaker"
 ADMINS, EVERYONE = "admins", "everyone"
 
 #: Rules for approvers: the author of the question, or anybody else.
-ASKER, OTHERS = "asker", "others"
+AUTHOR, OTHERS = "author", "others"
 
 #: Name of the built-in agent. ADK shows a model the messages of an agent with another name as another agent's.
 DEFAULT_AGENT_NAME = "parley"

@@ -17,7 +17,7 @@ INVISIBLE = regex.compile(
 
 #: Messages without a mention that are for the bot in a conversation that it has joined: none, those of the last author
 #: that it answered, or all.
-Follow = Literal["mention", "asker", "all"]
+ReplyWithoutMention = Literal["never", "author", "everyone"]
 
 
 @dataclass(frozen=True, slots=True)

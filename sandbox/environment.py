@@ -16,7 +16,7 @@ FOREIGN = (
     "DYNO",
     "LANGUAGE",
     "REPLY_",
-    "FOLLOW",
+    "REPLY_WITHOUT_MENTION",
     "LOG_",
     "METRICS",
     "OTEL_",

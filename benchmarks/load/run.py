@@ -182,9 +182,9 @@ async def _load(load: Load, database: Kind, folder: Path) -> Result:
             "MODEL": "openai/scripted",
             "OPENAI_BASE_URL": model.base_url,
             "DATABASE_URL": url,
-            "DATABASE_CONNECTIONS": "5",
+            "DATABASE_POOL_SIZE": "5",
             "ALLOW_EPHEMERAL_DATABASE": "1",
-            "STOP_SECONDS": f"{20 / load.speed:g}",
+            "SHUTDOWN_TIMEOUT_SECONDS": f"{20 / load.speed:g}",
             "DATA_DIR": str(ROOT / ".parley"),
             "PYTHONPATH": str(ROOT),
         }

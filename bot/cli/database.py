@@ -21,7 +21,7 @@ def done(work: Callable[[Database, configuration.Settings], Awaitable[T]]) -> T:
         SettingsError: one of them is wrong.
         StoreError: the database is not there, or of another version.
     """
-    settings = configuration.load()
+    settings = configuration.load_settings()
     logs.configure("ERROR")
 
     async def main() -> T:
@@ -38,7 +38,7 @@ async def opened(settings: configuration.Settings) -> AsyncIterator[Database]:
     Raises:
         StoreError: it is not there, or of another version.
     """
-    database = Database(settings.database, connections=3)
+    database = Database(settings.database_address, connections=3)
     try:
         if database.file is not None and not database.file.exists():
             sandbox = settings.data_dir / "sandbox.db"

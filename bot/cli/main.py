@@ -52,9 +52,9 @@ def options(
 def run() -> None:
     """Run the bot on every platform whose tokens are set; without any, start the sandbox."""
     from bot.cli import process
-    from bot.settings import NO_TOKENS, load
+    from bot.settings import NO_TOKENS, load_settings
 
-    settings = load()
+    settings = load_settings()
     if settings.slack is not None or settings.discord is not None:
         garbage.hold()
         from bot import app
@@ -75,11 +75,11 @@ def run_sandbox(
 ) -> None:
     """Run a Slack and a Discord on this machine and the bot in both; you speak as their users."""
     from bot.cli import process
-    from bot.settings import load
+    from bot.settings import load_settings
 
     if agent:
         os.environ["AGENT"] = agent
-    process.run_sandbox(load(), terminal=terminal, port=port)
+    process.run_sandbox(load_settings(), terminal=terminal, port=port)
 
 
 @cli.command(name="check")
@@ -119,13 +119,13 @@ def run_migrations() -> None:
     """Bring the database to the schema that this version works with."""
     from bot import output as tables
     from bot.cli import process
-    from bot.settings import Settings, load
+    from bot.settings import Settings, load_settings
     from core.store.database import Database
     from core.store.lock import held
     from core.store.migrate import migrate
 
     async def work(settings: Settings, _stop: asyncio.Event) -> None:
-        database = Database(settings.database)
+        database = Database(settings.database_address)
         try:
             with held(database), tables.progress("migrating the database"):
                 applied = await migrate(database)
@@ -133,16 +133,16 @@ def run_migrations() -> None:
             await database.aclose()
         process.say(f"applied {', '.join(applied)}" if applied else "nothing to do")
 
-    process.run(work, load())
+    process.run(work, load_settings())
 
 
 @cli.command(name="manifest")
 def print_manifest(platform: Platform) -> None:
     """Print what a platform is to be asked for: the manifest that Slack's app is made from, or Discord's invitation."""
-    from bot.settings import load
+    from bot.settings import load_settings
     from bot.setup.manifest_command import manifest
 
-    typer.echo(manifest(platform, load()))
+    typer.echo(manifest(platform, load_settings()))
 
 
 @cli.command()
@@ -156,24 +156,24 @@ def usage(
     from bot import output as tables
     from bot.cli import process
     from bot.cli import usage as usages
-    from bot.settings import Settings, load
+    from bot.settings import Settings, load_settings
 
     async def work(settings: Settings, _stop: asyncio.Event) -> None:
         with tables.progress("counting"):
             await usages.usage(settings, by, since=since, until=until, as_json=as_json)
 
-    process.run(work, load())
+    process.run(work, load_settings())
 
 
 @cli.command()
 def warm() -> None:
     """Fetch what the bot must not fetch while it runs: the vocabulary that tokens are counted with."""
     from bot import output as tables
-    from bot.settings import load
+    from bot.settings import load_settings
     from core.models import tokens
 
     with tables.progress("fetching the vocabulary"):
-        file = tokens.warm(load().vocabulary_dir)
+        file = tokens.warm(load_settings().vocabulary_dir)
     typer.echo(f"tokens are counted with {file}")
 
 

@@ -75,8 +75,8 @@ def status(*, as_json: bool) -> None:
         prices = Prices(settings.prices_file)
         seen, by = await overview(database, prices), holder(database)
         names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
-        caps = await Caps(database, prices, Spending(database, prices), settings.limits).near(NEAR)
-        told = findings(seen, holder=by, time_limit=settings.turn_seconds, platforms=names, caps=caps)
+        caps = await Caps(database, prices, Spending(database, prices), settings.spending_limits).near(NEAR)
+        told = findings(seen, holder=by, time_limit=settings.turn_timeout_seconds, platforms=names, caps=caps)
         wrong = list(told)
         if as_json:
             workers = [{**asdict(worker), "is_alive": is_alive(worker, by)} for worker in seen.workers]
@@ -245,9 +245,7 @@ async def _find(reports: TurnReports, given: str) -> TurnReport:
         raise UnknownIdError(f"several turns begin with {id_}: {', '.join(found)}; write more of it")
     report = await reports.get(id_ if id_ in found else found[0]) if found else None
     if report is None:
-        raise UnknownIdError(
-            f"there is no turn {id_}: `parley turns` lists those that there are; they are kept for TURNS_KEPT_DAYS days"
-        )
+        raise UnknownIdError(f"there is no turn {id_}: `parley turns` lists the stored ones (see TURN_RETENTION_DAYS)")
     return report
 
 

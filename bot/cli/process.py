@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 from bot.monitoring import logs
-from bot.settings import Settings, unknown_names
+from bot.settings import Settings, find_unknown_names
 from core.agents.config import folder_of
 from core.errors import OverdueError, SettingsError
 from core.secret_redaction import redact
@@ -36,7 +36,7 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, port: int) -> Non
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
-    for line in unknown_names():
+    for line in find_unknown_names():
         say(f"note: {line}")
     agent = settings.agent if settings.agent and folder_of(settings.agent) is not None else ""
     in_terminal = terminal or sandbox.speaks_in_lines()

@@ -20,10 +20,10 @@ DEAF = 180.0
 #: The part of a cap from which on it is told of, the setting of each, and by what its sums are shown.
 NEAR = 0.8
 _CAPS: Mapping[str, tuple[str, str]] = {
-    "person": ("CAP_PER_PERSON_DAY", "person"),
-    "place": ("CAP_PER_PLACE_DAY", "place"),
-    "model": ("CAP_PER_MODEL_DAY", "model"),
-    "all": ("CAP_DAY", "person"),
+    "person": ("DAILY_SPENDING_LIMIT_PER_USER_USD", "person"),
+    "place": ("DAILY_SPENDING_LIMIT_PER_CHANNEL_USD", "place"),
+    "model": ("DAILY_SPENDING_LIMIT_PER_MODEL_USD", "model"),
+    "all": ("DAILY_SPENDING_LIMIT_USD", "person"),
 }
 
 #: What to do about what turns have failed with.
@@ -33,7 +33,7 @@ ADVICE: Mapping[str, str] = {
     "ProviderLimitError": "the model's quota is used up or too small: raise it there, or choose another MODEL",
     "ProviderUnavailableError": "the provider is down or out of reach: see its status page, then `parley retry ID`",
     "ProviderStalledError": "the provider breaks its answers off: see its status page, then `parley retry ID`",
-    "ProviderSilentError": "the model is silent for too long: raise MODEL_IDLE_SECONDS if it is slow by nature",
+    "ProviderSilentError": "the model is silent for too long: raise MODEL_IDLE_TIMEOUT_SECONDS if it is slow by nature",
     "ProviderRequestError": "the provider refuses the request: the log says why, under the id of the turn",
     "ProviderError": "the model could not answer: the log says why, under the id of the turn",
     "ContentBlockedError": "the provider's safety rules withheld the answer: there is nothing to mend here",
@@ -43,7 +43,7 @@ ADVICE: Mapping[str, str] = {
     "StoreError": "the database was away: see that DATABASE_URL can be reached at all times",
     "DamagedSessionError": "what is stored of that session cannot be read: `reset` in the conversation makes it whole",
     "DamagedTurnError": "what is stored of that turn cannot be read: it has been said, and is to be asked again",
-    "time limit": "the turn took longer than TURN_SECONDS: `parley why ID` shows where the time went",
+    "time limit": "the turn took longer than TURN_TIMEOUT_SECONDS: `parley why ID` shows where the time went",
 }
 _ELSE = "the log has the cause, under the id of the turn"
 
@@ -103,7 +103,9 @@ def findings(
     if seen.waiting.free > UNTAKEN:
         since = f"one of them for {seen.waiting.free:.0f} s with none before it"
         line = f"messages that wait: {seen.waiting.messages}, {since}"
-        yield Finding("waiting", "inbox", line, "the workers are all busy, or hang: raise TURNS_AT_ONCE, or add one")
+        yield Finding(
+            "waiting", "inbox", line, "the workers are all busy, or hang: raise MAX_CONCURRENT_TURNS, or add one"
+        )
     for channel in seen.channels:
         if alive and channel.name in platforms and channel.heard is not None and channel.heard > DEAF:
             line = f"{channel.name} has heard nothing for {channel.heard:.0f} s"
@@ -129,7 +131,7 @@ def _turn(turn: TurnReport, age: float, alive: Collection[str], time_limit: floa
         line = f"turn {turn.id} has been {turn.state} for {age:.0f} s, and no worker has it"
         yield Finding("stuck", turn.id, line, "it is taken up as soon as a worker is at work")
     elif age > time_limit + GRACE:
-        line = f"turn {turn.id} has been {turn.state} for {age:.0f} s, longer than TURN_SECONDS"
+        line = f"turn {turn.id} has been {turn.state} for {age:.0f} s, longer than TURN_TIMEOUT_SECONDS"
         yield Finding("stuck", turn.id, line, f"the platform may be out of reach: see the log; {stop}")
     elif age > SLOW:
         yield Finding("slow", turn.id, f"turn {turn.id} has been {turn.state} for {age:.0f} s", stop)

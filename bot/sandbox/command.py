@@ -74,10 +74,10 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
             "SLACK_CLIENT_SECRET": "",
             "DISCORD_API_URL": discord.api_url,
             "DISCORD_BOT_TOKEN": discord.bot_token,
-            "DISCORD_GUILDS": "",  # the sandbox's own is none of those that the operator serves
+            "DISCORD_GUILD_IDS": "",  # the sandbox's own is none of those that the operator serves
             "DATABASE_URL": f"sqlite:///{database}",
             "PORT": "0",
-            "STOP_SECONDS": "2",  # who leaves does not wait for an answer
+            "SHUTDOWN_TIMEOUT_SECONDS": "2",  # who leaves does not wait for an answer
         }
 
         async def ready() -> None:

@@ -1,6 +1,6 @@
-"""Settings: from the environment, and from `.env` where the environment is silent."""
+"""Settings of the process, from the environment and `.env`."""
 
 from bot.settings.agent import DEFAULT_MODEL, LOCAL_MODEL
-from bot.settings.settings import NO_TOKENS, Settings, load, unknown_names
+from bot.settings.settings import NO_TOKENS, Settings, find_unknown_names, load_settings
 
-__all__ = ["DEFAULT_MODEL", "LOCAL_MODEL", "NO_TOKENS", "Settings", "load", "unknown_names"]
+__all__ = ["DEFAULT_MODEL", "LOCAL_MODEL", "NO_TOKENS", "Settings", "find_unknown_names", "load_settings"]

@@ -1,4 +1,4 @@
-"""The settings of the door: who may speak with the bot, where, and how often."""
+"""Settings of access: allowed and blocked ids, admins, approvers and user rate limits."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,128 +7,130 @@ from typing import Annotated
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
-from bot.settings.discord import DiscordPart
-from bot.settings.parsing import several
-from bot.settings.slack import SlackPart
+from bot.settings.discord import DiscordSection
+from bot.settings.parsing import split_commas
+from bot.settings.slack import SlackSection
 from channels.access import DIRECT, Door, Rules
-from core.identity import ASKER
+from core.identity import AUTHOR
 from core.usage.user_rate_limits import Rate, Rates
 
-#: Slack: what the ids of each kind begin with. A bot has the id of an app's bot.
-_SLACK: Mapping[str, str] = {"user": "UWB", "role": "S", "channel": "CGD", "workspace": "TE"}
+#: First letters of Slack's ids, by kind. A bot is named by its bot id (B...).
+_SLACK_ID_PREFIXES: Mapping[str, str] = {"user": "UWB", "role": "S", "channel": "CGD", "workspace": "TE"}
 _SLACK_ID = re.compile("[A-Z][A-Z0-9]{2,}")
 
-_DISCORD = ("user", "role", "channel", "guild")
+_DISCORD_KINDS = ("user", "role", "channel", "guild")
 
-_COPY_SLACK = "ids are copied from a profile's or channel's menu, or stand in the address in a browser"
-_COPY_DISCORD = "ids are copied with a right click, Copy ID, in developer mode"
+_SLACK_ID_HELP = "copy the id from a profile's or channel's menu, or from the URL in a browser"
+_DISCORD_ID_HELP = "turn on developer mode, then right-click and choose Copy ID"
 
 
-class AccessPart(SlackPart, DiscordPart):
-    """Who may speak."""
+class AccessSection(SlackSection, DiscordSection):
+    """Who may use the bot, approve tool calls, and how often."""
 
     slack_allow: Annotated[tuple[str, ...], NoDecode] = ()
     slack_block: Annotated[tuple[str, ...], NoDecode] = ()
     discord_allow: Annotated[tuple[str, ...], NoDecode] = ()
     discord_block: Annotated[tuple[str, ...], NoDecode] = ()
     admins: Annotated[tuple[str, ...], NoDecode] = ()
-    approvers: Annotated[tuple[str, ...], NoDecode] = (ASKER,)
+    approvers: Annotated[tuple[str, ...], NoDecode] = (AUTHOR,)
     approval_hours: float = Field(default=24, gt=0)
-    rate_per_person: Annotated[Rate | None, NoDecode] = None
-    rate_per_place: Annotated[Rate | None, NoDecode] = None
+    rate_limit_per_user: Annotated[Rate | None, NoDecode] = None
+    rate_limit_per_channel: Annotated[Rate | None, NoDecode] = None
 
     @field_validator("slack_allow", "slack_block", mode="before")
     @classmethod
-    def _of_slack(cls, value: object) -> object:
-        return tuple(map(_of_slack, _several(value)))
+    def _parse_slack_rules(cls, value: object) -> object:
+        return tuple(map(_parse_slack_rule, _split_strings(value)))
 
     @field_validator("discord_allow", "discord_block", mode="before")
     @classmethod
-    def _of_discord(cls, value: object) -> object:
-        return tuple(map(_of_discord, _several(value)))
+    def _parse_discord_rules(cls, value: object) -> object:
+        return tuple(map(_parse_discord_rule, _split_strings(value)))
 
     @field_validator("admins", mode="before")
     @classmethod
-    def _of_people(cls, value: object) -> object:
-        return tuple(map(_of_person, _several(value)))
+    def _parse_admins(cls, value: object) -> object:
+        return tuple(map(_parse_admin_id, _split_strings(value)))
 
     @field_validator("approvers", mode="before")
     @classmethod
-    def _are_names(cls, value: object) -> object:
-        return several(value)
+    def _parse_approvers(cls, value: object) -> object:
+        return split_commas(value)
 
-    @field_validator("rate_per_person", "rate_per_place", mode="before")
+    @field_validator("rate_limit_per_user", "rate_limit_per_channel", mode="before")
     @classmethod
-    def _is_rate(cls, value: object) -> object:
+    def _parse_rates(cls, value: object) -> object:
         return Rate.parse(value) if isinstance(value, str) else value
 
-    def faults(self) -> Iterator[str]:
-        """Yield the lists that allow and block the same."""
-        yield from super().faults()
+    def find_conflicts(self) -> Iterator[str]:
+        """Yield a line for each id that is both allowed and blocked."""
+        yield from super().find_conflicts()
         for allowed, blocked, name in (
             (self.slack_allow, self.slack_block, "SLACK"),
             (self.discord_allow, self.discord_block, "DISCORD"),
         ):
             if both := sorted({*allowed} & {*blocked}):
-                yield f"{name}_ALLOW: {both[0]} is in {name}_BLOCK as well, which holds: remove one of them"
+                yield f"{name}_ALLOW: {both[0]} is also in {name}_BLOCK, which wins: remove one of them"
 
     @property
-    def door(self) -> Door:
-        servers = {f"guild:{id_}" for id_ in self.discord_guilds}
+    def access_policy(self) -> Door:
+        servers = {f"guild:{id_}" for id_ in self.discord_guild_ids}
         servers |= {rule for rule in self.discord_allow if rule.startswith("guild:")}
         slack = Rules(
             frozenset(self.slack_allow),
             frozenset(self.slack_block),
-            external=self.slack_external,
-            bots=self.answer_bots,
+            external=self.slack_allow_external_users,
+            bots=self.slack_allow_bots,
         )
         discord = Rules(
-            frozenset(self.discord_allow) | servers,  # also for direct messages, which are in no server
+            frozenset(self.discord_allow) | servers,  # direct messages have no server: members are checked
             frozenset(self.discord_block),
-            served=frozenset(rule.partition(":")[2] for rule in servers) if self.discord_guilds else frozenset(),
+            served=frozenset(rule.partition(":")[2] for rule in servers) if self.discord_guild_ids else frozenset(),
         )
         return Door({"slack": slack, "discord": discord}, self.admins, self.approvers)
 
     @property
-    def rates(self) -> Rates:
-        return Rates(person=self.rate_per_person, place=self.rate_per_place)
+    def user_rate_limits(self) -> Rates:
+        return Rates(person=self.rate_limit_per_user, place=self.rate_limit_per_channel)
 
 
-def _several(value: object) -> Sequence[str]:
-    found = several(value)
+def _split_strings(value: object) -> Sequence[str]:
+    found = split_commas(value)
     return tuple(map(str, found)) if isinstance(found, Sequence) else ()
 
 
-def _of_slack(rule: str) -> str:
+def _parse_slack_rule(rule: str) -> str:
     if rule.lower() in ("dm", DIRECT):
         return DIRECT
     kind, _, id_ = rule.rpartition(":")
-    told = next((name for name, letters in _SLACK.items() if id_[:1] in letters), "")
-    if not _SLACK_ID.fullmatch(id_) or not told or kind not in ("", told):
+    expected = next((name for name, letters in _SLACK_ID_PREFIXES.items() if id_[:1] in letters), "")
+    if not _SLACK_ID.fullmatch(id_) or not expected or kind not in ("", expected):
         raise ValueError(
-            f"{rule!r} names nothing in Slack: write ids such as user:U024BE7LH, role:S0615G0KT (a user group), "
-            f"channel:C024BE91L, channel:dm or workspace:T024BE7LD; {_COPY_SLACK}"
+            f"{rule!r} is not an id in Slack: write ids such as user:U024BE7LH, role:S0615G0KT (a user group), "
+            f"channel:C024BE91L, channel:dm or workspace:T024BE7LD; {_SLACK_ID_HELP}"
         )
-    return f"{told}:{id_}"
+    return f"{expected}:{id_}"
 
 
-def _of_discord(rule: str) -> str:
+def _parse_discord_rule(rule: str) -> str:
     if rule.lower() in ("dm", DIRECT):
         return DIRECT
     kind, _, id_ = rule.rpartition(":")
-    if kind not in _DISCORD or not id_.isdecimal():
+    if kind not in _DISCORD_KINDS or not id_.isdecimal():
         raise ValueError(
-            f"{rule!r} does not say what it names in Discord: write user:ID, role:ID, channel:ID (or a category's), "
-            f"channel:dm or guild:ID; {_COPY_DISCORD}"
+            f"{rule!r} is not a rule for Discord: write user:ID, role:ID, channel:ID (or a category's), "
+            f"channel:dm or guild:ID; {_DISCORD_ID_HELP}"
         )
     return f"{kind}:{id_}"
 
 
-def _of_person(rule: str) -> str:
+def _parse_admin_id(rule: str) -> str:
     kind, _, id_ = rule.rpartition(":")
-    is_slack = _SLACK_ID.fullmatch(id_) is not None and id_[0] in _SLACK["user"] + _SLACK["role"]
+    is_slack = (
+        _SLACK_ID.fullmatch(id_) is not None and id_[0] in _SLACK_ID_PREFIXES["user"] + _SLACK_ID_PREFIXES["role"]
+    )
     if kind not in ("", "user", "role") or not (is_slack or id_.isdecimal()):
         raise ValueError(
-            f"{rule!r} is nobody's id: write those of people or roles; {_COPY_SLACK}; in Discord, {_COPY_DISCORD}"
+            f"{rule!r} is not the id of a user or role; in Slack, {_SLACK_ID_HELP}; in Discord, {_DISCORD_ID_HELP}"
         )
     return id_

@@ -1,4 +1,4 @@
-"""The settings of the agent, its models and its tools."""
+"""Settings of the agent, its models and its tools."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,23 +7,23 @@ from typing import Annotated
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
 
-from bot.settings.base import Part
-from bot.settings.parsing import address, read, revealed, several
-from core.agents.config import DEFAULT_INSTRUCTION, NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
+from bot.settings.base import SettingsSection
+from bot.settings.parsing import read_utf8, secret_value, split_commas, validate_http_url
+from core.agents.config import DEFAULT_INSTRUCTION, NAME, NAME_RULE, TOOL_TIMEOUT_SECONDS, AgentConfig
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.vendors import Endpoints, find_fault
 
 DEFAULT_MODEL = "gemini-3.5-flash"
 
-#: What is said of the agent that is built in, and of no other.
-_OF_OUR_AGENT = ("agent_name", "agent_instruction", "agent_instruction_file", "tools", "mcp_file")
+#: Settings that apply to the built-in agent only.
+_BUILT_IN_AGENT_SETTINGS = ("agent_name", "agent_instruction", "agent_instruction_file", "tools", "mcp_file")
 
 #: Needs no key and no network.
 LOCAL_MODEL = "local/smollm2-135m"
 
 
-class AgentPart(Part):
-    """Which agent answers, asked through which models, with which tools."""
+class AgentSection(SettingsSection):
+    """The agent, its models and its tools."""
 
     model: str = DEFAULT_MODEL
     models: Annotated[tuple[str, ...], NoDecode] = ()
@@ -41,55 +41,52 @@ class AgentPart(Part):
     agent_instruction_file: Path | None = None
     tools: Annotated[tuple[str, ...], NoDecode] = ("core.tools:current_time",)
     mcp_file: Path = Path("mcp.toml")
-    tool_seconds: float = Field(default=TOOL_SECONDS, gt=0)
+    tool_timeout_seconds: float = Field(default=TOOL_TIMEOUT_SECONDS, gt=0)
 
     @field_validator("agent_name")
     @classmethod
-    def _is_name(cls, value: str) -> str:
+    def _validate_name(cls, value: str) -> str:
         if NAME.fullmatch(value) is None:
             raise ValueError(NAME_RULE)
         return value
 
     @field_validator("agent_instruction_file")
     @classmethod
-    def _is_instruction(cls, value: Path | None) -> Path | None:
-        if value is not None and not read(value).strip():
+    def _validate_instruction_file(cls, value: Path | None) -> Path | None:
+        if value is not None and not read_utf8(value).strip():
             raise ValueError(f"{value} is empty")
         return value
 
     @field_validator("tools", "models", mode="before")
     @classmethod
-    def _are_several(cls, value: object) -> object:
-        return several(value)
+    def _split_names(cls, value: object) -> object:
+        return split_commas(value)
 
     @field_validator("google_base_url", "openai_base_url", "anthropic_base_url")
     @classmethod
-    def _is_model_address(cls, value: str | None) -> str | None:
-        return address(value)
+    def _validate_base_urls(cls, value: str | None) -> str | None:
+        return validate_http_url(value)
 
-    def faults(self) -> Iterator[str]:
-        """Yield what does not go together with `AGENT`, and two instructions."""
-        yield from super().faults()
-        of_ours = [name.upper() for name in _OF_OUR_AGENT if name in self.model_fields_set]
-        if self.agent and of_ours:
+    def find_conflicts(self) -> Iterator[str]:
+        """Yield a line for each setting that conflicts with `AGENT`, and for two instructions."""
+        yield from super().find_conflicts()
+        built_in = [name.upper() for name in _BUILT_IN_AGENT_SETTINGS if name in self.model_fields_set]
+        if self.agent and built_in:
             yield (
-                f"AGENT: an agent that is brought has a name, an instruction and tools of its own: remove "
-                f"{', '.join(of_ours)}, or AGENT to run the one that is built in"
+                f"AGENT: your own agent has its name, instruction and tools: remove {', '.join(built_in)}, or AGENT to "
+                f"run the built-in agent"
             )
         if self.agent and "agents_file" in self.model_fields_set:
-            yield "AGENT: there is AGENTS_FILE beside it: remove one of the two"
+            yield "AGENT and AGENTS_FILE are both set: remove one of them"
         if {"agent_instruction", "agent_instruction_file"} <= self.model_fields_set:
-            yield "AGENT_INSTRUCTION_FILE: there is AGENT_INSTRUCTION beside it: remove one of the two"
+            yield "AGENT_INSTRUCTION_FILE and AGENT_INSTRUCTION are both set: remove one of them"
 
-    def model_faults(self) -> Iterator[str]:
-        """Yield what is missing for the models that are offered. No SDK is imported."""
-        is_needed = not self.agent and self.several is None
-        named = {
-            "MODEL": (self.model,) if is_needed else (),
-            "MODELS": self.models,
-        }
+    def find_model_faults(self) -> Iterator[str]:
+        """Yield a line for each model without its key or address. No SDK is imported."""
+        is_needed = not self.agent and self.agents_path is None
+        models_by_setting = {"MODEL": (self.model,) if is_needed else (), "MODELS": self.models}
         seen = set[str]()
-        for setting, models in named.items():
+        for setting, models in models_by_setting.items():
             for model in models:
                 if model not in seen and (fault := find_fault(model, self.endpoints)) is not None:
                     yield fault if setting == "MODEL" else f"{setting}={model}: {fault}"
@@ -97,29 +94,29 @@ class AgentPart(Part):
 
     @property
     def sandbox_model(self) -> str:
-        """The model that was chosen; where none was and there is no key, the one that needs none."""
+        """Model of the sandbox: the local one if no model and no key is set."""
         return LOCAL_MODEL if self.model == DEFAULT_MODEL and self.google_api_key is None else self.model
 
     @property
     def endpoints(self) -> Endpoints:
         return Endpoints(
-            google_api_key=revealed(self.google_api_key),
+            google_api_key=secret_value(self.google_api_key),
             google_base_url=self.google_base_url,
-            openai_api_key=revealed(self.openai_api_key),
+            openai_api_key=secret_value(self.openai_api_key),
             openai_base_url=self.openai_base_url,
-            anthropic_api_key=revealed(self.anthropic_api_key),
+            anthropic_api_key=secret_value(self.anthropic_api_key),
             anthropic_base_url=self.anthropic_base_url,
         )
 
     @property
-    def several(self) -> Path | None:
-        """The file of several agents, if there are several."""
+    def agents_path(self) -> Path | None:
+        """File of several agents, if there are several."""
         if self.agent or not (self.agents_file.exists() or "agents_file" in self.model_fields_set):
             return None
         return self.agents_file
 
     @property
     def agent_config(self) -> AgentConfig:
-        """The agent that is built in."""
+        """Configuration of the built-in agent."""
         file = self.agent_instruction_file
-        return AgentConfig(name=self.agent_name, instruction=read(file) if file else self.agent_instruction)
+        return AgentConfig(name=self.agent_name, instruction=read_utf8(file) if file else self.agent_instruction)

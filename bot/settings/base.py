@@ -1,4 +1,4 @@
-"""What every group of settings has in common."""
+"""Base class of the sections of settings."""
 
 from collections.abc import Iterator
 
@@ -6,17 +6,17 @@ from pydantic import field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
-class Part(BaseSettings):
-    """A group of settings: from the environment, and from `.env` where the environment is silent."""
+class SettingsSection(BaseSettings):
+    """A section of settings, read from the environment and then from `.env`."""
 
     model_config = SettingsConfigDict(env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _trimmed(cls, value: object) -> object:
-        """What is pasted comes with spaces and line ends."""
+    def _strip_whitespace(cls, value: object) -> object:
+        """Strip spaces and line ends, which come with pasted values."""
         return value.strip() if isinstance(value, str) else value
 
-    def faults(self) -> Iterator[str]:
-        """Yield a line for each contradiction between settings that are sound one by one."""
+    def find_conflicts(self) -> Iterator[str]:
+        """Yield a line for each conflict between settings that are valid one by one."""
         yield from ()

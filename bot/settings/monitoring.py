@@ -1,18 +1,18 @@
-"""The settings of what the process says of itself."""
+"""Settings of the HTTP server, metrics and logs."""
 
 from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from bot.settings.base import Part
-from bot.settings.parsing import revealed
+from bot.settings.base import SettingsSection
+from bot.settings.parsing import secret_value
 
-#: The address that only this machine reaches.
+#: Address that only this machine can reach.
 LOOPBACK = "127.0.0.1"
 
 
-class WatchPart(Part):
-    """How the process is watched."""
+class MonitoringSection(SettingsSection):
+    """HTTP server, metrics and logs."""
 
     port: int = Field(default=3000, ge=0, le=65535)
     listen_host: str = ""
@@ -24,6 +24,6 @@ class WatchPart(Part):
     log_format: Literal["console", "json"] = "console"
 
     @property
-    def shown_token(self) -> str:
-        """What who asks for metrics has to show; empty if nothing."""
-        return revealed(self.metrics_token) or ""
+    def metrics_bearer_token(self) -> str:
+        """Token that clients of `/metrics` must send; empty if none."""
+        return secret_value(self.metrics_token) or ""

@@ -1,4 +1,4 @@
-"""What the values of settings are read as, and what is said of those that are wrong."""
+"""Parsers of settings' values, and the error lines for malformed ones."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError
 SLACK_APPS = "https://api.slack.com/apps"
 
 
-def address(value: str | None) -> str | None:
+def validate_http_url(value: str | None) -> str | None:
     try:
         parts = urlsplit(value or "http://unset")
         is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -25,27 +25,27 @@ def address(value: str | None) -> str | None:
     return value
 
 
-def begins(value: SecretStr | None, prefix: str, where: str) -> SecretStr | None:
+def validate_prefix(value: SecretStr | None, prefix: str, page: str) -> SecretStr | None:
     if value is not None and not value.get_secret_value().startswith(prefix):
-        raise ValueError(f"it must begin with {prefix}; copy it at {SLACK_APPS}, your app, under {where}")
+        raise ValueError(f"it must begin with {prefix}; copy it at {SLACK_APPS}, your app, under {page}")
     return value
 
 
-def ids(value: object, what: str) -> object:
+def parse_ids(value: object, description: str) -> object:
     if not isinstance(value, str):
         return value
     parts = [part.strip() for part in value.split(",") if part.strip()]
     if not all(part.isdecimal() for part in parts):
-        raise ValueError(f"it must be {what}")
+        raise ValueError(f"it must be {description}")
     return tuple(int(part) for part in parts)
 
 
-def several(value: object) -> object:
-    """Names with commas in between."""
+def split_commas(value: object) -> object:
+    """Return the names of a comma-separated string."""
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
-def read(file: Path) -> str:
+def read_utf8(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -54,12 +54,12 @@ def read(file: Path) -> str:
         raise ValueError(f"{file} cannot be read ({error.strerror})") from None
 
 
-def revealed(secret: SecretStr | None) -> str | None:
+def secret_value(secret: SecretStr | None) -> str | None:
     return secret.get_secret_value() if secret else None
 
 
-def with_driver(value: str) -> str:
-    """Heroku says `postgres://`; SQLAlchemy wants to be told the driver."""
+def normalize_database_url(value: str) -> str:
+    """Return the URL with its async driver; Heroku writes `postgres://`."""
     for prefix in ("postgres://", "postgresql://"):
         if value.startswith(prefix):
             value = f"postgresql+asyncpg://{value.removeprefix(prefix)}"
@@ -78,35 +78,36 @@ def with_driver(value: str) -> str:
     return value
 
 
-def explain(error: ValidationError, fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str]]:
-    """Yield the field's name and a line for each fault, once each."""
+def describe_errors(error: ValidationError, fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str]]:
+    """Yield the field's name and a line for each error, once each."""
     found = dict.fromkeys(
-        (str(fault["loc"][0]), _line(fault, fields)) for fault in error.errors(include_input=False, include_url=False)
+        (str(fault["loc"][0]), _describe_error(fault, fields))
+        for fault in error.errors(include_input=False, include_url=False)
     )
     yield from found
 
 
-def _line(fault: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
+def _describe_error(fault: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
     name = str(fault["loc"][0])
     kind, context = fault["type"], fault.get("ctx", {})
-    limits = (f"{word} {context[limit]}" for limit, word in _LIMITS.items() if limit in context)
-    if kind in _EXPECTED:
+    limits = (f"{word} {context[limit]}" for limit, word in _LIMIT_WORDS.items() if limit in context)
+    if kind in _EXPECTED_TYPES:
         default = fields[name].get_default()
         example = f", such as {default}" if isinstance(default, int | float | Decimal) and default else ""
-        expected = f"it must be {_EXPECTED[kind]}{'' if isinstance(default, bool) else example}"
+        expected = f"it must be {_EXPECTED_TYPES[kind]}{'' if isinstance(default, bool) else example}"
     elif kind == "string_pattern_mismatch":
         expected = f"it must be {fields[name].description}"
     elif kind == "literal_error":
         expected = f"it must be {context['expected']}"
-    elif kind in _RANGES and (limit := next(limits, None)):
+    elif kind in _RANGE_ERRORS and (limit := next(limits, None)):
         expected = f"it must be {limit}"
     else:
         expected = fault["msg"].removeprefix("Value error, ")
     return f"{name.upper()}: {expected}"
 
 
-#: Pydantic's kinds of values that do not parse.
-_EXPECTED = {
+#: Pydantic's error types of values that do not parse, and the expected type.
+_EXPECTED_TYPES = {
     "float_parsing": "a number",
     "finite_number": "a number",
     "decimal_parsing": "a number of dollars",
@@ -115,7 +116,7 @@ _EXPECTED = {
     "bool_parsing": "true or false",
 }
 
-_RANGES = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
+_RANGE_ERRORS = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
 
-#: Pydantic's limits, in words.
-_LIMITS = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
+#: Pydantic's limits as words.
+_LIMIT_WORDS = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}

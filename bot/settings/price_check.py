@@ -1,4 +1,4 @@
-"""What is spent, out of the settings: the books, and whether the caps can hold."""
+"""Check that every model has a price if spending is limited."""
 
 from collections.abc import Iterable
 
@@ -8,19 +8,16 @@ from core.usage.prices import Prices
 
 
 def check_prices(settings: Settings, prices: Prices, models: Iterable[str]) -> None:
-    """See that what models cost is known, where there is a cap.
-
-    Args:
-        models: all that the settings have asked.
+    """Check that each of the configured models has a price if a spending limit is set.
 
     Raises:
-        SettingsError: there is a cap and no price for one of the models.
+        SettingsError: a spending limit is set, and a model has no price.
     """
-    if settings.limits and (unpriced := [model for model in models if prices.price(model) is None]):
+    if settings.spending_limits and (unpriced := [model for model in models if prices.price(model) is None]):
         raise SettingsError(
             *(
-                f"PRICES_FILE: no price is known for {model}, so no cap would hold for it: name a file that has "
-                f'"{model}" = {{ input = ..., output = ... }}, in dollars for a million tokens'
+                f"PRICES_FILE: {model} has no price, so no spending limit would hold for it: name a file that has "
+                f'"{model}" = {{ input = ..., output = ... }}, in US dollars per million tokens'
                 for model in unpriced
             )
         )

@@ -1,4 +1,4 @@
-"""Settings: from the environment, and from `.env` where the environment is silent."""
+"""All settings, read from the environment and then from `.env`."""
 
 import os
 from collections.abc import Iterator
@@ -11,173 +11,214 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
-from bot.settings.access import AccessPart
-from bot.settings.agent import AgentPart
-from bot.settings.monitoring import LOOPBACK, WatchPart
-from bot.settings.parsing import explain, several, with_driver
-from bot.settings.spending import MoneyPart
+from bot.settings.access import AccessSection
+from bot.settings.agent import AgentSection
+from bot.settings.monitoring import LOOPBACK, MonitoringSection
+from bot.settings.parsing import describe_errors, normalize_database_url, split_commas
+from bot.settings.spending import SpendingSection
 from channels.i18n.messages import spoken
-from channels.settings import CONTEXT_TOKENS, Allowance, Bounds, Extra, ReplySettings
+from channels.settings import CONTEXT_MAX_TOKENS, Allowance, Bounds, Extra, ReplySettings
 from core.agents.config import dotenv
 from core.errors import SettingsError
-from core.inbox_message import Follow
+from core.inbox_message import ReplyWithoutMention
 from core.secret_redaction import remember
 
-#: What is missing when there is no platform to run on.
+#: The problem if no platform is configured.
 NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"
 
+#: Former names of settings, and what each is called now.
+RENAMED_SETTINGS = {
+    "SLACK_EXTERNAL": "SLACK_ALLOW_EXTERNAL_USERS",
+    "SLACK_DM": "SLACK_DM_SESSIONS",
+    "SUGGESTED_PROMPTS": "SLACK_SUGGESTED_PROMPTS",
+    "ANSWER_BOTS": "SLACK_ALLOW_BOTS",
+    "BOT_LOOP_LIMIT": "SLACK_BOT_LOOP_LIMIT",
+    "DISCORD_GUILDS": "DISCORD_GUILD_IDS",
+    "DISCORD_FREE_CHANNELS": "DISCORD_FREE_CHANNEL_IDS",
+    "DISCORD_SILENT": "DISCORD_SILENT_MESSAGES",
+    "DISCORD_PING_AFTER": "DISCORD_PING_AFTER_SECONDS",
+    "DISCORD_SHARDS": "DISCORD_SHARD_COUNT",
+    "RATE_PER_PERSON": "RATE_LIMIT_PER_USER",
+    "RATE_PER_PLACE": "RATE_LIMIT_PER_CHANNEL",
+    "CAP_PER_PERSON_DAY": "DAILY_SPENDING_LIMIT_PER_USER_USD",
+    "CAP_PER_PLACE_DAY": "DAILY_SPENDING_LIMIT_PER_CHANNEL_USD",
+    "CAP_PER_MODEL_DAY": "DAILY_SPENDING_LIMIT_PER_MODEL_USD",
+    "CAP_DAY": "DAILY_SPENDING_LIMIT_USD",
+    "TOOL_SECONDS": "TOOL_TIMEOUT_SECONDS",
+    "TURN_SECONDS": "TURN_TIMEOUT_SECONDS",
+    "MODEL_IDLE_SECONDS": "MODEL_IDLE_TIMEOUT_SECONDS",
+    "STOP_SECONDS": "SHUTDOWN_TIMEOUT_SECONDS",
+    "FOLLOW": "REPLY_WITHOUT_MENTION",
+    "TURNS_KEPT_DAYS": "TURN_RETENTION_DAYS",
+    "CATCH_UP_HOURS": "BACKFILL_HOURS",
+    "CATCH_UP_MESSAGES": "BACKFILL_MAX_MESSAGES",
+    "FILES_MAX": "FILE_MAX_COUNT",
+    "TURNS_AT_ONCE": "MAX_CONCURRENT_TURNS",
+    "HISTORY_TOKENS": "HISTORY_MAX_TOKENS",
+    "HISTORY_TURNS": "HISTORY_MAX_TURNS",
+    "CONTEXT_TOKENS": "CONTEXT_MAX_TOKENS",
+    "DATABASE_CONNECTIONS": "DATABASE_POOL_SIZE",
+}
 
-class Settings(AccessPart, AgentPart, MoneyPart, WatchPart):
+
+class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     """Every setting; `.env.example` explains them one by one."""
 
     database_url: str = ""
-    database_connections: int = Field(default=15, ge=3)
+    database_pool_size: int = Field(default=15, ge=3)
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
-    history_tokens: int = Field(default=32_000, gt=0)
-    history_turns: int = Field(default=40, gt=0)
-    context_tokens: int = Field(default=CONTEXT_TOKENS, ge=0)
+    history_max_tokens: int = Field(default=32_000, gt=0)
+    history_max_turns: int = Field(default=40, gt=0)
+    context_max_tokens: int = Field(default=CONTEXT_MAX_TOKENS, ge=0)
     summaries: bool = True
     summary_model: str = ""
 
     file_max_mb: int = Field(default=10, ge=0)
-    files_max: int = Field(default=5, ge=0)
+    file_max_count: int = Field(default=5, ge=0)
 
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback", "why")
-    follow: Follow = "asker"
+    reply_without_mention: ReplyWithoutMention = "author"
 
-    turn_seconds: float = Field(default=600, gt=0)
-    model_idle_seconds: float = Field(default=120, gt=0)
+    turn_timeout_seconds: float = Field(default=600, gt=0)
+    model_idle_timeout_seconds: float = Field(default=120, gt=0)
     reply_max_messages: int = Field(default=5, gt=0)
-    turns_at_once: int = Field(default=100, gt=0)
+    max_concurrent_turns: int = Field(default=100, gt=0)
     turn_max_attempts: int = Field(default=3, gt=0)
-    turns_kept_days: float = Field(default=30, gt=0)
+    turn_retention_days: float = Field(default=30, gt=0)
     retention_days: float = Field(default=0, ge=0)
     lease_seconds: float = Field(default=10, gt=0)
-    stop_seconds: float = Field(default=20, gt=0)
-    catch_up_hours: float = Field(default=24, ge=0)
-    catch_up_messages: int = Field(default=100, gt=0)
+    shutdown_timeout_seconds: float = Field(default=20, gt=0)
+    backfill_hours: float = Field(default=24, ge=0)
+    backfill_max_messages: int = Field(default=100, gt=0)
 
     @field_validator("reply_buttons", mode="before")
     @classmethod
-    def _split(cls, value: object) -> object:
-        return several(value)
+    def _split_buttons(cls, value: object) -> object:
+        return split_commas(value)
 
     @field_validator("language")
     @classmethod
-    def _is_spoken(cls, value: str) -> str:
-        """On many machines the variable is there, for other programs as well, and may name several."""
+    def _resolve_language(cls, value: str) -> str:
+        """Return the first supported language: LANGUAGE is also gettext's variable, with names separated by colons."""
         return spoken(value) or "en"
 
     @field_validator("database_url")
     @classmethod
-    def _with_driver(cls, value: str) -> str:
-        return with_driver(value)
+    def _normalize_database_url(cls, value: str) -> str:
+        return normalize_database_url(value)
 
-    def faults(self) -> Iterator[str]:
-        """Yield a line for each contradiction between settings."""
-        yield from super().faults()
-        if self.catch_up_hours >= self.turns_kept_days * 24:
+    def find_conflicts(self) -> Iterator[str]:
+        """Yield a line for each conflict between settings."""
+        yield from super().find_conflicts()
+        if self.backfill_hours >= self.turn_retention_days * 24:
             yield (
-                "CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS; what was answered before would not be known any "
-                "more, and be answered again"
+                "BACKFILL_HOURS: it must be less than TURN_RETENTION_DAYS, or messages whose turns are already deleted "
+                "would be answered again"
             )
-        if self.approval_hours > self.turns_kept_days * 24:
-            yield "APPROVAL_HOURS: it must not be more than TURNS_KEPT_DAYS, after which it is forgotten"
-        if "DYNO" in os.environ and self.database.startswith("sqlite") and not self.allow_ephemeral_database:
+        if self.approval_hours > self.turn_retention_days * 24:
+            yield "APPROVAL_HOURS: it must be at most TURN_RETENTION_DAYS, when approvals are deleted"
+        if "DYNO" in os.environ and self.database_address.startswith("sqlite") and not self.allow_ephemeral_database:
             yield (
-                "DATABASE_URL: a dyno's disk does not outlive a restart; add Postgres with "
+                "DATABASE_URL: a dyno loses its disk at each restart; add Postgres with "
                 "`heroku addons:create heroku-postgresql`, or set ALLOW_EPHEMERAL_DATABASE=1 to lose all memory daily"
             )
 
     @property
-    def database(self) -> str:
+    def database_address(self) -> str:
         return self.database_url or f"sqlite+aiosqlite:///{self.data_dir / 'parley.db'}"
 
     @property
     def listen_address(self) -> str | None:
-        """The address of the HTTP server; None for all interfaces, where Slack or Heroku's router calls it."""
-        return self.listen_host or (None if self.is_called or "DYNO" in os.environ else LOOPBACK)
+        """Address of the HTTP server; None for all interfaces, if Slack or Heroku's router sends requests to it."""
+        return self.listen_host or (None if self.needs_public_http or "DYNO" in os.environ else LOOPBACK)
 
     @property
     def vocabulary_dir(self) -> Path:
-        """Where `warm` puts what tokens are counted with."""
+        """Folder of the tokenizer's vocabulary, which `warm` downloads."""
         return self.data_dir / "tiktoken"
 
     @property
-    def replies(self) -> ReplySettings:
+    def reply_settings(self) -> ReplySettings:
         return ReplySettings(
-            time_limit=self.turn_seconds,
+            time_limit=self.turn_timeout_seconds,
             most_messages=self.reply_max_messages,
             most_attempts=self.turn_max_attempts,
             extras=frozenset(self.reply_buttons),
-            allowance=Allowance(most_bytes=self.file_max_mb * 2**20, most_files=self.files_max),
+            allowance=Allowance(most_bytes=self.file_max_mb * 2**20, most_files=self.file_max_count),
         )
 
     @property
-    def catch_up(self) -> Bounds:
-        return Bounds(hours=self.catch_up_hours, messages=self.catch_up_messages)
+    def backfill_limits(self) -> Bounds:
+        return Bounds(hours=self.backfill_hours, messages=self.backfill_max_messages)
 
-    def secrets(self) -> list[str]:
-        """Every value that must not leave the process."""
+    def list_secrets(self) -> list[str]:
+        """Return every value that must not appear in logs or messages."""
         values = [value.get_secret_value() for _, value in self if isinstance(value, SecretStr)]
-        password = make_url(self.database).password
+        password = make_url(self.database_address).password
         return [*values, password] if password else values
 
 
-def load() -> Settings:
-    """The settings, with their secrets remembered for redaction.
+def load_settings() -> Settings:
+    """Return the settings, and register their secrets for redaction.
 
     Raises:
-        SettingsError: a line for each that is missing, malformed or in contradiction, and for what is missing for the
-            models.
+        SettingsError: has a line for each missing, malformed, renamed or conflicting setting, and for each model
+            without its key.
     """
     try:
-        settings, malformed = _read(Settings)
-        beside = dotenv(settings.agent) if settings.agent else None
-        if beside is not None and beside != Path(".env").resolve():
-            files: tuple[Path | str, ...] = (beside, ".env")  # pydantic-settings: the last one holds
+        settings, malformed = _read_settings(Settings)
+        agent_file = dotenv(settings.agent) if settings.agent else None
+        if agent_file is not None and agent_file != Path(".env").resolve():
+            files: tuple[Path | str, ...] = (agent_file, ".env")  # pydantic-settings: the last file wins
 
-            class Beside(Settings):
+            class SettingsWithAgentFile(Settings):
                 model_config = SettingsConfigDict(env_file=files)
 
-            settings, malformed = _read(Beside)
+            settings, malformed = _read_settings(SettingsWithAgentFile)
+        renamed = _find_renamed_settings()
     except UnicodeDecodeError:
         raise SettingsError(".env: it is not UTF-8 text: save it as UTF-8") from None
     except OSError as error:
         raise SettingsError(f".env: it cannot be read ({error.strerror})") from None
-    others = [fault for fault in settings.faults() if not any(name in fault for name in malformed)]
-    if malformed or others:
+    conflicts = [line for line in settings.find_conflicts() if not any(name in line for name in malformed)]
+    if malformed or renamed or conflicts:
         is_for_platform = (
             settings.slack
             or settings.discord
             or settings.slack_app_token
             or any("_TOKEN" in name for name in malformed)
         )
-        of_models = settings.model_faults() if is_for_platform else ()  # the sandbox does without a key
-        lines = [line for lines in malformed.values() for line in lines]
-        raise SettingsError(*lines, *others, *(fault for fault in of_models if fault not in lines))
-    for secret in settings.secrets():
+        model_faults = settings.find_model_faults() if is_for_platform else ()  # the sandbox needs no key
+        lines = [*renamed, *(line for lines in malformed.values() for line in lines)]
+        raise SettingsError(*lines, *conflicts, *(line for line in model_faults if line not in lines))
+    for secret in settings.list_secrets():
         remember(secret)
     return settings
 
 
-def _read(kind: type[Settings]) -> tuple[Settings, dict[str, list[str]]]:
-    """Return the settings, each malformed one at its default, and the faults by the variable's name."""
+def _read_settings(kind: type[Settings]) -> tuple[Settings, dict[str, list[str]]]:
+    """Return the settings, each malformed one at its default, and the error lines by setting."""
     malformed = dict[str, list[str]]()
     defaults = dict[str, Any]()
     while True:
         try:
             return kind(**defaults), malformed
         except ValidationError as error:
-            for name, line in explain(error, Settings.model_fields):
+            for name, line in describe_errors(error, Settings.model_fields):
                 malformed.setdefault(name.upper(), []).append(line)
                 defaults[name] = Settings.model_fields[name].get_default()
 
 
-def unknown_names() -> list[str]:
-    """Return a line for each name in `.env` that is no setting and resembles one."""
+def _find_renamed_settings() -> list[str]:
+    """Return a line for each former name that is set."""
+    names = {name.upper() for name in (*os.environ, *dotenv_values(".env"))}
+    return [f"{old}: this setting is now {new}" for old, new in RENAMED_SETTINGS.items() if old in names]
+
+
+def find_unknown_names() -> list[str]:
+    """Return a line for each name in `.env` that is not a setting but resembles one."""
     known = [name.upper() for name in Settings.model_fields]
     lines = list[str]()
     for name in dotenv_values(".env"):

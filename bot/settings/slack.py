@@ -1,59 +1,59 @@
-"""Slack's settings."""
+"""Settings of Slack."""
 
 from collections.abc import Iterator
 
 from pydantic import Field, SecretStr, field_validator
 
-from bot.settings.base import Part
-from bot.settings.parsing import SLACK_APPS, address, begins, revealed
+from bot.settings.base import SettingsSection
+from bot.settings.parsing import SLACK_APPS, secret_value, validate_http_url, validate_prefix
 from channels.slack.settings import MOST_PROMPTS, PROMPTS, Direct, Mode, SlackSettings, Streaming
 from core.privacy.vault import SHORTEST_KEY, is_weak
 
 
-class SlackPart(Part):
-    """How Slack is reached, and what is done there alone."""
+class SlackSection(SettingsSection):
+    """Slack's tokens, address and behaviour."""
 
     slack_bot_token: SecretStr | None = None
     slack_app_token: SecretStr | None = None
     slack_api_url: str = "https://slack.com/api/"
     slack_streaming: Streaming = "auto"
-    slack_dm: Direct = "thread"
+    slack_dm_sessions: Direct = "thread"
     slack_mode: Mode = "socket"
     slack_signing_secret: SecretStr | None = None
     slack_sockets: int = Field(default=1, ge=1, le=2)
     slack_client_id: str = ""
     slack_client_secret: SecretStr | None = None
-    slack_external: bool = False
-    suggested_prompts: str = " | ".join(PROMPTS)
-    answer_bots: bool = False
-    bot_loop_limit: int = Field(default=5, gt=0)
+    slack_allow_external_users: bool = False
+    slack_suggested_prompts: str = " | ".join(PROMPTS)
+    slack_allow_bots: bool = False
+    slack_bot_loop_limit: int = Field(default=5, gt=0)
     secret_key: SecretStr | None = None
 
     @field_validator("slack_bot_token")
     @classmethod
-    def _is_bot_token(cls, value: SecretStr | None) -> SecretStr | None:
-        return begins(value, "xoxb-", "OAuth & Permissions")
+    def _validate_bot_token(cls, value: SecretStr | None) -> SecretStr | None:
+        return validate_prefix(value, "xoxb-", "OAuth & Permissions")
 
     @field_validator("slack_app_token")
     @classmethod
-    def _is_app_token(cls, value: SecretStr | None) -> SecretStr | None:
-        return begins(value, "xapp-", "Basic Information, App-Level Tokens (scope connections:write)")
+    def _validate_app_token(cls, value: SecretStr | None) -> SecretStr | None:
+        return validate_prefix(value, "xapp-", "Basic Information, App-Level Tokens (scope connections:write)")
 
     @field_validator("slack_api_url")
     @classmethod
-    def _is_slack_address(cls, value: str | None) -> str | None:
-        return address(value)
+    def _validate_slack_url(cls, value: str | None) -> str | None:
+        return validate_http_url(value)
 
     @field_validator("slack_api_url")
     @classmethod
-    def _ends_in_slash(cls, value: str) -> str:
+    def _add_trailing_slash(cls, value: str) -> str:
         return value if value.endswith("/") else f"{value}/"
 
-    def faults(self) -> Iterator[str]:
-        """Yield what is missing or doubled among Slack's tokens and keys."""
-        yield from super().faults()
+    def find_conflicts(self) -> Iterator[str]:
+        """Yield a line for each missing or conflicting token and key."""
+        yield from super().find_conflicts()
         if len(self.prompts) > MOST_PROMPTS:
-            yield f"SUGGESTED_PROMPTS: Slack shows {MOST_PROMPTS} at the most, with | in between"
+            yield f"SLACK_SUGGESTED_PROMPTS: Slack shows at most {MOST_PROMPTS}; separate them with |"
         several = bool(self.slack_client_id)
         if several != bool(self.slack_client_secret):
             yield (
@@ -61,28 +61,28 @@ class SlackPart(Part):
                 f"{SLACK_APPS}, your app, under Basic Information"
             )
         if several and self.slack_bot_token:
-            yield "SLACK_BOT_TOKEN is for one workspace, and SLACK_CLIENT_ID for several: unset one of them"
-        if several and is_weak(revealed(self.secret_key) or ""):
+            yield "SLACK_BOT_TOKEN is for one workspace and SLACK_CLIENT_ID for several: unset one of them"
+        if several and is_weak(secret_value(self.secret_key) or ""):
             yield (
-                "SECRET_KEY: the tokens of workspaces are encrypted with it, so it must not be easy to guess: set "
+                "SECRET_KEY: it encrypts the tokens of workspaces, so it must be hard to guess: set "
                 f"{SHORTEST_KEY} random characters or more (`openssl rand -hex 32`), and keep them"
             )
         token = "SLACK_BOT_TOKEN" if self.slack_bot_token else "SLACK_CLIENT_ID"
         if not several and not self.slack_bot_token:
             if self.slack_app_token:
                 yield (
-                    f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {SLACK_APPS}, your app, under "
+                    f"SLACK_BOT_TOKEN is missing (SLACK_APP_TOKEN is set): copy it at {SLACK_APPS}, your app, under "
                     "OAuth & Permissions"
                 )
             return
         if self.slack_mode == "socket" and not self.slack_app_token:
             yield (
-                f"SLACK_APP_TOKEN is missing beside {token}: make one at {SLACK_APPS}, your app, under "
+                f"SLACK_APP_TOKEN is missing ({token} is set): create one at {SLACK_APPS}, your app, under "
                 "Basic Information, App-Level Tokens (scope connections:write)"
             )
         if self.slack_mode == "http" and not self.slack_signing_secret:
             yield (
-                f"SLACK_SIGNING_SECRET is missing beside SLACK_MODE=http: copy it at {SLACK_APPS}, your app, under "
+                f"SLACK_SIGNING_SECRET is missing (SLACK_MODE=http): copy it at {SLACK_APPS}, your app, under "
                 "Basic Information, App Credentials"
             )
 
@@ -91,33 +91,33 @@ class SlackPart(Part):
         if self.slack_bot_token is None and not self.slack_client_id:
             return None
         return SlackSettings(
-            bot_token=revealed(self.slack_bot_token) or "",
-            app_token=revealed(self.slack_app_token) or "",
+            bot_token=secret_value(self.slack_bot_token) or "",
+            app_token=secret_value(self.slack_app_token) or "",
             api_url=self.slack_api_url,
             streaming=self.slack_streaming,
-            direct=self.slack_dm,
+            direct=self.slack_dm_sessions,
             prompts=self.prompts,
             mode=self.slack_mode,
-            signing_secret=revealed(self.slack_signing_secret) or "",
+            signing_secret=secret_value(self.slack_signing_secret) or "",
             sockets=self.slack_sockets,
-            external=self.slack_external,
+            external=self.slack_allow_external_users,
             client_id=self.slack_client_id,
-            client_secret=revealed(self.slack_client_secret) or "",
-            answers_bots=self.answer_bots,
-            bot_loop_limit=self.bot_loop_limit,
+            client_secret=secret_value(self.slack_client_secret) or "",
+            answers_bots=self.slack_allow_bots,
+            bot_loop_limit=self.slack_bot_loop_limit,
         )
 
     @property
-    def is_called(self) -> bool:
-        """Whether Slack, or who installs the app, calls the process."""
+    def needs_public_http(self) -> bool:
+        """Whether Slack or an installing browser sends requests to this process."""
         return self.slack is not None and (self.slack_mode == "http" or bool(self.slack_client_id))
 
     @property
-    def vault_key(self) -> str:
-        """What the tokens of several workspaces are encrypted with; empty where there is one."""
-        return revealed(self.secret_key) or "" if self.slack_client_id else ""
+    def token_encryption_key(self) -> str:
+        """Key that encrypts the tokens of several workspaces; empty with one workspace."""
+        return secret_value(self.secret_key) or "" if self.slack_client_id else ""
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """What is suggested to say to the bot."""
-        return tuple(prompt.strip() for prompt in self.suggested_prompts.split("|") if prompt.strip())
+        """Prompts that Slack suggests in direct messages."""
+        return tuple(prompt.strip() for prompt in self.slack_suggested_prompts.split("|") if prompt.strip())

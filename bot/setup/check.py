@@ -24,10 +24,10 @@ from core.tools.mcp import McpServer
 
 async def check() -> AsyncGenerator[Finding, None]:
     """Try each setting, and tell what it shows as soon as it does; for what is wrong, a finding a fault."""
-    for line in configuration.unknown_names():
+    for line in configuration.find_unknown_names():
         yield Finding(Verdict.NOTE, line)
     try:
-        settings = configuration.load()
+        settings = configuration.load_settings()
     except SettingsError as error:
         for fault in faults(error):
             yield fault
@@ -65,8 +65,8 @@ async def _discord(settings: Settings) -> list[Finding]:
 async def _access(settings: Settings) -> list[Finding]:
     """Return a failure for each listed id that its platform does not know, and a note if people have no rate limit."""
     wrong, notes = list[str](), list[Finding]()
-    if settings.rate_per_person is None and (settings.slack or settings.discord):
-        line = "RATE_PER_PERSON: not set, so one person may ask without limit; 20/h is a good start"
+    if settings.rate_limit_per_user is None and (settings.slack or settings.discord):
+        line = "RATE_LIMIT_PER_USER: not set, so one person may ask without limit; 20/h is a good start"
         notes.append(Finding(Verdict.NOTE, line))
     for name, find in (("slack", slack_access.find_unknown_ids), ("discord", discord_access.find_unknown_ids)):
         named = {f"{name.upper()}_{kind}": getattr(settings, f"{name}_{kind.lower()}") for kind in ("ALLOW", "BLOCK")}
@@ -77,7 +77,7 @@ async def _access(settings: Settings) -> list[Finding]:
 
 
 async def _database(settings: Settings) -> list[Finding]:
-    return await trials.database(settings.database, settings.vault_key)
+    return await trials.database(settings.database_address, settings.token_encryption_key)
 
 
 async def _agent_and_models(settings: Settings) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 import json
 
-from bot.settings.access import AccessPart
+from bot.settings.access import AccessSection
 from bot.setup import Platform
 from core.errors import SettingsError
 
@@ -10,7 +10,7 @@ from core.errors import SettingsError
 YOUR_ADDRESS = "https://your-bot.example.com"
 
 
-def manifest(platform: Platform, settings: AccessPart) -> str:
+def manifest(platform: Platform, settings: AccessSection) -> str:
     """What to paste, or to open, where an app is made or invited.
 
     Raises:

@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 from pydantic import SecretStr, ValidationError
 
-from bot.settings.access import AccessPart
-from bot.settings.agent import DEFAULT_MODEL, AgentPart
-from bot.settings.base import Part
-from bot.settings.discord import DiscordPart
-from bot.settings.parsing import explain, with_driver
-from bot.settings.slack import SlackPart
+from bot.settings.access import AccessSection
+from bot.settings.agent import DEFAULT_MODEL, AgentSection
+from bot.settings.base import SettingsSection
+from bot.settings.discord import DiscordSection
+from bot.settings.parsing import describe_errors, normalize_database_url
+from bot.settings.slack import SlackSection
 from bot.setup import Platform
 from bot.setup import manifest_command as manifests
 from bot.setup import probes as trials
@@ -21,7 +21,7 @@ from channels.slack.settings import SlackSettings
 from core.errors import ProviderError, SettingsError, UnknownModelError
 from core.models.provider_registry import make_provider
 
-_Part = TypeVar("_Part", bound=Part)
+_Part = TypeVar("_Part", bound=SettingsSection)
 
 #: What stands for an answer that is still to come, so that the others can be looked at.
 _TO_COME: Mapping[str, Any] = {"slack_app_token": "xapp-", "slack_signing_secret": "-"}
@@ -98,7 +98,7 @@ def manifest() -> str:
     Raises:
         SettingsError: another setting is wrong.
     """
-    return manifests.manifest(Platform.SLACK, _sound(AccessPart, slack_bot_token=SecretStr("xoxb-"), **_TO_COME))
+    return manifests.manifest(Platform.SLACK, _sound(AccessSection, slack_bot_token=SecretStr("xoxb-"), **_TO_COME))
 
 
 def invitation(token: str) -> str:
@@ -107,7 +107,7 @@ def invitation(token: str) -> str:
     Raises:
         SettingsError: it is no token, or another setting of Discord's is wrong.
     """
-    part = _sound(DiscordPart, discord_bot_token=SecretStr(token))
+    part = _sound(DiscordSection, discord_bot_token=SecretStr(token))
     return invite.link(invite.application_of(token), auto_thread=part.discord_auto_thread)
 
 
@@ -184,13 +184,13 @@ async def _slack_secret(secret: str) -> list[Finding]:
 
 
 def _slack(**given: Any) -> SlackSettings:
-    login = _sound(SlackPart, **{**_TO_COME, **given}).slack
+    login = _sound(SlackSection, **{**_TO_COME, **given}).slack
     assert login is not None, "its first token was asked for first"
     return login
 
 
 async def _discord(token: str) -> list[Finding]:
-    login = _sound(DiscordPart, discord_bot_token=SecretStr(token)).discord
+    login = _sound(DiscordSection, discord_bot_token=SecretStr(token)).discord
     assert login is not None, "it has its token"
     return await trials.discord(login)
 
@@ -212,15 +212,15 @@ async def _base_url(url: str) -> list[Finding]:
     return []
 
 
-def _agent(**given: Any) -> AgentPart:
-    return _sound(AgentPart, **given)
+def _agent(**given: Any) -> AgentSection:
+    return _sound(AgentSection, **given)
 
 
 async def _database(url: str) -> list[Finding]:
     if not url:
         return []
     try:
-        return await trials.database(with_driver(url))
+        return await trials.database(normalize_database_url(url))
     except ValueError as error:
         raise SettingsError(f"DATABASE_URL: {error}") from None
 
@@ -234,7 +234,7 @@ def _sound(kind: type[_Part], **given: Any) -> _Part:
     try:
         part = kind(**given)
     except ValidationError as error:
-        raise SettingsError(*(line for _name, line in explain(error, kind.model_fields))) from None
-    if faults := list(part.faults()):
+        raise SettingsError(*(line for _name, line in describe_errors(error, kind.model_fields))) from None
+    if faults := list(part.find_conflicts()):
         raise SettingsError(*faults)
     return part

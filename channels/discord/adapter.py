@@ -98,7 +98,7 @@ class DiscordChannel:
             self._work,
             visits=visits,
             serves=self._serves,
-            follows=desk.follow != "mention",
+            follows=desk.follow != "never",
             backfill_of=self._backfill_of,
         )
         self._interactions = DiscordInteractionHandler(

@@ -13,7 +13,7 @@ from typing import Any
 
 from channels.base import Around, Channel, Heard, Kind, Said
 from channels.rate_limits.caller import deadline
-from channels.settings import CONTEXT_TOKENS
+from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import Others
 from core.concurrency.retry import retried
 from core.conversations.history_state import background
@@ -61,7 +61,7 @@ class Context:
     """
 
     def __init__(
-        self, database: Database, count: Count, *, most: int = CONTEXT_TOKENS, patience: float = PATIENCE
+        self, database: Database, count: Count, *, most: int = CONTEXT_MAX_TOKENS, patience: float = PATIENCE
     ) -> None:
         self._database = database
         self._count = count

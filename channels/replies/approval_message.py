@@ -16,7 +16,7 @@ from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.replies.buttons import under_request
 from channels.replies.reply import Reply
-from core.identity import ASKER, EVERYONE, OTHERS
+from core.identity import AUTHOR, EVERYONE, OTHERS
 from core.inbox_message import INVISIBLE, storable
 from core.secret_redaction import redact, replace_known
 from core.tools.adk_confirmations import Path
@@ -153,7 +153,7 @@ def _state(approval: Approval, say: Words) -> str:
             return say(words.DENIED, **facts)
         case "expired":
             return say(words.EXPIRED)
-    sentences = {EVERYONE: words.ALL_DECIDE, OTHERS: words.OTHERS_DECIDE, ASKER: words.ASKER_DECIDES}
+    sentences = {EVERYONE: words.ALL_DECIDE, OTHERS: words.OTHERS_DECIDE, AUTHOR: words.ASKER_DECIDES}
     named = [sentences.get(rule, words.NAMED_DECIDE) for rule in approval.approvers]
     return say(named[0] if len(set(named)) == 1 else words.NAMED_DECIDE, until=moment(approval.expires_at))
 

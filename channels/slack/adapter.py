@@ -83,7 +83,7 @@ class SlackChannel:
         needs_groups = any(map(is_group, desk.door.names(NAME)))
         self._identities = SlackIdentityResolver(self._directory, needs_groups=needs_groups)
         self._downloads = SlackDownloads(self._api)
-        hears_all = desk.follow != "mention"
+        hears_all = desk.follow != "never"
         self._context = SlackContextFetcher(self._api, self._directory, hears_all=hears_all)
         self._receipts = receipts(self._api)
         self._settings = settings

@@ -7,7 +7,7 @@ from pathlib import Path
 from core.identity import DEFAULT_AGENT_NAME
 
 #: How long a call may take, in seconds, unless it is told otherwise.
-TOOL_SECONDS = 120.0
+TOOL_TIMEOUT_SECONDS = 120.0
 
 #: ADK: an app's name begins with a letter, an agent's is an identifier, and `user` is the user's.
 NAME = re.compile(r"(?!user$)[A-Za-z][A-Za-z0-9_]*")

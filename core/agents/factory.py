@@ -10,7 +10,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
-from core.agents.config import BOT_NAME, NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
+from core.agents.config import BOT_NAME, NAME, NAME_RULE, TOOL_TIMEOUT_SECONDS, AgentConfig
 from core.agents.plugins import GuardPlugin, MeterPlugin
 from core.errors import SettingsError
 from core.models.selection import ChoicePlugin, ChosenRun
@@ -50,7 +50,7 @@ def make_app(
     return App(name=config.name, root_agent=agent, plugins=list(ours() if plugins is None else plugins))
 
 
-def ours(journal: Journal | None = None, *, tool_seconds: float = TOOL_SECONDS) -> list[BasePlugin]:
+def ours(journal: Journal | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS) -> list[BasePlugin]:
     """What is added to every app, before the plugins of its own.
 
     Args:

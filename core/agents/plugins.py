@@ -18,7 +18,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 from google.genai import types
 
-from core.agents.config import TOOL_SECONDS
+from core.agents.config import TOOL_TIMEOUT_SECONDS
 from core.errors import ToolError
 from core.identity import NOBODY, SPEAKER, User
 from core.identity import told as told_of
@@ -55,7 +55,7 @@ class GuardPlugin(BasePlugin):
         tool_seconds: how long a call may take, unless its tool says otherwise by an attribute `seconds`.
     """
 
-    def __init__(self, journal: Journal | None = None, *, tool_seconds: float = TOOL_SECONDS) -> None:
+    def __init__(self, journal: Journal | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS) -> None:
         super().__init__(name="parley_guard")
         self._journal = journal
         self._tool_seconds = tool_seconds

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.retry import retried
 from core.conversations.status import Status, stands
 from core.identity import BOT
-from core.inbox_message import Follow, Inbound
+from core.inbox_message import Inbound, ReplyWithoutMention
 from core.privacy.export import Form, Viewer, pieces
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
@@ -294,12 +294,11 @@ class Conversations:
         async with aclosing(pieces(self._database, session_id, form, prices, most=most, viewer=viewer)) as told:
             return "".join([piece async for piece in told])
 
-    async def answers(self, inbound: Inbound, *, follow: Follow, is_on_answer: bool = False) -> bool:
+    async def answers(self, inbound: Inbound, *, follow: ReplyWithoutMention, is_on_answer: bool = False) -> bool:
         """Return whether a message that does not call the bot is for it.
 
-        In a stored session that is not muted, `all` of those are; with `asker`, only those of the person who spoke with
-        the bot last, unless another person spoke in between. That another person spoke is stored once, without the
-        words.
+        In a stored session that is not muted, `everyone` means all such messages, and `author` those of the last author
+        unless another person wrote in between. A message of another person is stored once, without its text.
 
         Args:
             is_on_answer: whether the message is in a thread that was opened on an answer of the bot. Then the first one
@@ -308,14 +307,14 @@ class Conversations:
         Raises:
             StoreError: the database cannot be used.
         """
-        if follow == "mention":
+        if follow == "never":
             return False
         before = inbox.c.event_key != inbound.event_key, inbox.c.sent_at <= inbound.sent_at
         async with self._database.read() as connection:
             row = await _session(connection, inbound.session_id)
             if row is None:
                 return is_on_answer
-            if row.muted or follow == "all":
+            if row.muted or follow == "everyone":
                 return not row.muted
             spoke = sa.select(inbox.c.author, inbox.c.outcome).where(inbox.c.session == inbound.session_id, *before)
             newest_first = spoke.order_by(inbox.c.sent_at.desc(), inbox.c.id.desc())

@@ -45,7 +45,7 @@ _ADVICE = {
     "InsufficientPrivilegeError": "have this allowed to the user of DATABASE_URL, see if the plan's rows are used up",
     "TimeoutError": "it does not answer in time, so see that it is well and can be reached from here",
     "ConnectionRefusedError": "nobody listens there, so see that it is up, and at the address of DATABASE_URL",
-    "TooManyConnectionsError": "all connections of the server are taken: lower DATABASE_CONNECTIONS",
+    "TooManyConnectionsError": "all connections of the server are taken: lower DATABASE_POOL_SIZE",
 }
 
 #: What is raised when a database cannot be used.

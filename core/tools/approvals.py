@@ -1,6 +1,6 @@
 """Approvals: calls of tools that wait for a person's word.
 
-Who may decide is told by a tuple: `asker` (who has led to the call), `others` (anybody but him), and what
+Who may decide is told by a tuple: `author` (of the message that led to the call), `others` (anybody else), and what
 `core.identity.permits` takes. The first decision holds, over all workers. When all is decided that a turn
 has asked for, a message of its session says so, and the turn that takes it goes on with the run.
 """
@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
 from core.concurrency.tasks import run_every
-from core.identity import ASKER, OTHERS, User, permits
+from core.identity import AUTHOR, OTHERS, User, permits
 from core.inbox_message import Inbound
 from core.secret_redaction import traced
 from core.sessions import state as scopes
@@ -85,7 +85,7 @@ class Approval:
         is_asker = person.id in self.askers
         return (
             permits(self.approvers, person)
-            or (ASKER in self.approvers and is_asker)
+            or (AUTHOR in self.approvers and is_asker)
             or (OTHERS in self.approvers and not is_asker)
         )
 
@@ -117,7 +117,7 @@ class Approvals:
         turns: Turns,
         worker: Worker,
         *,
-        approvers: Sequence[str] = (ASKER,),
+        approvers: Sequence[str] = (AUTHOR,),
         hours: float = 24.0,
     ) -> None:
         self._database = database

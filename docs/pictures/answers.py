@@ -3,18 +3,18 @@
 import asyncio
 from collections.abc import Callable
 
-from sandbox.models import Asked, Call, Fail, Pause, Say, Turn
+from sandbox.models import CallTool, Fail, Pause, ReceivedRequest, Say, Turn
 
 
-def script(held: asyncio.Event) -> Callable[[Asked], Turn]:
+def script(held: asyncio.Event) -> Callable[[ReceivedRequest], Turn]:
     """What the model says: the answers to each question, by words of it, the last one again and again."""
     never = asyncio.Event()
     answers: dict[str, list[Turn]] = {
         "until when": ["Until Friday."],
         "hello to the robot": ["Hello, @robot."],
         "robot: hello": ["Hello, @robot."],
-        "report of Friday": [Call("report", {"day": "Friday"}, id="2"), "There it is: 3 on Monday."],
-        "report for us": [Call("report", id="3"), "Here it is."],
+        "report of Friday": [CallTool("report", {"day": "Friday"}, id="2"), "There it is: 3 on Monday."],
+        "report for us": [CallTool("report", id="3"), "Here it is."],
         "build-7": ["Delete what is older than a week."],
         "bike is red": ["I shall remember it."],
         "which colour": ["You have not told me."],
@@ -37,14 +37,14 @@ def script(held: asyncio.Event) -> Callable[[Asked], Turn]:
         "cat": ["Grace does."],
         "stars": [[Say("One, two"), Pause(held), Say(", and so on.")]],
         "on Monday": ["Writing."],
-        "make the report": [Call("report", id="1"), "Here it is."],
+        "make the report": [CallTool("report", id="1"), "Here it is."],
         "undo": ["With `git reset --soft HEAD~1`."],
         "rebase": ["It moves commits to another base."],
         "parser": ["It is."],
         "Japan": ["Tokyo."],
     }
 
-    def answer(asked: Asked) -> Turn:
+    def answer(asked: ReceivedRequest) -> Turn:
         turns = next((turns for words, turns in answers.items() if words in asked.text), ["Hm."])
         return turns.pop(0) if len(turns) > 1 else turns[0]
 

@@ -70,10 +70,10 @@ _QUIET = Setup(
     ),
     {
         "DISCORD_CHANNEL_SESSIONS": "user",
-        "DISCORD_SILENT": "1",
-        "DISCORD_PING_AFTER": "1",
+        "DISCORD_SILENT_MESSAGES": "1",
+        "DISCORD_PING_AFTER_SECONDS": "1",
         "REPLY_MAX_MESSAGES": "1",
-        "SLACK_DM": "single",
+        "SLACK_DM_SESSIONS": "single",
     },
 )
 
@@ -143,10 +143,10 @@ _WIDE = Setup(
         ),
     ),
     {
-        "ANSWER_BOTS": "1",
-        "BOT_LOOP_LIMIT": str(LOOP_LIMIT),
+        "SLACK_ALLOW_BOTS": "1",
+        "SLACK_BOT_LOOP_LIMIT": str(LOOP_LIMIT),
         "DISCORD_AUTO_THREAD": "1",
-        "DISCORD_SHARDS": "2",
+        "DISCORD_SHARD_COUNT": "2",
         "SLACK_SOCKETS": "2",
     },
 )

@@ -446,5 +446,5 @@ _SCENES = (
 
 SETUP = Setup(
     _SCENES,
-    {"DISCORD_FREE_CHANNELS": "channel:help-desk", "MODELS": "openai/scripted,openai/other"},
+    {"DISCORD_FREE_CHANNEL_IDS": "channel:help-desk", "MODELS": "openai/scripted,openai/other"},
 )

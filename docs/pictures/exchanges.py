@@ -16,12 +16,12 @@ from docs.pictures.events import EVENTS, WITHIN, World
 from docs.pictures.scene import CHANNEL, Scene, Setup
 from docs.pictures.stage import ROOT, bot, lay
 from sandbox.client.discord import DiscordPlatform
-from sandbox.client.platform import Message, Place
+from sandbox.client.platform import ClientLocation, ShownMessage
 from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from sandbox.terminal.sessions import Desks
+from sandbox.terminal.sessions import TerminalSessions
 
 PAGES = ROOT / "docs"
 
@@ -64,7 +64,7 @@ class _Stage:
 
     def __init__(self, scene: Scene, world: World) -> None:
         self._world = world
-        self._desks = Desks([SlackPlatform(world.slack), DiscordPlatform(world.discord)])
+        self._desks = TerminalSessions([SlackPlatform(world.slack), DiscordPlatform(world.discord)])
         self._lines: list[str] = []
         self._scene = scene
 
@@ -111,12 +111,12 @@ class _Stage:
         for message in desk.platform.messages(home, desk.speaker):
             seen += _written(message, "  ")
             if message.replies:
-                thread = desk.platform.messages(Place(home.channel, message.id), desk.speaker)
+                thread = desk.platform.messages(ClientLocation(home.channel, message.id), desk.speaker)
                 seen += [line for reply in thread[1:] for line in _written(reply, "      ")]
         return seen
 
 
-def _written(message: Message, indent: str) -> Iterator[str]:
+def _written(message: ShownMessage, indent: str) -> Iterator[str]:
     """A message in lines: who says it, to whom alone, in reply to what, what it holds, and the reactions."""
     only = " (nobody else sees this)" if message.only_for else ""
     edited = " (edited)" if message.edited and not message.by_bot else ""

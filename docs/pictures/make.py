@@ -25,7 +25,7 @@ from sandbox.client.slack import SlackPlatform  # noqa: E402
 from sandbox.discord import DiscordSandbox  # noqa: E402
 from sandbox.models import Pause, Say, ScriptedOpenAI, Turn  # noqa: E402
 from sandbox.slack import SlackSandbox  # noqa: E402
-from sandbox.terminal.app import Terminal  # noqa: E402
+from sandbox.terminal.app import TerminalApp  # noqa: E402
 
 SIZE = (96, 24)
 
@@ -65,7 +65,7 @@ async def main() -> None:
             said = discord.messages("general")
             return [message.content.text for message in said if message.author.id == discord.bot_id]
 
-        terminal = Terminal(SlackPlatform(slack), DiscordPlatform(discord), notices=[])
+        terminal = TerminalApp(SlackPlatform(slack), DiscordPlatform(discord), notices=[])
         async with terminal.run_test(size=SIZE) as pilot:
             await enter(pilot, "/channel general")
             await enter(pilot, QUESTION)

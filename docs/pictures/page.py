@@ -13,9 +13,9 @@ from unittest.mock import patch
 from playwright.async_api import FloatRect, Page, async_playwright, expect
 
 from bot.sandbox import command as sandbox
-from bot.settings import load
+from bot.settings import load_settings
 from docs.pictures.stage import ROOT, lay
-from sandbox.models import Asked, Call, Pause, Say, ScriptedOpenAI, Turn
+from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedOpenAI, Turn
 
 HERE = Path(__file__).parent
 
@@ -69,7 +69,7 @@ async def main() -> None:
     """Remake `page*.png` and `answer-*.png`."""
     begin, half, go_on, told = asyncio.Event(), asyncio.Event(), asyncio.Event(), list[str]()
 
-    def answer(asked: Asked) -> Turn:
+    def answer(asked: ReceivedRequest) -> Turn:
         if "commit" in asked.text:
             first, second = UNDO.split("- If the")
             return [Pause(begin), Say(first), Pause(half), Say(f"- If the{second}")]
@@ -78,7 +78,7 @@ async def main() -> None:
         if asked.results:
             return "Done: version 41 is live again."
         if "broken" in asked.text:
-            back = Call("rollback", {"version": "41"}, id="c1")
+            back = CallTool("rollback", {"version": "41"}, id="c1")
             return [Say("The errors began with version 42. I can go back to 41."), back]
         told.append(asked.text)
         rest = Say("did not know of the new column. It will happen never again.")
@@ -163,7 +163,7 @@ async def _take(page: Page, name: str, clip: FloatRect | None = None) -> None:
 
 
 @asynccontextmanager
-async def _sandbox(answer: Callable[[Asked], Turn]) -> AsyncIterator[str]:
+async def _sandbox(answer: Callable[[ReceivedRequest], Turn]) -> AsyncIterator[str]:
     """The sandbox in a folder of its own, with that model; the address of its page."""
     stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
 
@@ -183,7 +183,7 @@ async def _sandbox(answer: Callable[[Asked], Turn]) -> AsyncIterator[str]:
                 "DATA_DIR": folder,
             }
             with patch.dict(os.environ, settings, clear=True):
-                running = asyncio.create_task(sandbox.run(load(), stop, terminal=False, port=0, say=say))
+                running = asyncio.create_task(sandbox.run(load_settings(), stop, terminal=False, port=0, say=say))
                 try:
                     yield await asyncio.wait_for(address, 60)
                 finally:

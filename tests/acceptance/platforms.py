@@ -88,8 +88,7 @@ class Platform(Protocol):
     @property
     def is_connected(self) -> bool: ...
 
-    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 60) -> T:  # noqa: ASYNC109 (the message)
-        ...
+    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 60) -> T: ...  # noqa: ASYNC109
 
 
 class SlackTalk:

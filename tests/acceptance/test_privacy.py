@@ -60,7 +60,7 @@ async def age(file: Path, word: str, *, days: float) -> None:
 async def test_the_first_words_are_known_at_the_end_and_gone_when_they_are_deleted(
     start: Start, zygote: Zygote, tmp_path: Path
 ) -> None:
-    bot = await start(HISTORY_TOKENS="1000", DATA_DIR=str(tmp_path / "data"))
+    bot = await start(HISTORY_MAX_TOKENS="1000", DATA_DIR=str(tmp_path / "data"))
     bot.answer = memory
     file = tmp_path / "data" / "parley.db"
 

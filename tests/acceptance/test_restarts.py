@@ -99,7 +99,7 @@ async def test_a_stop_in_mid_answer_lets_it_finish(start: Start) -> None:
 
 
 async def test_a_stop_that_cannot_wait_says_so_and_the_next_process_goes_on(start: Start) -> None:
-    bot = await start(STOP_SECONDS="1")
+    bot = await start(SHUTDOWN_TIMEOUT_SECONDS="1")
     here = await begun(bot)
     assert await bot.program.end(signal.SIGINT) == 0
     for talk in here.values():
@@ -118,7 +118,7 @@ def function() -> str:
 handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
 """
     (tmp_path / "endless.py").write_text(source)
-    bot = await start(TOOLS="endless:function,endless:handler", STOP_SECONDS="1")
+    bot = await start(TOOLS="endless:function,endless:handler", SHUTDOWN_TIMEOUT_SECONDS="1")
     bot.answer = lambda asked: [CallTool("function"), CallTool("handler")] if "go" in asked.text else "Here."
     here = talks(bot)
 

@@ -6,7 +6,7 @@ import pytest
 
 from bot.agents import make_choice, make_crew
 from bot.agents_file import read_agents
-from bot.settings import load
+from bot.settings import load_settings
 from bot.setup.check import check
 from bot.setup.probes import Verdict
 from core.errors import SettingsError
@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_the_agents_of_a_file_are_made_each_with_its_own_and_named_by_their_tables(folder: Path) -> None:
     (folder / "agents.toml").write_text(WHOLE)
-    settings = load()
+    settings = load_settings()
     choice = make_choice(settings)
     crew = make_crew(settings, choice)
     assert list(crew.apps) == ["desk", "clerk", "weather"]
@@ -118,7 +118,7 @@ def test_a_file_of_agents_that_is_asked_for_beside_an_agent_is_a_contradiction(
 ) -> None:
     (folder / "agents.toml").write_text(WHOLE)
     monkeypatch.setenv("AGENT", "sky")
-    assert load().several is None
+    assert load_settings().agents_path is None
     monkeypatch.setenv("AGENTS_FILE", "agents.toml")
     with pytest.raises(SettingsError, match="AGENT: there is AGENTS_FILE beside it"):
-        load()
+        load_settings()

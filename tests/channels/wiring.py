@@ -16,7 +16,7 @@ from channels.base import Channel
 from channels.intake.context import Context
 from channels.replies.error_messages import Apologies
 from channels.services import Desk
-from channels.settings import CONTEXT_TOKENS, Allowance, Bounds, ReplySettings
+from channels.settings import CONTEXT_MAX_TOKENS, Allowance, Bounds, ReplySettings
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.agents.runtime import AgentRuntime
@@ -24,11 +24,11 @@ from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations
 from core.conversations.turn_report import TurnReports
 from core.errors import StoreError
-from core.identity import ASKER
+from core.identity import AUTHOR
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Inbox
 from core.inbox.watermarks import Places
-from core.inbox_message import Follow
+from core.inbox_message import ReplyWithoutMention
 from core.models.adapter import ModelAdapter
 from core.models.provider import Offered
 from core.models.provider_registry import make_provider
@@ -101,12 +101,12 @@ async def core_of(
     *script: Any,
     time_limit: float,
     most_messages: int,
-    follow: Follow = "asker",
-    approvers: Sequence[str] = (ASKER,),
+    follow: ReplyWithoutMention = "author",
+    approvers: Sequence[str] = (AUTHOR,),
     vendor: str = "openai",
     tools: Sequence[BaseTool] = (),
     allowance: Allowance | None = None,
-    context_tokens: int = CONTEXT_TOKENS,
+    context_tokens: int = CONTEXT_MAX_TOKENS,
     agents: Agents = PARLEY,
     door: Door | None = None,
     rates: Rates = BOUNDLESS,

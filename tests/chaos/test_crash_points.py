@@ -112,7 +112,6 @@ def test_no_await_of_the_program_is_without_its_points() -> None:
 
 
 def test_points_are_put_in_before_the_program_is_imported_or_not_at_all() -> None:
-    import core.turns.store  # noqa: F401, PLC0415
 
     with pytest.raises(RuntimeError, match="imported before"):
         points.install()

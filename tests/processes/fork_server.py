@@ -153,15 +153,7 @@ def _import(mould: str) -> Callable[..., None]:
     """Import what the program would import; what is forked."""
     live: Callable[..., None] = import_module(mould).live
     # behind what the mould does to imports, as all of these
-    from bot import app  # noqa: F401, PLC0415
-    from bot import runtime as answering  # noqa: F401, PLC0415
-    from bot.cli import main as cli  # noqa: F401, PLC0415
-    from bot.cli import operations as operator  # noqa: F401, PLC0415
-    from bot.cli import privacy as keeping  # noqa: F401, PLC0415
-    from bot.monitoring import logs  # noqa: F401, PLC0415
-    from bot.monitoring import prometheus as metrics  # noqa: F401, PLC0415
     from core.agents.warmup import warm_up  # noqa: PLC0415
-    from core.models.providers import openai  # noqa: F401, PLC0415
 
     for module in LATE:
         import_module(module)

@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from bot import app
-from bot.settings import load
+from bot.settings import load_settings
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
@@ -31,7 +31,7 @@ async def rehearse(database: str = "") -> None:
         own = {"DATABASE_URL": database, "METRICS": "off", "PORT": "0"}
         with _elsewhere(), _silently(), patch.dict(os.environ, settings(platforms, scripted.base_url) | own):
             stop = asyncio.Event()
-            running = asyncio.create_task(app.run(load(), stop))
+            running = asyncio.create_task(app.run(load_settings(), stop))
             try:
                 await asyncio.gather(*(_talk(platform, platform.talk(), model) for platform in platforms))
             finally:

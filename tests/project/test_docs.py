@@ -87,7 +87,7 @@ def relative(page: Path) -> str:
 def default_of(settings: Settings, name: str) -> str:
     """As one would write it into `.env`; empty for none."""
     if name == "database_url":
-        return settings.database.replace("+aiosqlite", "")
+        return settings.database_address.replace("+aiosqlite", "")
     value: Any = getattr(settings, name)
     match value:
         case None:

@@ -124,20 +124,20 @@ async def test_who_follows_the_page_of_discord_sees_what_it_shows(
 
     for more in (behaviour, servers):
         written(f"{token}\n{more}", **values)
-        assert configuration.load().discord is not None
+        assert configuration.load_settings().discord is not None
 
 
 def test_who_follows_the_page_of_several_workspaces_has_settings_that_go_together() -> None:
     page = (HOWTO / "several-workspaces.md").read_text()
     (keys,) = blocks("several-workspaces.md", "sh")
     written(f"{keys}\nSLACK_APP_TOKEN=xapp-1\nGOOGLE_API_KEY=key", SECRET_KEY="0123456789abcdef" * 4)
-    assert configuration.load().vault_key == "0123456789abcdef" * 4
+    assert configuration.load_settings().token_encryption_key == "0123456789abcdef" * 4
     assert {f"{YOUR_ADDRESS}{path}" for path in (INSTALL_PATH, REDIRECT_PATH)} <= set(
         re.findall(r"`(https:\S+)`", page)
     )
     written(f"{keys}\nSLACK_APP_TOKEN=xapp-1\nSLACK_BOT_TOKEN=xoxb-1", SECRET_KEY="0123456789abcdef" * 4)
     with pytest.raises(SettingsError, match="unset one of them"):
-        configuration.load()
+        configuration.load_settings()
 
 
 def test_each_setting_that_a_page_has_one_write_is_one() -> None:

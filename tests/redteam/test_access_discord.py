@@ -127,8 +127,8 @@ async def test_directly_writes_who_is_in_a_server_that_is_named_with_the_roles_t
 async def test_with_named_servers_their_members_alone_write_directly_by_default(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DISCORD_GUILDS", server.guild_id)
-    rules = configuration.load().door.rules("discord")
+    monkeypatch.setenv("DISCORD_GUILD_IDS", server.guild_id)
+    rules = configuration.load_settings().access_policy.rules("discord")
     server.leave("ada")
     async with running(server, tmp_path, echo, rules=rules, guilds=frozenset({int(server.guild_id)})) as bot:
         await bot.says(await server.say("grace", server.open_dm("grace"), "hello"), "heard: hello")

@@ -250,7 +250,7 @@ def _approval(arguments: dict[str, Any]) -> Approval:
         arguments=arguments,
         hint="",
         askers=frozenset({"U1"}),
-        approvers=("asker",),
+        approvers=("author",),
         may_always=True,
         expires_at=0.0,
         chunks=(),

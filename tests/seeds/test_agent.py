@@ -43,7 +43,7 @@ async def gemini(environment: pytest.MonkeyPatch, *turns: str) -> AsyncIterator[
 @asynccontextmanager
 async def configured(converse: Converse) -> AsyncIterator[Conversation]:
     """A conversation with the agent that the settings make."""
-    chosen = settings.load()
+    chosen = settings.load_settings()
     provider, model = make_provider(chosen.model, chosen.endpoints)
     try:
         yield await converse(app=make_app(chosen.agent_config, model=ModelAdapter(model=model, provider=provider)))
@@ -60,7 +60,7 @@ async def test_agent_initialization(environment: pytest.MonkeyPatch) -> None:
         environment.setenv("MODEL", KNOWN)
         environment.setenv("TOOLS", "core.tools:current_time")
         stop = asyncio.Event()
-        running = asyncio.create_task(app.run(settings.load(), stop))
+        running = asyncio.create_task(app.run(settings.load_settings(), stop))
         try:
             await slack.wait_connected(timeout=30)
             await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
@@ -101,7 +101,7 @@ async def test_missing_api_credentials(
     for name, value in given.items():
         environment.setenv(name, value)
     with pytest.raises(SettingsError) as raised:
-        await app.run(settings.load(), asyncio.Event())
+        await app.run(settings.load_settings(), asyncio.Event())
     assert [fault.split()[0] for fault in raised.value.faults] == missing
     assert all("https://" in fault for fault in raised.value.faults)
 

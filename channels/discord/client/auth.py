@@ -94,7 +94,7 @@ def _standing(client: discord.Client, settings: DiscordSettings, guilds: Mapping
     is_threading = settings.auto_thread
     lacks = []
     if not hears_all(client.application_flags):
-        free = " and in the channels of DISCORD_FREE_CHANNELS" if settings.free_channels else ""
+        free = " and in the channels of DISCORD_FREE_CHANNEL_IDS" if settings.free_channels else ""
         lacks.append(
             f"the message content intent is off: in threads{free} I hear only what mentions me. "
             f"Switch it on {_WHERE}, Privileged Gateway Intents"
@@ -103,7 +103,7 @@ def _standing(client: discord.Client, settings: DiscordSettings, guilds: Mapping
         invite = link(user.id, auto_thread=is_threading)
         lacks.append(f"I am in no server, and nobody can write to me. Invite me: {invite}")
     faults = [
-        f"DISCORD_GUILDS: the bot is not in the server {guild}. Invite it: "
+        f"DISCORD_GUILD_IDS: the bot is not in the server {guild}. Invite it: "
         f"{link(user.id, auto_thread=is_threading, guild=guild)}"
         for guild in sorted(settings.guilds - guilds.keys())
     ]

@@ -84,7 +84,7 @@ async def test_a_backup_of_a_bot_at_work_is_whole_and_what_was_under_way_in_it_i
     await bot.everywhere(after)
     assert await bot.program.end(signal.SIGTERM) == 0
     there = await asyncio.to_thread(restore, url, copy, postgres_server)
-    bot.program.settings = {**bot.program.settings, "DATABASE_URL": there, "CATCH_UP_HOURS": "0"}
+    bot.program.settings = {**bot.program.settings, "DATABASE_URL": there, "BACKFILL_HOURS": "0"}
     await bot.start()
     await bot.everywhere(restored)
     assert sorted(asked) == sorted(2 * ["one", "two", "two", "three", "four"])

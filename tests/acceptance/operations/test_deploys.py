@@ -34,8 +34,8 @@ async def test_two_deploys_under_load_lose_nothing_and_say_nothing_twice(
             "MODEL": "openai/scripted",
             "OPENAI_BASE_URL": model.base_url,
             "DATABASE_URL": postgres,
-            "DATABASE_CONNECTIONS": "5",
-            "STOP_SECONDS": "1",
+            "DATABASE_POOL_SIZE": "5",
+            "SHUTDOWN_TIMEOUT_SECONDS": "1",
             "PYTHONPATH": str(ROOT),
         }
         foreman = Foreman(ROOT / "Procfile", tmp_path, settings, path=python.parent)

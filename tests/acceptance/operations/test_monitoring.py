@@ -75,9 +75,14 @@ def attributes(span: Span) -> dict[str, str]:
 
 async def test_who_runs_it_sees_that_it_lives_what_it_has_done_and_that_it_stops(start: Start, tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text('"openai/scripted" = { input = 1000, output = 1000 }')
-    money = {"PRICES_FILE": str(tmp_path / "prices.toml"), "CAP_DAY": "1000"}  # with a cap each turn is counted at once
+    money = {
+        "PRICES_FILE": str(tmp_path / "prices.toml"),
+        "DAILY_SPENDING_LIMIT_USD": "1000",
+    }  # with a cap each turn is counted at once
     async with collecting() as (collector, address):
-        bot = await start(OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_BSP_SCHEDULE_DELAY="200", STOP_SECONDS="1", **money)
+        bot = await start(
+            OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_BSP_SCHEDULE_DELAY="200", SHUTDOWN_TIMEOUT_SECONDS="1", **money
+        )
         program, places = bot.program, talks(bot)
         assert await asked(program, "/healthz") == (200, "alive\n")
         assert await asked(program, "/readyz") == (200, "ready\n")

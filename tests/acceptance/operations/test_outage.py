@@ -173,7 +173,7 @@ def wire(request: pytest.FixtureRequest) -> Wire | None:
 
 
 async def test_a_database_that_hangs_holds_up_no_stop(start: Start, tmp_path: Path, wire: Wire | None) -> None:
-    settings = {"STOP_SECONDS": "1", "LEASE_SECONDS": "2", "DATA_DIR": str(tmp_path)}
+    settings = {"SHUTDOWN_TIMEOUT_SECONDS": "1", "LEASE_SECONDS": "2", "DATA_DIR": str(tmp_path)}
     async with AsyncExitStack() as stack:
         hanging: AbstractAsyncContextManager[None] = locked(tmp_path / "parley.db")
         if wire is not None:

@@ -21,8 +21,8 @@ from tests.acceptance.platforms import Discord, Slack
     ("settings", "named"),
     [
         (
-            {"SLACK_BOT_TOKEN": "xapp-1", "TURN_SECONDS": "soon"},
-            ["SLACK_BOT_TOKEN: it must begin with xoxb-", "TURN_SECONDS:"],
+            {"SLACK_BOT_TOKEN": "xapp-1", "TURN_TIMEOUT_SECONDS": "soon"},
+            ["SLACK_BOT_TOKEN: it must begin with xoxb-", "TURN_TIMEOUT_SECONDS:"],
         ),
         (
             {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "MODEL": "martian/m1"},
@@ -138,7 +138,7 @@ async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(pro
     async with ScriptedOpenAI(
         [[Say(f"Hello from the {n} model.", pieces=4, pace=0.5)] for n in ("one", "two")]
     ) as model:
-        settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "DISCORD_GUILDS": "1"}
+        settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "DISCORD_GUILD_IDS": "1"}
         typed = "hello\n/wait\n/discord\n/channel general\n@parley hello again\n"
         code, said = await program(settings).finish("run", typed=typed, within=60)
     assert code == 0, said
@@ -188,7 +188,7 @@ async def test_check_says_of_each_setting_that_it_works(
     assert told[:-1] == [
         "ok   Slack",
         "ok   Discord",
-        "note RATE_PER_PERSON",
+        "note RATE_LIMIT_PER_USER",
         "ok   database",
         "ok   model",
         "ok   agent",
@@ -248,12 +248,14 @@ async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
     program: With, discord: DiscordSandbox
 ) -> None:
     discord.privileged_intents.discard("message_content")
-    settings = {**Discord(discord).settings, "DISCORD_GUILDS": f"{discord.guild_id}, 42"}
+    settings = {**Discord(discord).settings, "DISCORD_GUILD_IDS": f"{discord.guild_id}, 42"}
     code, said = await program(settings).finish("check")
     assert code == 1
     assert "note Discord: the message content intent is off" in said
     (fault,) = [line for line in said.splitlines() if line.startswith("FAIL DISCORD")]
-    assert "DISCORD_GUILDS: the bot is not in the server 42. Invite it: https://discord.com/oauth2/authorize?" in fault
+    assert (
+        "DISCORD_GUILD_IDS: the bot is not in the server 42. Invite it: https://discord.com/oauth2/authorize?" in fault
+    )
 
 
 async def test_what_is_wrong_with_either_platform_is_told_at_once(

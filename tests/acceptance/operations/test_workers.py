@@ -57,7 +57,7 @@ async def test_one_worker_hears_discord_and_another_one_if_that_dies_with_what_w
     prices = tmp_path / "prices.toml"
     prices.write_text('"openai/scripted" = { input = 1000, output = 1000 }')
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
-    settings |= {"PRICES_FILE": str(prices), "CAP_PER_PERSON_DAY": "0.01"}  # less than one answer costs
+    settings |= {"PRICES_FILE": str(prices), "DAILY_SPENDING_LIMIT_PER_USER_USD": "0.01"}  # less than one answer costs
     one = await start(**settings)
     one.answer = lambda _asked: "Here."
     here = talks(one)
@@ -86,7 +86,7 @@ async def test_one_worker_hears_discord_and_another_one_if_that_dies_with_what_w
 async def test_a_worker_that_is_stopped_hands_its_answer_to_the_other_at_once(
     start: Start, postgres: str, tmp_path: Path
 ) -> None:
-    settings = {"DATABASE_URL": postgres, "STOP_SECONDS": "1"}
+    settings = {"DATABASE_URL": postgres, "SHUTDOWN_TIMEOUT_SECONDS": "1"}
     one, _other, here = await in_mid_answer(start, tmp_path, settings)
     assert await one.program.end(signal.SIGTERM) == 0
     await taken_up(one, here)

@@ -22,14 +22,14 @@ LOCAL = configuration.LOCAL_MODEL
 def test_the_models_of_a_vendor_whose_key_is_set_can_be_chosen_on_the_page(
     monkeypatch: pytest.MonkeyPatch, key: str, vendor: str, address: str
 ) -> None:
-    assert sandbox._models(configuration.load()) == [LOCAL]
+    assert sandbox._models(configuration.load_settings()) == [LOCAL]
     monkeypatch.setenv(key, "a key")
-    offered = sandbox._models(configuration.load())
+    offered = sandbox._models(configuration.load_settings())
     assert LOCAL in offered
     assert len(offered) > 3
     assert all(name.startswith(vendor) and not name.endswith("*") for name in offered if name != LOCAL)
     monkeypatch.setenv(address, "http://127.0.0.1:1/v1")  # whoever is there, he has models of his own
-    assert set(sandbox._models(configuration.load())) <= {configuration.DEFAULT_MODEL, LOCAL}
+    assert set(sandbox._models(configuration.load_settings())) <= {configuration.DEFAULT_MODEL, LOCAL}
 
 
 @pytest.mark.parametrize(("agent", "watched"), [("mine", "mine"), ("examples.clock", ""), ("", "")])

@@ -26,29 +26,29 @@ def test_ids_are_read_with_their_kinds_and_slacks_without(monkeypatch: pytest.Mo
     lists = {
         "SLACK_ALLOW": "U024BE7LH, workspace:T024BE7LD,S0615G0KT , dm",
         "SLACK_BLOCK": "channel:C024BE91L, B012345",
-        "DISCORD_GUILDS": "7",
+        "DISCORD_GUILD_IDS": "7",
         "DISCORD_ALLOW": "guild:8, role:11",
         "DISCORD_BLOCK": "user:9,channel:dm",
         "ADMINS": "U024BE7LH, role:12, 13",
-        "RATE_PER_PERSON": "20/h",
-        "RATE_PER_PLACE": "100 / d",
+        "RATE_LIMIT_PER_USER": "20/h",
+        "RATE_LIMIT_PER_CHANNEL": "100 / d",
     }
     set_all(monkeypatch, lists)
-    settings = configuration.load()
-    slack, discord = settings.door.rules("slack"), settings.door.rules("discord")
+    settings = configuration.load_settings()
+    slack, discord = settings.access_policy.rules("slack"), settings.access_policy.rules("discord")
     assert slack.allow == {"user:U024BE7LH", "workspace:T024BE7LD", "role:S0615G0KT", "channel:dm"}
     assert slack.block == {"channel:C024BE91L", "user:B012345"}
     assert discord.allow == {"guild:7", "guild:8", "role:11"}
     assert discord.served == {"7", "8"}
     assert discord.block == {"user:9", "channel:dm"}
-    assert settings.door.is_admin(Visitor("discord", "1", roles=("12",)))
-    assert settings.rates.person == Rate(20, 3600)
-    assert settings.rates.place == Rate(100, 86_400)
+    assert settings.access_policy.is_admin(Visitor("discord", "1", roles=("12",)))
+    assert settings.user_rate_limits.person == Rate(20, 3600)
+    assert settings.user_rate_limits.place == Rate(100, 86_400)
 
 
 def test_by_default_the_home_workspace_and_the_named_servers_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_all(monkeypatch, {"DISCORD_GUILDS": "7"})
-    settings = configuration.load()
+    set_all(monkeypatch, {"DISCORD_GUILD_IDS": "7"})
+    settings = configuration.load_settings()
     seen = {
         "home": (Visitor("slack", "U1", workspaces=("T1",)), Spot("T1", "C1")),
         "outside": (Visitor("slack", "U9", workspaces=("T9",), is_external=True), Spot("T1", "C1")),
@@ -59,24 +59,26 @@ def test_by_default_the_home_workspace_and_the_named_servers_are_served(monkeypa
         "stranger directly": (Visitor("discord", "1"), Spot("", "71", is_direct=True)),
     }
     admitted = {
-        name for name, (visitor, spot) in seen.items() if settings.door.admits(visitor, spot).name == "ADMITTED"
+        name
+        for name, (visitor, spot) in seen.items()
+        if settings.access_policy.admits(visitor, spot).name == "ADMITTED"
     }
     assert admitted == {"home", "named", "member directly"}
-    assert not settings.rates
+    assert not settings.user_rate_limits
 
 
 @pytest.mark.parametrize(
     ("name", "value", "line"),
     [
-        ("SLACK_ALLOW", "ada", "SLACK_ALLOW: 'ada' names nothing in Slack: write ids such as user:U024BE7LH"),
-        ("SLACK_ALLOW", "role:U024BE7LH", "SLACK_ALLOW: 'role:U024BE7LH' names nothing"),
-        ("SLACK_BLOCK", "#general", "SLACK_BLOCK: '#general' names nothing"),
-        ("DISCORD_ALLOW", "123", "DISCORD_ALLOW: '123' does not say what it names in Discord: write user:ID"),
-        ("DISCORD_BLOCK", "user:ada", "DISCORD_BLOCK: 'user:ada' does not say"),
-        ("ADMINS", "@ada", "ADMINS: '@ada' is nobody's id"),
-        ("ADMINS", "C024BE91L", "ADMINS: 'C024BE91L' is nobody's id"),
-        ("RATE_PER_PERSON", "many", "RATE_PER_PERSON: it must be a number and a time, such as 20/h"),
-        ("RATE_PER_PLACE", "0/h", "RATE_PER_PLACE: it must be a number and a time"),
+        ("SLACK_ALLOW", "ada", "SLACK_ALLOW: 'ada' is not an id in Slack: write ids such as user:U024BE7LH"),
+        ("SLACK_ALLOW", "role:U024BE7LH", "SLACK_ALLOW: 'role:U024BE7LH' is not an id in Slack"),
+        ("SLACK_BLOCK", "#general", "SLACK_BLOCK: '#general' is not an id in Slack"),
+        ("DISCORD_ALLOW", "123", "DISCORD_ALLOW: '123' is not a rule for Discord: write user:ID"),
+        ("DISCORD_BLOCK", "user:ada", "DISCORD_BLOCK: 'user:ada' is not a rule"),
+        ("ADMINS", "@ada", "ADMINS: '@ada' is not the id of a user or role"),
+        ("ADMINS", "C024BE91L", "ADMINS: 'C024BE91L' is not the id of a user or role"),
+        ("RATE_LIMIT_PER_USER", "many", "RATE_LIMIT_PER_USER: it must be a number and a time, such as 20/h"),
+        ("RATE_LIMIT_PER_CHANNEL", "0/h", "RATE_LIMIT_PER_CHANNEL: it must be a number and a time"),
     ],
 )
 def test_a_wrong_value_is_a_line_that_says_what_to_write(
@@ -84,14 +86,14 @@ def test_a_wrong_value_is_a_line_that_says_what_to_write(
 ) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(SettingsError) as raised:
-        configuration.load()
+        configuration.load_settings()
     assert [fault for fault in raised.value.faults if fault.startswith(line)]
 
 
 def test_what_is_allowed_and_blocked_is_in_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
     set_all(monkeypatch, {"SLACK_ALLOW": "U024BE7LH", "SLACK_BLOCK": "user:U024BE7LH"})
-    with pytest.raises(SettingsError, match="SLACK_ALLOW: user:U024BE7LH is in SLACK_BLOCK as well"):
-        configuration.load()
+    with pytest.raises(SettingsError, match="SLACK_ALLOW: user:U024BE7LH is also in SLACK_BLOCK"):
+        configuration.load_settings()
 
 
 async def test_check_names_what_the_platforms_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from bot import settings as configuration
+from bot.settings.settings import RENAMED_SETTINGS
 from core.errors import SettingsError
 
 
@@ -10,7 +11,7 @@ def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
     for name, value in settings.items():
         patch.setenv(name, value)
     with pytest.raises(SettingsError) as error:
-        configuration.load()
+        configuration.load_settings()
     return list(error.value.faults)
 
 
@@ -22,16 +23,22 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
     [
         (
             {"SLACK_BOT_TOKEN": "xoxb-1"},
-            ["SLACK_APP_TOKEN is missing beside SLACK_BOT_TOKEN", "https://api.slack.com/apps"],
+            ["SLACK_APP_TOKEN is missing (SLACK_BOT_TOKEN is set)", "https://api.slack.com/apps"],
         ),
-        ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_MODE": "http"}, ["SLACK_SIGNING_SECRET is missing beside SLACK_MODE"]),
+        ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_MODE": "http"}, ["SLACK_SIGNING_SECRET is missing (SLACK_MODE=http)"]),
         ({"SLACK_CLIENT_ID": "1.2"}, ["SLACK_CLIENT_ID and SLACK_CLIENT_SECRET belong together"]),
-        (_SEVERAL | {"SECRET_KEY": "hidden and short"}, ["SECRET_KEY: the tokens of workspaces", "openssl rand"]),
-        (_SEVERAL | {"SECRET_KEY": "k" * 64}, ["SECRET_KEY: the tokens of workspaces", "openssl rand"]),
-        (_SEVERAL | {"SECRET_KEY": "another" * 6}, ["SECRET_KEY: the tokens of workspaces", "openssl rand"]),
+        (
+            _SEVERAL | {"SECRET_KEY": "hidden and short"},
+            ["SECRET_KEY: it encrypts the tokens of workspaces", "openssl rand"],
+        ),
+        (_SEVERAL | {"SECRET_KEY": "k" * 64}, ["SECRET_KEY: it encrypts the tokens of workspaces", "openssl rand"]),
+        (
+            _SEVERAL | {"SECRET_KEY": "another" * 6},
+            ["SECRET_KEY: it encrypts the tokens of workspaces", "openssl rand"],
+        ),
         (_SEVERAL | {"SLACK_BOT_TOKEN": "xoxb-1"}, ["SLACK_BOT_TOKEN is for one workspace"]),
-        (_SEVERAL | {"SECRET_KEY": "0123456789abcdef" * 2}, ["SLACK_APP_TOKEN is missing beside SLACK_CLIENT_ID"]),
-        ({"SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN"]),
+        (_SEVERAL | {"SECRET_KEY": "0123456789abcdef" * 2}, ["SLACK_APP_TOKEN is missing (SLACK_CLIENT_ID is set)"]),
+        ({"SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN is missing (SLACK_APP_TOKEN is set)"]),
         ({"SLACK_BOT_TOKEN": "xapp-1", "SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN: it must begin with xoxb-"]),
         (
             {"SLACK_API_URL": "http://[::1", "DISCORD_API_URL": "nowhere", "GOOGLE_BASE_URL": "http://h:port"},
@@ -42,43 +49,51 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
         ),
         (
             {"DISCORD_BOT_TOKEN": "no-token"},
-            ["DISCORD_BOT_TOKEN: it must have two dots in it", "https://discord.com/developers/applications"],
+            ["DISCORD_BOT_TOKEN: it must contain two dots", "https://discord.com/developers/applications"],
         ),
         ({"SLACK_STREAMING": "fast"}, ["SLACK_STREAMING: it must be 'auto', 'native' or 'edit'"]),
-        ({"DISCORD_GUILDS": "My Server"}, ["DISCORD_GUILDS: it must be ids of servers", "Copy Server ID"]),
+        ({"DISCORD_GUILD_IDS": "My Server"}, ["DISCORD_GUILD_IDS: it must be ids of servers", "Copy Server ID"]),
         (
-            {"DISCORD_FREE_CHANNELS": "#general", "DISCORD_CHANNEL_SESSIONS": "mine", "DISCORD_PING_AFTER": "-1"},
+            {
+                "DISCORD_FREE_CHANNEL_IDS": "#general",
+                "DISCORD_CHANNEL_SESSIONS": "mine",
+                "DISCORD_PING_AFTER_SECONDS": "-1",
+            },
             [
-                "DISCORD_FREE_CHANNELS: it must be ids of channels",
+                "DISCORD_FREE_CHANNEL_IDS: it must be ids of channels",
                 "DISCORD_CHANNEL_SESSIONS: it must be 'shared' or 'user'",
-                "DISCORD_PING_AFTER: it must be at least 0",
+                "DISCORD_PING_AFTER_SECONDS: it must be at least 0",
             ],
         ),
-        ({"DISCORD_SHARDS": "many"}, ["DISCORD_SHARDS: it must be auto or a whole number above 0"]),
-        ({"DISCORD_SHARDS": "0"}, ["DISCORD_SHARDS: it must be auto or a whole number above 0"]),
+        ({"DISCORD_SHARD_COUNT": "many"}, ["DISCORD_SHARD_COUNT: it must be auto or a whole number above 0"]),
+        ({"DISCORD_SHARD_COUNT": "0"}, ["DISCORD_SHARD_COUNT: it must be auto or a whole number above 0"]),
         ({"DATABASE_URL": "postgresql://u:hidden@h:port/db"}, ["DATABASE_URL: it is not a URL"]),
-        ({"DATABASE_CONNECTIONS": "2"}, ["DATABASE_CONNECTIONS: it must be at least 3"]),
+        ({"DATABASE_POOL_SIZE": "2"}, ["DATABASE_POOL_SIZE: it must be at least 3"]),
         ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
         (
-            {"AGENT_NAME": "two words", "TURN_SECONDS": "soon"},
-            ["AGENT_NAME:", "TURN_SECONDS: it must be a number, such as 600"],
+            {"AGENT_NAME": "two words", "TURN_TIMEOUT_SECONDS": "soon"},
+            ["AGENT_NAME:", "TURN_TIMEOUT_SECONDS: it must be a number, such as 600"],
         ),
-        ({"FILES_MAX": "2.5"}, ["FILES_MAX: it must be a whole number, such as 5"]),
+        ({"FILE_MAX_COUNT": "2.5"}, ["FILE_MAX_COUNT: it must be a whole number, such as 5"]),
         ({"SUMMARIES": "maybe"}, ["SUMMARIES: it must be true or false"]),
-        ({"CAP_DAY": "ten"}, ["CAP_DAY: it must be a number of dollars"]),
+        ({"DAILY_SPENDING_LIMIT_USD": "ten"}, ["DAILY_SPENDING_LIMIT_USD: it must be a number of dollars"]),
         ({"LOG_LEVEL": "loud"}, ["LOG_LEVEL: it must be DEBUG, INFO, WARNING or ERROR"]),
         (
             {"AGENT": "weather", "AGENT_NAME": "x", "TOOLS": ","},
-            ["AGENT: an agent that is brought has a name", "remove AGENT_NAME, TOOLS, or AGENT"],
+            ["AGENT: your own agent has its name", "remove AGENT_NAME, TOOLS, or AGENT"],
         ),
         ({"AGENT_INSTRUCTION_FILE": "nowhere.md"}, ["AGENT_INSTRUCTION_FILE: nowhere.md cannot be read (No such file"]),
         ({"AGENT_INSTRUCTION_FILE": "/dev/null"}, ["AGENT_INSTRUCTION_FILE: /dev/null is empty"]),
-        ({"CATCH_UP_HOURS": "48", "TURNS_KEPT_DAYS": "2"}, ["CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS"]),
+        (
+            {"BACKFILL_HOURS": "48", "TURN_RETENTION_DAYS": "2"},
+            ["BACKFILL_HOURS: it must be less than TURN_RETENTION_DAYS"],
+        ),
         ({"REPLY_BUTTONS": "retry"}, ["REPLY_BUTTONS: it must be 'regenerate', 'feedback' or 'why'"]),
-        ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno's disk does not outlive a restart", "heroku addons:create"]),
+        ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno loses its disk", "heroku addons:create"]),
+        ({"FOLLOW": "all"}, ["FOLLOW: this setting is now REPLY_WITHOUT_MENTION"]),
     ],
 )
-def test_each_fault_is_one_line_that_names_the_setting_and_what_to_do(
+def test_each_fault_is_one_line_with_the_setting_and_its_remedy(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], named: list[str]
 ) -> None:
     lines = faults(monkeypatch, settings)
@@ -87,22 +102,22 @@ def test_each_fault_is_one_line_that_names_the_setting_and_what_to_do(
     assert not any("hidden" in line or "\n" in line for line in lines)
 
 
-def test_a_file_of_settings_that_is_no_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_env_file_that_is_not_utf8_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     Path(".env").write_bytes(b"MODEL=\xff\xfe")
     assert faults(monkeypatch, {}) == [".env: it is not UTF-8 text: save it as UTF-8"]
 
 
-def test_an_instruction_may_be_a_file_and_only_one_of_the_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_instruction_is_a_text_or_a_file_but_not_both(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("said.md").write_text("Sign as {name}.\n\nBe brief.\n")
     monkeypatch.setenv("AGENT_INSTRUCTION_FILE", "said.md")
-    assert configuration.load().agent_config.instruction == "Sign as {name}.\n\nBe brief.\n"
-    assert faults(monkeypatch, {"AGENT_INSTRUCTION": "Be long."})[0].startswith("AGENT_INSTRUCTION_FILE: there is")
+    assert configuration.load_settings().agent_config.instruction == "Sign as {name}.\n\nBe brief.\n"
+    assert faults(monkeypatch, {"AGENT_INSTRUCTION": "Be long."})[0].startswith("AGENT_INSTRUCTION_FILE and")
     monkeypatch.delenv("AGENT_INSTRUCTION")
     Path("said.md").write_bytes(b"\xff\xfe")
     assert faults(monkeypatch, {}) == ["AGENT_INSTRUCTION_FILE: said.md is not UTF-8 text"]
 
 
-def test_what_stands_in_the_env_of_a_brought_agent_holds_where_nothing_else_says_otherwise(
+def test_the_env_file_of_an_agent_applies_below_the_environment_and_env(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Path("weather").mkdir()
@@ -110,28 +125,28 @@ def test_what_stands_in_the_env_of_a_brought_agent_holds_where_nothing_else_says
     Path("weather/.env").write_text("GOOGLE_API_KEY=of-the-agent\nMODEL=openai/x\nLOG_LEVEL=DEBUG\n")
     Path(".env").write_text("AGENT=weather\nMODEL=openai/y\n")
     monkeypatch.setenv("LOG_LEVEL", "ERROR")
-    settings = configuration.load()
+    settings = configuration.load_settings()
     assert settings.endpoints.google_api_key == "of-the-agent"
     assert (settings.model, settings.log_level) == ("openai/y", "ERROR")
 
 
-def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spaces_and_line_ends_around_values_are_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
     pasted = {
         "SLACK_BOT_TOKEN": " xoxb-1\n",
         "SLACK_APP_TOKEN": "xapp-1 ",
         "SLACK_STREAMING": " native ",
         "DISCORD_BOT_TOKEN": " a.b.c\n",
         "DISCORD_API_URL": "https://discord.example/api/v10/ ",
-        "DISCORD_GUILDS": " 1, 2 ,",
-        "DISCORD_FREE_CHANNELS": "3 ,4",
+        "DISCORD_GUILD_IDS": " 1, 2 ,",
+        "DISCORD_FREE_CHANNEL_IDS": "3 ,4",
         "DISCORD_AUTO_THREAD": "1",
-        "DISCORD_SHARDS": " 2 ",
+        "DISCORD_SHARD_COUNT": " 2 ",
         "MODEL": " openai/m ",
         "MODELS": " openai/n, anthropic/o ,",
     }
     for name, value in pasted.items():
         monkeypatch.setenv(name, value)
-    settings = configuration.load()
+    settings = configuration.load_settings()
     assert settings.slack is not None
     assert settings.discord is not None
     assert (settings.slack.bot_token, settings.slack.app_token) == ("xoxb-1", "xapp-1")
@@ -143,18 +158,16 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
 
 
 def test_a_platform_without_its_tokens_is_none() -> None:
-    settings = configuration.load()
+    settings = configuration.load_settings()
     assert (settings.slack, settings.discord) == (None, None)
 
 
 @pytest.mark.parametrize(
     ("said", "language"), [("ko", "ko"), ("de_DE:ko_KR.UTF-8:en", "ko"), ("de_DE:de", "en"), ("", "en")]
 )
-def test_a_language_may_be_said_as_other_programs_take_it(
-    monkeypatch: pytest.MonkeyPatch, said: str, language: str
-) -> None:
+def test_language_accepts_the_list_that_gettext_uses(monkeypatch: pytest.MonkeyPatch, said: str, language: str) -> None:
     monkeypatch.setenv("LANGUAGE", said)
-    assert configuration.load().language == language
+    assert configuration.load_settings().language == language
 
 
 @pytest.mark.parametrize(
@@ -169,31 +182,31 @@ def test_a_language_may_be_said_as_other_programs_take_it(
         ({"DYNO": "web.1", "ALLOW_EPHEMERAL_DATABASE": "1", "LISTEN_HOST": "::1"}, "::1"),
     ],
 )
-def test_the_server_listens_on_loopback_unless_somebody_has_to_call_it(
+def test_the_server_listens_on_loopback_unless_it_must_be_public(
     settings: dict[str, str], address: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    assert configuration.load().listen_address == address
+    assert configuration.load_settings().listen_address == address
 
 
 def test_faults_of_all_kinds_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {
         "SLACK_BOT_TOKEN": "xoxb-1",
-        "TURN_SECONDS": "abc",
+        "TURN_TIMEOUT_SECONDS": "abc",
         "AGENT_INSTRUCTION": "Be brief.",
         "AGENT_INSTRUCTION_FILE": "/dev/null",
-        "CATCH_UP_HOURS": "48",
-        "TURNS_KEPT_DAYS": "2",
+        "BACKFILL_HOURS": "48",
+        "TURN_RETENTION_DAYS": "2",
         "MODEL": "openai/x",
         "MODELS": "anthropic/y",
     }
     lines = faults(monkeypatch, settings)
     assert [line.partition(":")[0] for line in lines] == [
         "AGENT_INSTRUCTION_FILE",
-        "TURN_SECONDS",
-        "SLACK_APP_TOKEN is missing beside SLACK_BOT_TOKEN",
-        "CATCH_UP_HOURS",
+        "TURN_TIMEOUT_SECONDS",
+        "SLACK_APP_TOKEN is missing (SLACK_BOT_TOKEN is set)",
+        "BACKFILL_HOURS",
         "OPENAI_API_KEY is not set",
         "MODELS=anthropic/y",
     ]
@@ -205,10 +218,27 @@ def test_a_malformed_setting_is_reported_once(monkeypatch: pytest.MonkeyPatch) -
     assert line.startswith("SLACK_BOT_TOKEN: it must begin with xoxb-")
 
 
-def test_a_misspelt_name_in_the_env_file_is_noted_with_the_nearest() -> None:
-    Path(".env").write_text("SLAK_BOT_TOKEN=x\nMODELL=openai/x\nturn_second=1\nWEATHER_API=y\nmodel=openai/x\n")
-    assert configuration.unknown_names() == [
+def test_a_misspelt_name_in_the_env_file_is_noted_with_its_suggestion() -> None:
+    Path(".env").write_text("SLAK_BOT_TOKEN=x\nMODELL=openai/x\nturn_timeout=1\nWEATHER_API=y\nmodel=openai/x\n")
+    assert configuration.find_unknown_names() == [
         ".env: SLAK_BOT_TOKEN is no setting: did you mean SLACK_BOT_TOKEN?",
         ".env: MODELL is no setting: did you mean MODEL?",
-        ".env: turn_second is no setting: did you mean TURN_SECONDS?",
+        ".env: turn_timeout is no setting: did you mean TURN_TIMEOUT_SECONDS?",
     ]
+
+
+def test_former_names_are_refused_with_the_current_name_from_environment_and_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path(".env").write_text("STOP_SECONDS=5\nslack_dm=single\n")
+    assert faults(monkeypatch, {"CATCH_UP_HOURS": "2"}) == [
+        "SLACK_DM: this setting is now SLACK_DM_SESSIONS",
+        "STOP_SECONDS: this setting is now SHUTDOWN_TIMEOUT_SECONDS",
+        "CATCH_UP_HOURS: this setting is now BACKFILL_HOURS",
+    ]
+
+
+def test_each_former_name_leads_to_a_setting() -> None:
+    fields = {name.upper() for name in configuration.Settings.model_fields}
+    assert set(RENAMED_SETTINGS.values()) <= fields
+    assert not fields & RENAMED_SETTINGS.keys()

@@ -48,12 +48,12 @@ async def test_a_rate_for_each_person_is_recommended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rate: str
 ) -> None:
     variables = {"SLACK_MODE": "http", "SLACK_SIGNING_SECRET": "s", "SLACK_CLIENT_ID": "1.2"}
-    secrets = {"SLACK_CLIENT_SECRET": "s", "SECRET_KEY": "0123456789abcdef" * 2, "RATE_PER_PERSON": rate}
+    secrets = {"SLACK_CLIENT_SECRET": "s", "SECRET_KEY": "0123456789abcdef" * 2, "RATE_LIMIT_PER_USER": rate}
     for name, value in {**variables, **secrets, "MODEL": "local/none"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'parley.db'}")
     notes = [finding.line async for finding in check() if finding.verdict is Verdict.NOTE]
-    assert any(line.startswith("RATE_PER_PERSON") for line in notes) is not bool(rate)
+    assert any(line.startswith("RATE_LIMIT_PER_USER") for line in notes) is not bool(rate)
 
 
 def test_a_secret_in_the_wrong_setting_is_not_shown() -> None:

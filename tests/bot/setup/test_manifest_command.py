@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings import Settings, load
+from bot.settings import Settings, load_settings
 from bot.setup import Platform
 from bot.setup.manifest_command import YOUR_ADDRESS, manifest
 from channels.discord.invite import link as invitation
@@ -18,17 +18,19 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **variables: str) 
     monkeypatch.chdir(tmp_path)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    return load()
+    return load_settings()
 
 
 def test_slacks_is_one_that_slack_takes_and_has_the_prompts_of_the_settings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    printed = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, SUGGESTED_PROMPTS="One? | Two?")))
+    printed = json.loads(
+        manifest(Platform.SLACK, settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="One? | Two?"))
+    )
     check_manifest(printed)
     assert not [event for event in printed["settings"]["event_subscriptions"]["bot_events"] if "assistant" in event]
     assert [prompt["message"] for prompt in printed["features"]["agent_view"]["suggested_prompts"]] == ["One?", "Two?"]
-    nothing = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, SUGGESTED_PROMPTS="|")))
+    nothing = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="|")))
     assert "suggested_prompts" not in nothing["features"]["agent_view"]
 
 
@@ -68,5 +70,5 @@ def test_discords_is_a_link_for_the_app_of_the_token(monkeypatch: pytest.MonkeyP
 
 
 def test_more_prompts_than_slack_shows_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="SUGGESTED_PROMPTS: Slack shows 4 at the most"):
-        settings(monkeypatch, tmp_path, SUGGESTED_PROMPTS="1|2|3|4|5")
+    with pytest.raises(SettingsError, match="SLACK_SUGGESTED_PROMPTS: Slack shows at most 4"):
+        settings(monkeypatch, tmp_path, SLACK_SUGGESTED_PROMPTS="1|2|3|4|5")

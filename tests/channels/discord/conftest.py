@@ -21,7 +21,7 @@ from channels.discord.invite import permissions
 from channels.discord.settings import DiscordSettings
 from channels.i18n import messages as words
 from channels.settings import MOST_MESSAGES, Bounds
-from core.inbox_message import Follow
+from core.inbox_message import ReplyWithoutMention
 from core.sessions.prompt_text import END
 from sandbox.discord import DiscordCallRecord, DiscordMessage, DiscordSandbox
 from sandbox.discord import GuildChannel as Place
@@ -174,7 +174,7 @@ async def running(
     connect: bool = True,
     grace: float = 5,
     bounds: Bounds = BOUNDS,
-    follow: Follow = "asker",
+    follow: ReplyWithoutMention = "author",
     core: Mapping[str, Any] | None = None,
     rules: Rules = OPEN,
     admins: Sequence[str] = (),

@@ -1,4 +1,4 @@
-"""Who is answered in a thread that the bot follows though he does not call it: `FOLLOW`, on both platforms."""
+"""Messages without a mention in a session's thread, on both platforms: `REPLY_WITHOUT_MENTION`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.inbox_message import Follow
+from core.inbox_message import ReplyWithoutMention
 from core.sessions.prompt_text import END
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
@@ -25,13 +25,13 @@ def echo(asked: Any) -> str:
 @pytest.mark.parametrize(
     ("follow", "answered"),
     [
-        ("mention", ["one", "five"]),
-        ("asker", ["one", "two", "five"]),
-        ("all", ["one", "two", "three", "four", "five"]),
+        ("never", ["one", "five"]),
+        ("author", ["one", "two", "five"]),
+        ("everyone", ["one", "two", "three", "four", "five"]),
     ],
 )
 async def test_in_a_thread_that_it_follows_it_answers_what_the_setting_says(
-    sandbox: Any, tmp_path: Path, follow: Follow, answered: list[str]
+    sandbox: Any, tmp_path: Path, follow: ReplyWithoutMention, answered: list[str]
 ) -> None:
     async with talking(sandbox, tmp_path, echo, follow=follow) as talk:
         root = await sandbox.say("ada", "general", "numbers")

@@ -23,7 +23,7 @@ from core.errors import DamagedSessionError, StoreError, SurfaceError
 from core.identity import Visitor
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Inbox
-from core.inbox_message import Attachment, Follow, Inbound
+from core.inbox_message import Attachment, Inbound, ReplyWithoutMention
 from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
 from core.store.turn_states import Ended
@@ -70,7 +70,7 @@ class Place:
         self.open()
         return self
 
-    def open(self, follow: Follow = "asker") -> None:
+    def open(self, follow: ReplyWithoutMention = "author") -> None:
         desk = Desk(
             self.inbox,
             self.conversations,
@@ -170,13 +170,13 @@ async def test_what_calls_the_bot_is_accepted_and_bears_a_sign_only_if_it_waits(
 @pytest.mark.parametrize(
     ("follow", "heard"),
     [
-        ("mention", ["first", "@bot and mine?"]),
-        ("asker", ["first", "and then?", "@bot and mine?", "well?"]),
-        ("all", ["first", "and then?", "lunch?", "yes", "@bot and mine?", "well?"]),
+        ("never", ["first", "@bot and mine?"]),
+        ("author", ["first", "and then?", "@bot and mine?", "well?"]),
+        ("everyone", ["first", "and then?", "lunch?", "yes", "@bot and mine?", "well?"]),
     ],
 )
 async def test_what_does_not_call_the_bot_is_for_it_as_it_is_set_to_follow(
-    place: Place, follow: Follow, heard: list[str]
+    place: Place, follow: ReplyWithoutMention, heard: list[str]
 ) -> None:
     place.open(follow)
     await place.hear("talk of others", is_called=False)
@@ -193,7 +193,7 @@ async def test_what_does_not_call_the_bot_is_for_it_as_it_is_set_to_follow(
 async def test_a_conversation_that_is_muted_is_answered_when_it_calls_until_the_bot_is_to_listen_again(
     place: Place,
 ) -> None:
-    place.open("all")
+    place.open("everyone")
     await place.hear("first")
     await place.hear("mute")
     await place.hear("talk", is_called=False)

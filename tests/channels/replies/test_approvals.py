@@ -323,7 +323,7 @@ async def test_a_tool_that_is_allowed_for_good_asks_no_more_until_the_session_is
 @pytest.mark.parametrize("by", ["the settings", "the tool"])
 async def test_somebody_else_than_who_asked_may_have_to_decide(sandbox: Any, tmp_path: Path, by: str) -> None:
     till = Till() if by == "the settings" else Till(approvers=(OTHERS,), always=False)
-    approvers = (OTHERS,) if by == "the settings" else ("asker",)
+    approvers = (OTHERS,) if by == "the settings" else ("author",)
     async with talking(sandbox, tmp_path, pays(), "Paid.", core=asking(till, approvers=approvers)) as talk:
         await talk.say("pay!")
         (request,) = await asked(talk)

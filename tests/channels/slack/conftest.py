@@ -19,7 +19,7 @@ from channels.slack.client.auth import client
 from channels.slack.client.http_mode import PATH
 from channels.slack.manifest import manifest
 from channels.slack.settings import PROMPTS, SlackSettings, Streaming
-from core.inbox_message import Follow
+from core.inbox_message import ReplyWithoutMention
 from core.privacy.vault import Vault
 from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.wiring import BOUNDS, OPEN, Core, Wired, core_of
@@ -111,7 +111,7 @@ async def running(
     grace: float = 5,
     streaming: Streaming = "edit",
     bounds: Bounds = BOUNDS,
-    follow: Follow = "asker",
+    follow: ReplyWithoutMention = "author",
     secret_key: str = SECRET_KEY,
     core: Mapping[str, Any] | None = None,
     rules: Rules = OPEN,

@@ -69,7 +69,7 @@ async def test_a_conversation_is_quiet_as_long_as_nobody_was_heard_to_speak_to_o
 
     assert not await is_quiet()  # what was said before the bot came in is not known
     assert await is_quiet()
-    assert not await conversations.answers(inbound(author="grace"), follow="asker")
+    assert not await conversations.answers(inbound(author="grace"), follow="author")
     assert not await is_quiet()
     assert await is_quiet()
     await conversations.mute("place:1", True)

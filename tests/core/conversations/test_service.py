@@ -263,10 +263,10 @@ class Room:
         self._inbox = inbox
         self.conversations = conversations
 
-    async def hears(self, author: str, *, called: bool = False, follow: Any = "asker", **more: Any) -> bool:
+    async def hears(self, author: str, *, called: bool = False, follow: Any = "author", **more: Any) -> bool:
         return await self.hears_again(inbound(author=author, **more), called=called, follow=follow)
 
-    async def hears_again(self, message: Inbound, *, called: bool = False, follow: Any = "asker") -> bool:
+    async def hears_again(self, message: Inbound, *, called: bool = False, follow: Any = "author") -> bool:
         is_for_it = called or await self.conversations.answers(message, follow=follow)
         if is_for_it:
             await self._inbox.accept(message)
@@ -318,17 +318,17 @@ async def test_what_was_overheard_is_no_place_where_one_speaks_with_it(room: Roo
 
 
 async def test_a_mention_is_answered_always_and_the_rest_as_it_is_set(room: Room) -> None:
-    assert not await room.hears("ada", follow="all")
-    assert await room.hears("ada", follow="mention", called=True)
-    assert not await room.hears("ada", follow="mention")
-    assert await room.hears("grace", follow="all")
+    assert not await room.hears("ada", follow="everyone")
+    assert await room.hears("ada", follow="never", called=True)
+    assert not await room.hears("ada", follow="never")
+    assert await room.hears("grace", follow="everyone")
 
 
 async def test_where_it_is_muted_it_answers_when_it_is_called(room: Room, conversations: Conversations) -> None:
     assert not await conversations.mute("place:1", True)
     await room.hears("ada", called=True)
     assert await conversations.mute("place:1", True)
-    for follow in ("asker", "all"):
+    for follow in ("author", "everyone"):
         assert not await room.hears("ada", follow=follow)
     assert await room.hears("ada", called=True)
     assert (await conversations.status("place:1")).is_muted

@@ -129,7 +129,7 @@ class Office:
                 "hash": "h",
                 "hint": words,
             }
-            who = {"askers": [author], "approvers": ["asker"], "may_always": False, "secret_paths": [], "chunks": []}
+            who = {"askers": [author], "approvers": ["author"], "may_always": False, "secret_paths": [], "chunks": []}
             when = {"asked_at": 1.0, "expires_at": 2.0, "decided_at": 1.5}
             decided = {"decided_by": author, "decider": name, "decision": "approved"}
             await connection.execute(sa.insert(approvals).values(**asks, **what, **who, **when, **decided))

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from core.errors import SurfaceError, TurnLostError
-from core.identity import ASKER, EVERYONE, OTHERS, User
+from core.identity import AUTHOR, EVERYONE, OTHERS, User
 from core.inbox.store import Inbox
 from core.privacy.retention import Pruning
 from core.store.schema import approvals as table
@@ -112,7 +112,7 @@ async def test_what_is_late_is_denied_once(inbox: Inbox, turns: Turns, database:
 @pytest.mark.parametrize(
     ("approvers", "who"),
     [
-        ((ASKER,), {"ada"}),
+        ((AUTHOR,), {"ada"}),
         ((OTHERS,), {"bob"}),
         ((EVERYONE,), {"ada", "bob"}),
         (("r1",), {"bob"}),

@@ -219,8 +219,8 @@ async def test_a_cap_of_which_much_is_spent_today_is_told_with_what_is_reserved(
     empty = Overview(0.0, (), (), Waiting(), 0, (), ())
     told = [one for one in findings(empty, holder="1", time_limit=60, platforms=(), caps=found) if one.kind == "budget"]
     assert [(one.about, one.line.partition(":")[0]) for one in told] == [
-        ("slack:ada", "CAP_PER_PERSON_DAY is reached"),
-        *((model, "CAP_PER_MODEL_DAY is nearly reached") for model in (MODEL, OTHER)),
-        ("CAP_DAY", "CAP_DAY is reached"),
+        ("slack:ada", "DAILY_SPENDING_LIMIT_PER_USER_USD is reached"),
+        *((model, "DAILY_SPENDING_LIMIT_PER_MODEL_USD is nearly reached") for model in (MODEL, OTHER)),
+        ("DAILY_SPENDING_LIMIT_USD", "DAILY_SPENDING_LIMIT_USD is reached"),
     ]
     assert "`parley usage --by person`" in told[0].todo

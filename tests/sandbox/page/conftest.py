@@ -15,7 +15,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 
 from bot.sandbox import command as sandbox
-from bot.settings import load
+from bot.settings import load_settings
 from sandbox.environment import inherited
 from sandbox.models import ReceivedRequest, ScriptedOpenAI, Turn
 from tests.processes.fork_server import Zygote
@@ -100,7 +100,7 @@ async def sandboxed(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
         told.append(line)
         is_told.set()
 
-    running = asyncio.create_task(sandbox.run(load(), stop, terminal=False, agent=agent, port=0, say=say))
+    running = asyncio.create_task(sandbox.run(load_settings(), stop, terminal=False, agent=agent, port=0, say=say))
     try:
         async with asyncio.timeout(30):
             while not (found := re.search(r"http://127\.0\.0\.1:\d+/", "".join(told))):
@@ -131,7 +131,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> Asy
             settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "TOOLS": "shop:refund"}
             settings |= {"PRICES_FILE": str(folder / "prices.toml"), "DATA_DIR": str(folder), "LEASE_SECONDS": "3"}
             settings |= {"MODELS": "openai/scripted,openai/other", "GOOGLE_API_KEY": "AIza-none"}
-            settings |= {"HISTORY_TOKENS": "300"}
+            settings |= {"HISTORY_MAX_TOKENS": "300"}
             for name, value in settings.items():
                 patch.setenv(name, value)
             async with sandboxed() as (address, _):

@@ -84,7 +84,7 @@ async def test_a_server_that_the_bot_is_not_in_is_named_with_an_invitation(
 ) -> None:
     guilds = frozenset({int(server.guild_id), 7})
     (line,) = (await verify(settings_of(server, guilds=guilds))).faults
-    assert line.startswith("DISCORD_GUILDS: the bot is not in the server 7. Invite it: https://discord.com/oauth2/")
+    assert line.startswith("DISCORD_GUILD_IDS: the bot is not in the server 7. Invite it: https://discord.com/oauth2/")
     assert line.endswith("&guild_id=7")
     async with running(server, tmp_path, echo, guilds=guilds) as bot:
         assert line in caplog.text

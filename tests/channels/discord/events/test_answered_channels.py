@@ -222,7 +222,7 @@ async def test_without_the_intent_the_start_says_that_free_channels_are_not_hear
     server.privileged_intents.clear()
     free = frozenset({int(server.channels["general"].id)})
     async with running(server, tmp_path, echo, free_channels=free) as bot:
-        assert "in threads and in the channels of DISCORD_FREE_CHANNELS I hear only what mentions me" in caplog.text
+        assert "in threads and in the channels of DISCORD_FREE_CHANNEL_IDS I hear only what mentions me" in caplog.text
         await server.say("ada", "general", "one")
         assert await nothing_was_heard(bot)
 

@@ -101,7 +101,7 @@ async def test_a_thread_on_an_answer_of_the_bot_is_a_conversation_with_it(
 async def test_a_thread_on_an_answer_needs_a_mention_where_all_else_does(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
-    async with running(server, tmp_path, echo, follow="mention") as bot:
+    async with running(server, tmp_path, echo, follow="never") as bot:
         (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
         await server.say("ada", await server.start_thread("ada", answer, "more"), "why?")
         assert await nothing_was_heard(bot)

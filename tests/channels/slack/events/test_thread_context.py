@@ -151,7 +151,7 @@ async def test_where_it_is_not_kept_who_speaks_to_others_a_thread_is_looked_into
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(around, "PAST", Window(calls=around.SPARE, seconds=60))
-    async with running(slack, tmp_path, lambda _: "ok", follow="mention") as bot:
+    async with running(slack, tmp_path, lambda _: "ok", follow="never") as bot:
         root = await slack.say("grace", "general", "it is late")
         for number in (1, 2):
             await bot.ask("ada", "general", "is it?", thread_ts=root.ts)
