@@ -33,14 +33,13 @@ from core.observability import tracing
 from core.sessions.resume import is_stored, rewind
 from core.sessions.routing import Agents
 from core.store.database import Database
-from core.store.fast_path import Statement
 from core.store.notify import Notices
 from core.store.schema import inbox, turns
-from core.store.turn_states import Ended, before
+from core.store.turn_states import Ended, State, before
 from core.turns.claims import claim
 from core.turns.queries import is_under_way, led_to
 from core.turns.turn import Turn
-from core.workers.fencing import OWN, Fence, kept_usage, writes_own
+from core.workers.fencing import Fence
 from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
@@ -101,8 +100,9 @@ class Turns:
 
     async def running(self) -> dict[str, str | None]:
         """Return the ids of this worker's turns, each with the reason to cancel it, if there is one."""
-        rows = await self._database.run(_RUNNING, the_worker=self._lease.worker)
-        return {row[0]: row[1] for row in rows}
+        own = sa.select(turns.c.id, turns.c.cancel).where(is_under_way(turns), turns.c.owner == self._lease.worker)
+        async with self._database.read() as connection:
+            return {row.id: row.cancel for row in await connection.execute(own)}
 
     async def hold(self, turn: Turn) -> None:
         """See that the turn is this worker's still, before more of it is shown: once the lease may have ended, be it
@@ -112,7 +112,7 @@ class Turns:
             TurnLostError: another worker has taken the turn.
         """
         if not self._lease.is_sure:
-            await self._write(turn, OWN)
+            await self._read(turn, self.fence(turn).check)
 
     async def is_asked(self, turn: Turn) -> bool:
         """Whether the run of a turn has stored already what it is asked."""
@@ -129,7 +129,7 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _SHOWN, chunks=list(chunks))
+        await self._update(turn, ("running", "answered"), chunks=list(chunks))
 
     async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> None:
         """Store the final text and the run record, before the text is shown.
@@ -137,7 +137,8 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _ANSWERED, text=text, usage=dict(usage), receipt=receipt)
+        values = {"text": text, "usage": dict(usage), "receipt": receipt}
+        await self._update(turn, before("answered"), state="answered", **values)
 
     async def hand_back(self, turn: Turn, said: str = "") -> None:
         """Give the turn to the next claim, with the text that is shown by now; no attempt is counted.
@@ -145,7 +146,15 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _HANDED_BACK, usage=turn.meter.to_json() or None, said=said or None)
+        is_running = turns.c.state == "running"
+        await self._update(
+            turn,
+            ("running", "answered"),
+            usage=turn.meter.to_json() or turns.c.usage,
+            text=sa.case((is_running, said or None), else_=turns.c.text),
+            state=sa.case((is_running, "queued"), else_=turns.c.state),
+            owner=None,
+        )
         tracing.ended("handed back")
         await self._notices.tell(self._lease.worker)
 
@@ -233,31 +242,14 @@ class Turns:
 
         return await retried(work, what=f"turn {turn.id}")
 
-    async def _write(self, turn: Turn, statement: Statement, **values: Any) -> None:
+    async def _update(self, turn: Turn, states: Collection[State], **values: Any) -> None:
+        """Write columns of a turn that is this worker's and in one of the states."""
+        fence = self.fence(turn)
+        update = sa.update(turns).where(fence.is_own, turns.c.state.in_(states)).values(values)
+
         async def work() -> None:
-            if not await self._execute(turn, statement, values):
-                raise self.fence(turn).lost
+            async with self._database.write() as connection:
+                if not (await connection.execute(update)).rowcount:
+                    raise fence.lost
 
         await retried(work, what=f"turn {turn.id}")
-
-    async def _execute(self, turn: Turn, statement: Statement, values: Mapping[str, Any]) -> bool:
-        """Whether a row was written."""
-        new = {f"new_{name}": value for name, value in values.items()}
-        return bool(await self._database.run(statement, **self.fence(turn).values, **new))
-
-
-_RUNNING = Statement(
-    lambda _dialect: sa.select(turns.c.id, turns.c.cancel).where(
-        is_under_way(turns), turns.c.owner == sa.bindparam("the_worker", type_=sa.Text)
-    )
-)
-
-_ANSWERED = writes_own(before("answered"), "text", "usage", "receipt", state="answered")
-_SHOWN = writes_own(("running", "answered"), "chunks")
-_HANDED_BACK = writes_own(
-    ("running", "answered"),
-    usage=kept_usage(),
-    text=sa.case((turns.c.state == "running", sa.bindparam("new_said", type_=sa.Text)), else_=turns.c.text),
-    state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
-    owner=None,
-)

@@ -83,7 +83,6 @@ class Worker:
         self._rest = rest
         self._resting: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
-        self._runs = asyncio.Event()
         self._stopping = asyncio.Event()
         self._is_closing = False
         self._ended = asyncio.Event()
@@ -174,7 +173,6 @@ class Worker:
                         continue
                     task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
                     self._running[turn.id] = _Run(turn, task)
-                    self._runs.set()
                     await asyncio.sleep(SPACING_SECONDS)
                 if len(claimed) < free:
                     return
@@ -185,9 +183,8 @@ class Worker:
 
         async def check() -> None:
             nonlocal missed
-            await self._runs.wait()
             watched = set(self._running)
-            known = await self._turns.running()
+            known = await self._turns.running() if watched else {}
             for turn_id, reason in known.items():
                 if reason is not None:
                     self.cancel(turn_id, reason)
@@ -218,7 +215,6 @@ class Worker:
             del self._running[turn.id]
             self._wake.set()  # its session is free
             if not self._running:
-                self._runs.clear()
                 self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
 
     async def _back_off(self, turn: Turn) -> None:

@@ -5,7 +5,6 @@ claims the turn comes before or after, and whoever had to wait for him looks aga
 takes hold of that one first.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,6 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import SessionResetError, TurnLostError
-from core.store.fast_path import Statement
 from core.store.schema import sessions, turns
 
 
@@ -27,9 +25,6 @@ IS_OWN = _is(
     sa.bindparam("the_worker", type_=sa.Text),
     sa.bindparam("the_claim", type_=sa.Integer),
 )
-
-#: Finds that turn, if it is one's own still.
-OWN = Statement(lambda _dialect: sa.select(turns.c.id).where(IS_OWN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +72,6 @@ def fenced(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[An
     return life.join(turns, turns.c.session == sessions.c.id).where(is_own)
 
 
-def kept_usage() -> sa.ColumnElement[Any]:
-    """What a turn has used, by the parameter `new_usage`; if it is null, what is kept of it already."""
-    return sa.func.coalesce(sa.bindparam("new_usage", type_=turns.c.usage.type), turns.c.usage)
-
-
 async def hold(connection: AsyncConnection, session: str, generation: int, fence: Fence | None, **how: Any) -> None:
     """Keep a reset of the session out until the transaction ends, and who would take the turn.
 
@@ -100,12 +90,3 @@ async def hold(connection: AsyncConnection, session: str, generation: int, fence
     if fence is not None:
         await fence.check(connection)
     raise SessionResetError.of(session, generation)
-
-
-def writes_own(states: Collection[str], *columns: str, **values: Any) -> Statement:
-    """Writes these columns of a turn that is in one of the states, and one's own. Of any other it writes nothing."""
-    is_in = sa.or_(*(turns.c.state == state for state in sorted(states)))
-    new = {name: sa.bindparam(f"new_{name}", type_=turns.c[name].type) for name in columns}
-    return Statement(
-        lambda _dialect: sa.update(turns).where(IS_OWN, is_in).values(**new, **values).returning(turns.c.id)
-    )

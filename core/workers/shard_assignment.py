@@ -127,12 +127,14 @@ class ShardAssignment:
         row, now = channels.c, self._database.now
         # nobody has taken over this worker's own: its lease may have been lengthened late
         is_free = self._lease.is_gone(row.leader) & row.leader.is_distinct_from(me)
-        holders = sa.select(row.name, sa.case((is_free, None), else_=row.leader)).where(row.name.in_(names))
+        holders = sa.select(row.name, sa.case((is_free, None), else_=row.leader).label("leader")).where(
+            row.name.in_(names)
+        )
         is_fit = workers.c.unfit_until.is_(None) | (workers.c.unfit_until <= now)
         live = sa.select(workers.c.id, is_fit).where((workers.c.lease > now) | (workers.c.id == me))
         async with self._database.read() as connection:
-            leaders = dict((await connection.execute(holders)).tuples().all())
-            fitness = (await connection.execute(live)).tuples().all()
+            leaders = {row.name: row.leader for row in await connection.execute(holders)}
+            fitness = (await connection.execute(live)).all()
         if missing := [name for name in names if name not in leaders]:
             async with self._database.write() as connection:
                 for name in missing:

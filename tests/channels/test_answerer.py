@@ -3,11 +3,13 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from channels.i18n import messages as words
 from channels.rate_limits import caller as calls
@@ -258,17 +260,17 @@ async def test_a_reply_that_cannot_be_shown_is_a_failed_turn_that_says_why(
 async def test_a_database_that_fails_in_passing_costs_nothing(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    execute, failures = Turns._execute, 0
-
-    async def failing(self: Turns, *of: Any) -> bool:
-        nonlocal failures
-        failures += 1
-        if failures % 2:
-            raise StoreError("out of reach")
-        return await execute(self, *of)
-
-    monkeypatch.setattr(Turns, "_execute", failing)
     async with running(slack, tmp_path, "the answer") as bot:
+        write, calls = bot.turns._database.write, count()
+
+        @asynccontextmanager
+        async def failing() -> AsyncIterator[AsyncConnection]:
+            async with write() as connection:
+                if next(calls) % 2:
+                    raise StoreError("out of reach")
+                yield connection
+
+        monkeypatch.setattr(bot.turns._database, "write", failing)
         question = await ask(bot)
         assert (await outcome(bot)).state == "done"
         assert bot.texts(question)[1:] == ["the answer"]
@@ -403,7 +405,7 @@ async def test_an_answer_whose_files_can_never_be_read_is_shown_without_them_and
 async def test_a_turn_of_which_never_all_can_be_read_is_given_up(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(worker, "PAUSE", 0.01)
+    monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.01)
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, _):
         monkeypatch.setattr(Turns, "shown", unreadable)
         await bot.restarted(state="answered", text="It is drawn.", chunks=[])

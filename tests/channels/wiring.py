@@ -252,7 +252,7 @@ class Wired:
             changed: how the one turn stands then, instead of as it does.
         """
         async with self.worker._claiming:
-            self.turns._execute = _torn  # type: ignore[method-assign]
+            self.turns._update = self.turns.end = _torn  # type: ignore[method-assign]
             if running := [run.task for run in self.worker._running.values()]:
                 for task in running:
                     task.cancel()
@@ -279,5 +279,5 @@ class _ProcessGoneError(StoreError):
     retryable = False
 
 
-async def _torn(*_: Any, **__: Any) -> bool:
+async def _torn(*_: Any, **__: Any) -> None:
     raise _ProcessGoneError("the process is gone")

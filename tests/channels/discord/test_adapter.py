@@ -227,7 +227,8 @@ async def test_what_a_process_has_left_is_answered_by_the_next_one_in_the_same_m
         async def torn(*_: Any, **__: Any) -> None:
             raise StoreError("the process is gone")
 
-        monkeypatch.setattr(bot.turns, "_execute", torn)
+        monkeypatch.setattr(bot.turns, "_update", torn)
+        monkeypatch.setattr(bot.turns, "end", torn)
     async with running(server, tmp_path, "All of it.") as bot:
         await bot.says(question, "All of it.")
         await bot.settled(1)

@@ -77,11 +77,12 @@ async def test_the_only_worker_leads_at_once(database: Faulty) -> None:
 
 async def test_one_leads_until_it_gives_up_and_another_one_follows(postgres: str) -> None:
     database = Faulty(postgres)
-    (_, first), (_, second) = await candidate(database), await candidate(database)
+    (lease, first), (_, second) = await candidate(database), await candidate(database)
     async with aclosing(first.changes()) as one, aclosing(second.changes()) as other:
         assert await following(one) == {0}
         assert not await following(other)
         await first.give_up()
+        await lease.give_up()
         assert await following(other)
         await first.give_up()  # which it does not have any more
         assert not await following(one)
