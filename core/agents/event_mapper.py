@@ -113,11 +113,6 @@ class Steps:
         return self._open[key]
 
     def _write(self, step: int, text: str, *, append: bool = False) -> Iterator[StreamEvent]:
-        is_last, begun = step == len(self._texts) - 1, self._texts[step]
-        if append and is_last and begun and not begun.isspace():  # the usual case, at no cost of the length
-            self._texts[step] += text
-            yield StreamEvent("text_delta", text=text)
-            return
         before = self.text
         self._texts[step] = self._texts[step] + text if append else text
         after = self.text

@@ -107,10 +107,11 @@ class GuardPlugin(BasePlugin):
             return _cannot_ask(tool)
         if self._journal is None or call is None or asks:
             return None
-        entry = await self._journal.begin(call)
-        if entry is not None and ((is_idempotent(tool) and not entry.ended) or _is_decided(entry, tool_context)):
-            await self._journal.begin_again(call)
-            entry = None
+
+        def may_repeat(entry: Entry) -> bool:
+            return (is_idempotent(tool) and not entry.ended) or _is_decided(entry, tool_context)
+
+        entry = await self._journal.begin(call, may_repeat)
         return None if entry is None else _Recorded.of(entry, tool, tool_context)
 
     async def after_tool_callback(

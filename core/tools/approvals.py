@@ -25,7 +25,6 @@ from core.sessions import state as scopes
 from core.sessions.codec import jsonable
 from core.sessions.lifecycle import hold_session
 from core.store.database import Database
-from core.store.errors import collect_unreadable
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.turn_states import before
 from core.store.upsert import insert_new
@@ -39,9 +38,8 @@ log = logging.getLogger(__name__)
 
 HOUR = 3600.0
 
-#: Seconds between two looks at what has not been decided in time, and how many are dealt with at a time.
+#: Seconds between two looks for approvals that nobody decided in time.
 EVERY = 15.0
-STEP = 50
 
 Verdict = Literal["approved", "always", "denied", "expired"]
 
@@ -254,7 +252,7 @@ class Approvals:
         return decided
 
     async def expire(self) -> list[Approval]:
-        """Deny what nobody has decided in time, some of it.
+        """Deny what nobody has decided in time.
 
         Returns:
             What was denied.
@@ -264,16 +262,11 @@ class Approvals:
         """
         late = approvals.c.decision.is_(None) & (approvals.c.expires_at < time.time())
         async with self._database.read() as connection:
-            ids = (await connection.execute(sa.select(approvals.c.id).where(late).limit(STEP))).scalars().all()
+            ids = (await connection.execute(sa.select(approvals.c.id).where(late))).scalars().all()
         expired = []
         for id_ in ids:
-            decided = Decided()
             async with self._database.write() as connection:
-                with collect_unreadable(f"approval {id_}", set()):
-                    decided = await self._decide(connection, id_, "expired", None)
-                if decided.approval is None:  # of what was said nothing can be read any more
-                    this = sa.update(approvals).where(approvals.c.id == id_, approvals.c.decision.is_(None))
-                    await connection.execute(this.values(decision="expired", decided_at=time.time()))
+                decided = await self._decide(connection, id_, "expired", None)
             if decided.is_first and decided.approval is not None:
                 expired.append(decided.approval)
         if expired:
@@ -285,7 +278,10 @@ class Approvals:
 
         async def expire() -> None:
             for approval in await self.expire():
-                await _try(show, approval)
+                try:
+                    await show(approval)
+                except Exception as error:
+                    log.warning("an expired approval cannot be shown as denied: %s", traced(error))
 
         await run_every(EVERY, expire, what="approvals that nobody decided in time cannot be denied")
 
@@ -329,22 +325,8 @@ class Approvals:
         await self._turns.announce(connection)
 
 
-async def _try(show: Callable[[Approval], Awaitable[None]], approval: Approval) -> None:
-    """Have it shown; if that cannot be done, the others are shown all the same."""
-    try:
-        await show(approval)
-    except Exception as error:
-        log.warning("a request that nobody has decided in time cannot be shown as denied: %s", traced(error))
-
-
 async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Approval]:
-    """Those of sessions that were not started over since."""
-    lives = (sessions.c.id == approvals.c.session) & (sessions.c.generation == approvals.c.generation)
-    query = (
-        sa.select(approvals, turns.c.origin, turns.c.agent)
-        .join(turns, turns.c.id == approvals.c.turn)
-        .join(sessions, lives)
-    )
+    query = sa.select(approvals, turns.c.origin, turns.c.agent).join(turns, turns.c.id == approvals.c.turn)
     rows = (await connection.execute(query.where(where).order_by(approvals.c.asked_at, approvals.c.id))).all()
     found = []
     for row in rows:

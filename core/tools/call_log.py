@@ -69,11 +69,14 @@ class Journal:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def begin(self, call: Call) -> Entry | None:
+    async def begin(self, call: Call, may_repeat: Callable[[Entry], bool] = lambda _entry: False) -> Entry | None:
         """Write that `call` is being made, before it is.
 
+        Args:
+            may_repeat: whether a call with this entry is made again.
+
         Returns:
-            None: it was not made before, and is to be made now. Else what became of it then; nothing is written.
+            None: the call is to be made now. Else the entry of the earlier call; nothing is written.
 
         Raises:
             SessionResetError: the session has been reset.
@@ -83,33 +86,22 @@ class Journal:
         begun = _begun(call)
 
         async def write(connection: AsyncConnection) -> Entry | None:
-            await _hold(connection, call)
+            await hold(connection, call.session, call.generation, call.fence, read=True)
             row = (await connection.execute(sa.select(tool_calls).where(_is(call)))).one_or_none()
             if row is None:
-                await connection.execute(sa.insert(tool_calls).values(**_key(call), **begun))
+                key = {"session": call.session, "run": call.run, "id": call.id}
+                await connection.execute(sa.insert(tool_calls).values(**key, **begun))
             elif (row.tool, row.hash) != (begun["tool"], begun["hash"]):  # another call, to which a model gave the id
                 await connection.execute(sa.update(tool_calls).where(_is(call)).values(**begun))
             elif row.begun_at != begun["begun_at"]:  # else it was written, and only the database's word on it was lost
-                return Entry(
-                    row.state == "ended", _unpacked(row.result), EventActions.model_validate(row.actions or {})
-                )
+                actions = EventActions.model_validate(row.actions or {})
+                entry = Entry(row.state == "ended", _unpacked(row.result), actions)
+                if not may_repeat(entry):
+                    return entry
+                await connection.execute(sa.update(tool_calls).where(_is(call)).values(**begun))
             return None
 
         return await self._written(call, write)
-
-    async def begin_again(self, call: Call) -> None:
-        """Write that a call is made once more: one that broke off, or that ended in a question to a person.
-
-        Raises:
-            StoreError: it cannot be written, so the call must not be made.
-        """
-        begun = _begun(call)
-
-        async def write(connection: AsyncConnection) -> None:
-            await _hold(connection, call)
-            await connection.execute(sa.update(tool_calls).where(_is(call)).values(**begun))
-
-        await self._written(call, write)
 
     async def end(self, call: Call, result: Any, actions: EventActions) -> None:
         """Write what came of a call. One that was not begun, or was reset meanwhile, has no end.
@@ -123,12 +115,11 @@ class Journal:
 
         async def write(connection: AsyncConnection) -> None:
             update = sa.update(tool_calls).where(_is(call), tool_calls.c.state == "begun").values(**ended)
-            if call.fence is None:
-                await connection.execute(update)
-                return
-            own = sa.select(turns.c.id).where(call.fence.is_own).with_for_update(read=True)
-            if not (await connection.execute(update.where(own.exists()))).rowcount:
-                await call.fence.check(connection)
+            if call.fence is not None:
+                own = sa.select(turns.c.id).where(call.fence.is_own).with_for_update(read=True)
+                if (await connection.execute(own)).first() is None:
+                    raise call.fence.lost
+            await connection.execute(update)
 
         await self._written(call, write)
 
@@ -140,16 +131,9 @@ class Journal:
         return await retried(once, what=f"call {call.id} of {call.tool}")
 
 
-async def _hold(connection: AsyncConnection, call: Call) -> None:
-    await hold(connection, call.session, call.generation, call.fence, read=True)
-
-
-def _key(call: Call) -> dict[str, str]:
-    return {"session": call.session, "run": call.run, "id": call.id}
-
-
 def _is(call: Call) -> sa.ColumnElement[bool]:
-    return sa.and_(*(tool_calls.c[name] == value for name, value in _key(call).items()))
+    t = tool_calls.c
+    return (t.session == call.session) & (t.run == call.run) & (t.id == call.id)
 
 
 def digest(arguments: Any) -> str:

@@ -12,14 +12,14 @@ import time
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.models import LlmRequest
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.tool_context import ToolContext
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from core.errors import SettingsError
 from core.secret_redaction import remember
@@ -64,6 +64,17 @@ class McpConfig(BaseModel):
     prefix: str | None = Field(default=None, pattern=r"^(?:[A-Za-z][A-Za-z0-9_]*)?$")
     seconds: float = Field(default=30, gt=0)
     progress: Mapping[str, str] = Field(default_factory=dict)
+
+    @field_validator("env", "headers")
+    @classmethod
+    def _fill_in_variables(cls, values: Mapping[str, str], info: ValidationInfo) -> dict[str, str]:
+        """Replace each `${NAME}` by its value in the context, which is a secret from now on."""
+        known: Mapping[str, str] = info.context or {}
+        for name in _VARIABLE.findall(" ".join(values.values())):
+            if name not in known:
+                raise ValueError(f"names the variable {name}, which is not set")
+            remember(known[name])
+        return {key: _VARIABLE.sub(lambda match: known[match[1]], value) for key, value in values.items()}
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> "McpConfig":
@@ -147,13 +158,11 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
     servers, faults = dict[str, McpConfig](), list[str]()
     for name, table in tables.items():
         try:
-            servers[name] = McpConfig.model_validate(_filled(table, known))
+            servers[name] = McpConfig.model_validate(table, context=known)
         except ValidationError as error:
             for fault in error.errors(include_input=False, include_url=False):
                 place = ".".join(str(part) for part in (name, *fault["loc"]))
                 faults.append(f"MCP_FILE={file}: [{place}] {fault['msg'].removeprefix('Value error, ')}")
-        except KeyError as error:
-            faults.append(f"MCP_FILE={file}: [{name}] names the variable {error.args[0]}, which is not set")
     if faults:
         raise SettingsError(*faults)
     try:
@@ -162,25 +171,6 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
         raise SettingsError(
             f"MCP_FILE={file}: the package `mcp` is not installed; `pip install 'parley[mcp]'` or `uv sync --extra mcp`"
         ) from None
-
-
-def _filled(table: Any, known: Mapping[str, str]) -> Any:
-    """A table with what its variables stand for; each such word is a secret from now on."""
-    if not isinstance(table, dict):
-        return table
-    filled = dict(table)
-    for key in ("env", "headers"):
-        if isinstance(values := table.get(key), dict):
-            filled[key] = {name: _with_variables(value, known) for name, value in values.items()}
-    return filled
-
-
-def _with_variables(value: Any, known: Mapping[str, str]) -> Any:
-    if not isinstance(value, str):
-        return value
-    for name in _VARIABLE.findall(value):
-        remember(known[name])
-    return _VARIABLE.sub(lambda match: known[match[1]], value)
 
 
 def _connected(config: McpConfig) -> "McpToolset":

@@ -1,5 +1,6 @@
 """A tool that finds what was said earlier in the conversation that it is called in."""
 
+from bisect import bisect_left
 from typing import Any
 
 from google.adk.tools.tool_context import ToolContext
@@ -12,7 +13,6 @@ from core.tools.tool import idempotent
 #: How many messages are found at most, and how much is told of each, in characters.
 MOST = 10
 _EXCERPT = 500
-_STEP = 50
 
 
 @idempotent
@@ -36,14 +36,8 @@ async def search_history(query: str, tool_context: ToolContext) -> dict[str, Any
 
 def _excerpt(text: str, words: list[str]) -> str:
     """Return the part of a text around the first of the words."""
-    begin = max(_position(text, words[0]) - _EXCERPT // 2, 0) if words else 0
+    found = fold(text).find(fold(words[0])) if words else 0
+    position = bisect_left(range(len(text)), found, key=lambda i: len(fold(text[:i])))  # folding: ß is ss
+    begin = max(position - _EXCERPT // 2, 0)
     part = text[begin : begin + _EXCERPT]
     return f"{'…' if begin else ''}{part}{'…' if begin + _EXCERPT < len(text) else ''}"
-
-
-def _position(text: str, word: str) -> int:
-    """Return about where a word is in a text, in steps: folding changes lengths (ß is ss)."""
-    left, position = fold(text).find(fold(word)), 0
-    while position < len(text) and (left := left - len(fold(text[position : position + _STEP]))) >= 0:
-        position += _STEP
-    return position

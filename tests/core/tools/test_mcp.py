@@ -72,7 +72,7 @@ def load(tmp_path: Path) -> Load:
         ("[x]\ncommand='a'\nseconds=0", "[x.seconds] Input should be greater than 0"),
         ("[x]\ncommand='a'\nwords=1", "[x.words] Extra inputs are not permitted"),
         ("x=1", "[x] Input should be a valid dictionary"),
-        ("[x]\ncommand='a'\nenv={K='${NO_SUCH_WORD}'}", "[x] names the variable NO_SUCH_WORD, which is not set"),
+        ("[x]\ncommand='a'\nenv={K='${NO_SUCH_WORD}'}", "[x.env] names the variable NO_SUCH_WORD, which is not set"),
     ],
 )
 def test_each_fault_of_the_file_names_the_table_and_what_is_wrong(load: Load, text: str, fault: str) -> None:

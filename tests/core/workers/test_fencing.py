@@ -153,7 +153,7 @@ async def test_the_former_owner_neither_begins_nor_ends_a_tool(database: Slow, t
     journal, late = Journal(database), call(turns, turn)
     assert await journal.begin(late) is None
     other, again = await taken(turns, database)
-    for write in (journal.begin(late), journal.begin_again(late), journal.end(late, "paid", EventActions())):
+    for write in (journal.begin(late), journal.end(late, "paid", EventActions())):
         with pytest.raises(TurnLostError):
             await write
     entry = await journal.begin(call(other, again))
