@@ -22,7 +22,7 @@ from core.concurrency import gc_tuning as garbage
 from core.inbox.store import Inbox
 from core.inbox_message import Inbound
 from core.models.adapter import ModelAdapter
-from core.models.coalescing import Merging
+from core.models.coalescing import CoalescingProvider
 from core.models.provider import NOTHING, Done, Provider, ProviderEvent, Request, Takes, Text
 from core.models.tokens import TokenCounter
 from core.sessions.routing import Agents
@@ -168,7 +168,7 @@ async def main(streams: int) -> None:
     await warm_up()
     print(f"{streams} streams of {TOKENS_A_SECOND} tokens a second, {SECONDS:g} s")
     print(f"{'':12}{'wall':>10}{'CPU':>10}{'cores':>8}{'worst stall, of it gc':>24}{'longest busy':>15}{'deltas':>10}")
-    for name, provider in (("as they come", Speaker()), ("merged", Merging(Speaker()))):
+    for name, provider in (("as they come", Speaker()), ("merged", CoalescingProvider(Speaker()))):
         told = await measure(provider, streams)
         print(
             f"{name:12}{told.wall:>8.1f} s{told.cpu:>8.1f} s{told.cpu / told.wall:>8.2f}"

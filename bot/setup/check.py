@@ -115,7 +115,7 @@ def _who_asks(name: str, choice: Choice) -> str:
         return "MODEL"
     if name in choice.offered:
         return "MODELS"
-    return "MODEL_FALLBACKS" if name in choice.fallbacks.offered else "the model of an agent"
+    return "MODEL_FALLBACKS" if name in choice.fallbacks.models else "the model of an agent"
 
 
 async def _server(server: McpServer) -> Finding:

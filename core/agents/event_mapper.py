@@ -17,7 +17,7 @@ from core.agents.events import StreamEvent
 from core.errors import ContentBlockedError, ProviderError
 from core.models.adapter import NO_CONTENT
 from core.models.finish_reasons import BLOCKED, ended
-from core.models.retries_and_fallbacks import takes_back
+from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import fenced, written
 from core.sessions.resume import INPUT
 from core.tools.adk_confirmations import QUESTION, Ask, asks_in
@@ -42,7 +42,7 @@ class Steps:
     def take(self, event: Event) -> Iterator[StreamEvent]:
         """What an event of ADK's tells."""
         if event.partial:
-            if takes_back(event):
+            if is_retraction(event):
                 yield from self._write(self._step(event), "")
             elif text := _visible_text(event):
                 yield from self._write(self._step(event), text, append=True)

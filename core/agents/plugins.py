@@ -23,9 +23,9 @@ from core.errors import ToolError
 from core.identity import NOBODY, SPEAKER, User
 from core.identity import told as told_of
 from core.models.adapter import ModelAdapter
-from core.models.messages import unique_id
 from core.models.schemas import parameter_schema
 from core.models.selection import ChosenRun
+from core.models.tool_calls import unique_id
 from core.secret_redaction import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.session import StoredSession

@@ -25,7 +25,7 @@ from core.errors import (
 )
 from core.models.finish_reasons import BLOCKED
 from core.models.media import fitted, shorten_history, without_files
-from core.models.messages import clean_json, clean_text, convert_messages, unique_id
+from core.models.messages import clean_json, clean_text, convert_messages
 from core.models.provider import (
     Done,
     Failed,
@@ -39,11 +39,12 @@ from core.models.provider import (
     Text,
     Thought,
     ToolCall,
+    join_text,
 )
 from core.models.retries_and_fallbacks import Fallbacks
 from core.models.schemas import tool_specs
 from core.models.tokens import estimate
-from core.models.tool_calls import mark, own
+from core.models.tool_calls import mark, own, unique_id
 from core.usage import meter as metering
 from core.usage.meter import Usage
 
@@ -106,11 +107,11 @@ class ModelAdapter(BaseLlm):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         attempt = partial(self._attempt, llm_request, stream)
-        return self.fallbacks.answer(llm_request.model or self.model, attempt, self.waits)
+        return self.fallbacks.stream(llm_request.model or self.model, attempt, self.waits)
 
     def _asked(self, name: str | None) -> Offered:
         name = name or self.model
-        return self.offered.get(name) or self.fallbacks.offered.get(name) or Offered(self.provider, name)
+        return self.offered.get(name) or self.fallbacks.models.get(name) or Offered(self.provider, name)
 
     async def _attempt(
         self, llm_request: LlmRequest, stream: bool, name: str, instead_of: str
@@ -252,9 +253,11 @@ class _Answer:
 
         A signature that comes behind the thought that it signs joins it.
         """
-        joined = _joined(self._pieces[-1], piece) if self._pieces else None
-        if joined is not None:
+        last = self._pieces[-1] if self._pieces else None
+        if (joined := join_text(last, piece)) is not None:
             self._pieces[-1] = joined
+        elif isinstance(last, Thought) and last.signature is None and isinstance(piece, Thought) and not piece.text:
+            self._pieces[-1] = replace(last, signature=piece.signature)
         elif isinstance(piece, ToolCall) or piece.text or piece.signature is not None:
             self._pieces.append(piece)
 
@@ -287,17 +290,6 @@ class _Answer:
             )
             return types.Part(function_call=call, thought_signature=signature)
         return _text_part(piece.text, isinstance(piece, Thought), signature)
-
-
-def _joined(last: Text | Thought | ToolCall, piece: Text | Thought | ToolCall) -> Text | Thought | None:
-    match last, piece:
-        case Text(before, None), Text(text, None):
-            return Text(before + text)
-        case Thought(before, None), Thought(text, None):
-            return Thought(before + text)
-        case Thought(before, None), Thought("", signature):
-            return Thought(before, signature)
-    return None
 
 
 def _text_part(text: str, thought: bool, signature: bytes | None = None) -> types.Part:

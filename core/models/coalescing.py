@@ -1,52 +1,47 @@
-"""Merges the deltas of the wire: each one that reaches ADK costs it a third of a millisecond of CPU."""
+"""Coalesces the deltas of model streams: each delta that reaches ADK costs a third of a millisecond of CPU."""
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from typing import cast
 
 from core.concurrency import event_loop
-from core.models.provider import Provider, ProviderEvent, Request, Takes, Text, Thought
+from core.models.provider import Provider, ProviderEvent, Request, Takes, join_text
 
-#: Seconds between two deltas of one stream, at the least.
-LEAST_WINDOW = 0.03
+#: Least seconds between two deltas of one stream.
+MIN_INTERVAL_SECONDS = 0.03
 
-#: Seconds between any two deltas that are passed on, whichever streams they are of: 700 a second and no more, so
-#: that 200 streams get one each 0.28 s, and never all of them in the same pass of the event loop.
-SPACING = 0.0014
+#: Seconds between any two deltas of all streams: at most 700 a second, so that 200 streams get one each 0.28 s, and
+#: never all of them in the same pass of the event loop.
+SPACING_SECONDS = 0.0014
 
 
-class Slots:
-    """The moments at which deltas may be passed on, for all streams together."""
+class DeltaSchedule:
+    """Schedule of the deltas of all streams."""
 
     def __init__(self) -> None:
         self._last = 0.0
 
-    def take(self) -> float:
-        """Take the next one.
-
-        Returns:
-            Seconds from now.
-        """
+    def next_delay(self) -> float:
+        """Assign the next time at which a delta may be passed on, and return the seconds until then."""
         now = event_loop.now()
-        self._last = max(now + LEAST_WINDOW, self._last + SPACING)
+        self._last = max(now + MIN_INTERVAL_SECONDS, self._last + SPACING_SECONDS)
         return self._last - now
 
 
-class Merging:
-    """A provider whose texts come in fewer and longer pieces, the more so the more streams are live.
+class CoalescingProvider:
+    """Provider that joins the deltas of another one: the more streams there are, the longer the deltas.
 
-    The first piece of a stream comes at once, and nothing is held back once the stream has ended. What bears a
-    signature is never merged.
+    The first delta of a stream is passed on at once, and so is the rest when the stream has ended. Deltas with a
+    signature are never joined.
 
     Args:
-        slots: shared with the other providers of the process.
+        schedule: shared with the other providers of the process.
     """
 
-    def __init__(self, provider: Provider, slots: Slots | None = None) -> None:
+    def __init__(self, provider: Provider, schedule: DeltaSchedule | None = None) -> None:
         self._provider = provider
-        self._slots = slots or Slots()
+        self._schedule = schedule or DeltaSchedule()
 
     @property
     def name(self) -> str:
@@ -56,61 +51,43 @@ class Merging:
         return self._provider.takes(model)
 
     async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
-        pieces = _Pieces()
-        reading = asyncio.create_task(self._read(request, pieces), name=f"stream of {self.name}")
+        queue = asyncio.Queue[ProviderEvent | None]()
+        reader = asyncio.create_task(self._read(request, queue), name=f"stream of {self.name}")
         try:
-            while await pieces.more():
-                for piece in pieces.take():
-                    yield piece
-                if not reading.done():
-                    await asyncio.wait([reading], timeout=self._slots.take())
-            await reading  # what it raised, if it did
+            has_more = True
+            while has_more:
+                events = [await queue.get()]
+                while not queue.empty():
+                    events.append(queue.get_nowait())
+                for event in _join_deltas(events):
+                    yield event
+                if has_more := events[-1] is not None:
+                    await asyncio.wait([reader], timeout=self._schedule.next_delay())
+            await reader  # raises the error of the stream
         finally:
-            reading.cancel()
-            await asyncio.wait([reading])
+            reader.cancel()
+            await asyncio.wait([reader])
 
     async def aclose(self) -> None:
         await self._provider.aclose()
 
-    async def _read(self, request: Request, pieces: "_Pieces") -> None:
+    async def _read(self, request: Request, queue: "asyncio.Queue[ProviderEvent | None]") -> None:
+        """Put the events of the stream into the queue, and None after the last one."""
         try:
             events = cast(AsyncGenerator[ProviderEvent, None], self._provider.stream(request))
             async with aclosing(events):
                 async for event in events:
-                    pieces.add(event)
+                    queue.put_nowait(event)
         finally:
-            pieces.end()
+            queue.put_nowait(None)
 
 
-class _Pieces:
-    """What has been read and not yet been passed on."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[ProviderEvent] = deque()
-        self._some = asyncio.Event()
-        self._is_ended = False
-
-    def add(self, event: ProviderEvent) -> None:
-        last = self._waiting[-1] if self._waiting else None
-        if isinstance(event, Text) and isinstance(last, Text) and last.signature is event.signature is None:
-            self._waiting[-1] = Text(last.text + event.text)
-        elif isinstance(event, Thought) and isinstance(last, Thought) and last.signature is event.signature is None:
-            self._waiting[-1] = Thought(last.text + event.text)
-        else:
-            self._waiting.append(event)
-        self._some.set()
-
-    def end(self) -> None:
-        self._is_ended = True
-        self._some.set()
-
-    async def more(self) -> bool:
-        """Wait for a piece; false when there will be none."""
-        await self._some.wait()
-        return bool(self._waiting)
-
-    def take(self) -> list[ProviderEvent]:
-        taken, self._waiting = list(self._waiting), deque()
-        if not self._is_ended:
-            self._some.clear()
-        return taken
+def _join_deltas(events: Iterable[ProviderEvent | None]) -> Iterator[ProviderEvent]:
+    last = None
+    for event in events:
+        joined = join_text(last, event)
+        if joined is None and last is not None:
+            yield last
+        last = joined or event
+    if last is not None:
+        yield last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from mimetypes import guess_type
 
@@ -214,8 +214,6 @@ class _Room:
 
 
 def _fitted(message: Message, room: _Room) -> Message:
-    if not any(_files_of(part) for part in message.parts):
-        return message
     return replace(message, parts=tuple(_part(part, room) for part in reversed(message.parts))[::-1])
 
 
@@ -227,12 +225,6 @@ def _part(part: Part, room: _Room) -> Part:
         if lost := [_told(media) for media in part.media if media not in kept]:
             return replace(part, media=tuple(kept), result={**part.result, "left_out": lost})
     return part
-
-
-def _files_of(part: Part) -> Iterable[Media]:
-    if isinstance(part, ToolResult):
-        return part.media
-    return (part,) if isinstance(part, Media) else ()
 
 
 def _told(media: Media) -> str:

@@ -13,7 +13,7 @@ from google.genai import types
 from pydantic_core import to_jsonable_python
 
 from core.models.provider import Media, Message, Part, Role, Text, Thought, ToolCall, ToolResult
-from core.models.tool_calls import written
+from core.models.tool_calls import unique_id, written
 
 #: Answers a call whose own result was never stored.
 INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
@@ -37,17 +37,6 @@ def convert_messages(
     if system:
         messages.insert(0, Message("system", (Text(clean_text(system)),)))
     return messages
-
-
-def unique_id(call_id: str | None, name: str, used: set[str]) -> str:
-    """An id that is not in `used`, and that is there from now on: `call_id` itself if it can be."""
-    wanted = call_id or f"call_{name}"
-    number, unique = 1, wanted
-    while unique in used:
-        number += 1
-        unique = f"{wanted}_{number}"
-    used.add(unique)
-    return unique
 
 
 def with_safe_ids(messages: Iterable[Message], longest: int) -> list[Message]:

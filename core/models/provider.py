@@ -152,6 +152,16 @@ class Failed:
 ProviderEvent = Text | Thought | ToolCall | Done | Failed
 
 
+def join_text(first: ProviderEvent | None, second: ProviderEvent | None) -> Text | Thought | None:
+    """Return two texts or two thoughts as one; None if they are something else or have a signature."""
+    match first, second:
+        case Text(start, None), Text(end, None):
+            return Text(start + end)
+        case Thought(start, None), Thought(end, None):
+            return Thought(start + end)
+    return None
+
+
 class Provider(Protocol):
     """A vendor's models, through its own SDK.
 

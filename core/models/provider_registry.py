@@ -1,7 +1,7 @@
 """From what `MODEL` says to the provider that serves it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import cast
 
@@ -21,7 +21,25 @@ def make_provider(model: str, endpoints: Endpoints) -> tuple[Provider, str]:
     if (fault := find_fault(model, endpoints)) is not None:
         raise SettingsError(fault)
     vendor, name = split_model(model)
-    return _MAKERS[vendor](name, endpoints), name
+    provider: Provider
+    match vendor:
+        case "gemini":
+            from core.models.providers.gemini import GeminiProvider  # noqa: PLC0415
+
+            provider = GeminiProvider(endpoints.google_api_key or "", endpoints.google_base_url)
+        case "openai":
+            from core.models.providers.openai import OpenAIProvider  # noqa: PLC0415
+
+            provider = OpenAIProvider(endpoints.openai_api_key or "no-key", endpoints.openai_base_url)
+        case "anthropic":
+            from core.models.providers.anthropic import AnthropicProvider  # noqa: PLC0415
+
+            provider = AnthropicProvider(endpoints.anthropic_api_key or "", endpoints.anthropic_base_url)
+        case _:
+            from core.models.providers.local import LocalProvider  # noqa: PLC0415
+
+            provider = LocalProvider(name)
+    return provider, name
 
 
 async def probe(provider: Provider, model: str, seconds: float = 30.0) -> None:
@@ -41,35 +59,3 @@ async def probe(provider: Provider, model: str, seconds: float = 30.0) -> None:
         raise event.error
     if event is None:
         raise ProviderStalledError(f"{provider.name} ended its stream without saying that it was done")
-
-
-def _gemini(_name: str, endpoints: Endpoints) -> Provider:
-    from core.models.providers.gemini import GeminiProvider  # noqa: PLC0415 - only when it is chosen
-
-    return GeminiProvider(endpoints.google_api_key or "", endpoints.google_base_url)
-
-
-def _openai(_name: str, endpoints: Endpoints) -> Provider:
-    from core.models.providers.openai import OpenAIProvider  # noqa: PLC0415 - only when it is chosen
-
-    return OpenAIProvider(endpoints.openai_api_key or "no-key", endpoints.openai_base_url)
-
-
-def _anthropic(_name: str, endpoints: Endpoints) -> Provider:
-    from core.models.providers.anthropic import AnthropicProvider  # noqa: PLC0415 - only when it is chosen
-
-    return AnthropicProvider(endpoints.anthropic_api_key or "", endpoints.anthropic_base_url)
-
-
-def _local(name: str, _endpoints: Endpoints) -> Provider:
-    from core.models.providers.local import LocalProvider  # noqa: PLC0415 - only when it is chosen
-
-    return LocalProvider(name)
-
-
-_MAKERS: Mapping[str, Callable[[str, Endpoints], Provider]] = {
-    "gemini": _gemini,
-    "openai": _openai,
-    "anthropic": _anthropic,
-    "local": _local,
-}

@@ -5,8 +5,8 @@ model takes over if this one is down, overloaded, silent, unknown or refuses its
 such as content that safety rules block, is not sent to another model. A fallback may begin in the middle of a text: the
 step is then streamed again. No tool runs twice, because tool calls come with the last event of an answer.
 
-A model that failed is skipped for a pause that grows with each failure, per process; then the next call tries it once.
-If all models are skipped, they are tried in their order.
+A model that failed is skipped for a minute, per process; then the next call tries it once. If all models are skipped,
+they are tried in their order.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 
 from google.adk.models.llm_response import LlmResponse
@@ -28,144 +27,117 @@ from core.secret_redaction import traced
 log = logging.getLogger(__name__)
 
 #: Seconds before the second and the third attempt, give or take a half.
-WAITS = (0.5, 2.0)
+RETRY_SECONDS = (0.5, 2.0)
 
-#: The longest that a provider may ask to wait, in seconds. One that asks for more is not asked again.
-LONGEST_WAIT = 30.0
+#: A provider that asks for a longer wait gets no retry.
+MAX_RETRY_AFTER_SECONDS = 30.0
 
-_TAKES_BACK = "parley_takes_back"
+#: A model that failed is skipped for this time, if there are fallbacks.
+SKIP_SECONDS = 60.0
 
-#: Seconds for which a model is passed over that has failed, for the first time and at the most.
-FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+_RETRACTION = "parley_retraction"
 
-#: One attempt at a call: of the model of that full name, instead of another one if one is named.
+#: Starts an attempt of a model call. Arguments: the model's full name, and the model that it replaces or "".
 Attempt = Callable[[str, str], AsyncGenerator[LlmResponse, None]]
 
 
-class Telling:
-    """What a listener has before him of one call, over all attempts at it."""
+class RetryStream:
+    """Responses of one model call over all its attempts."""
 
     def __init__(self) -> None:
-        self._has_begun = False
+        self._has_output = False
 
-    async def anew(self, responses: AsyncGenerator[LlmResponse, None]) -> AsyncGenerator[LlmResponse, None]:
-        """The responses of one more attempt. If a broken one has told something, a partial response that `takes_back`
-        all of it comes before the first of them. Until then what was said may stand: a call that fails for good takes
-        nothing back.
+    async def run(
+        self, attempt: Callable[[], AsyncGenerator[LlmResponse, None]], waits: Sequence[float]
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Yield the responses of an attempt, and of a retry after each of `waits` if it fails.
+
+        The first response of a retry follows a retraction of the failed attempt's output. A call that fails for good
+        retracts nothing.
+
+        Raises:
+            ProviderError: the error of the last attempt.
         """
-        is_stale = self._has_begun
-        async with aclosing(responses):
-            async for response in responses:
-                if is_stale:
-                    is_stale = False
-                    yield taking_back()
-                self._has_begun = True
-                yield response
+        for number, wait in enumerate((*waits, None), 2):
+            is_stale = self._has_output
+            try:
+                async with aclosing(attempt()) as responses:
+                    async for response in responses:
+                        if is_stale:
+                            is_stale = False
+                            yield retraction()
+                        self._has_output = True
+                        yield response
+                return
+            except ProviderError as error:
+                delay = None if wait is None else _retry_delay(error, wait)
+                if delay is None:
+                    raise
+                log.warning("a model call failed: %s; attempt %d follows in %.1f s", traced(error), number, delay)
+            await asyncio.sleep(delay)
 
 
-async def attempts(
-    attempt: Callable[[], AsyncGenerator[LlmResponse, None]], waits: Sequence[float], telling: Telling
-) -> AsyncGenerator[LlmResponse, None]:
-    """What `attempt` yields, begun anew after each failure that may pass, at most once for each of `waits`.
-
-    Raises:
-        ProviderError: what the last attempt failed with.
-    """
-    for number, wait in enumerate((*waits, None), 2):
-        try:
-            async with aclosing(telling.anew(attempt())) as responses:
-                async for response in responses:
-                    yield response
-            return
-        except ProviderError as error:
-            pause = None if wait is None else _pause(error, wait)
-            if pause is None:
-                raise
-            log.warning("a model call failed: %s; attempt %d follows in %.1f s", traced(error), number, pause)
-        await asyncio.sleep(pause)
+def is_retraction(response: LlmResponse) -> bool:
+    """Return whether a response voids all earlier partial responses of its call."""
+    return bool(response.custom_metadata and response.custom_metadata.get(_RETRACTION))
 
 
-def takes_back(response: LlmResponse) -> bool:
-    """Whether a response says that all partial ones of this call before it are void."""
-    return bool(response.custom_metadata and response.custom_metadata.get(_TAKES_BACK))
+def retraction() -> LlmResponse:
+    """Return a partial response that voids all earlier ones of its call."""
+    content = types.ModelContent("")  # ADK drops a response without content
+    return LlmResponse(content=content, partial=True, custom_metadata={_RETRACTION: True})
 
 
-def taking_back() -> LlmResponse:
-    """A partial response that says so."""
-    content = types.ModelContent("")  # ADK: without content it would not be passed on
-    return LlmResponse(content=content, partial=True, custom_metadata={_TAKES_BACK: True})
-
-
-def _pause(error: ProviderError, wait: float) -> float | None:
-    """Seconds until the next attempt, if there may be one: never fewer than the provider asked for."""
-    asked = error.retry_after or 0.0
-    if not error.retryable or asked > LONGEST_WAIT:
+def _retry_delay(error: ProviderError, wait: float) -> float | None:
+    """Return the seconds before a retry, at least the provider's `Retry-After`; None if there is no retry."""
+    retry_after = error.retry_after or 0.0
+    if not error.retryable or retry_after > MAX_RETRY_AFTER_SECONDS:
         return None
-    return asked + wait * random.uniform(0.5, 1.5)  # noqa: S311 - so that many do not come back at one moment
-
-
-@dataclass(slots=True)
-class _Trouble:
-    """A model that has failed: how long it is passed over, and until when (by the loop's clock)."""
-
-    pause: float
-    until: float
+    return retry_after + wait * random.uniform(0.5, 1.5)  # noqa: S311 - spreads the retries of many calls
 
 
 class Fallbacks:
-    """One for all models of a process.
+    """Models that replace one that fails, and the models to skip. One instance per process.
 
     Args:
-        offered: those that may take another's place, by their full names, in their order.
+        models: the fallbacks by their full names, in their order.
     """
 
-    def __init__(self, offered: Mapping[str, Offered] | None = None) -> None:
-        self.offered = offered or {}
-        self._troubles = dict[str, _Trouble]()
+    def __init__(self, models: Mapping[str, Offered] | None = None) -> None:
+        self.models = models or {}
+        self._skipped_until = dict[str, float]()  # by the event loop's clock
 
-    async def answer(self, model: str, attempt: Attempt, waits: tuple[float, ...]) -> AsyncGenerator[LlmResponse, None]:
-        """What a model answers, or the first of the others that does.
+    async def stream(self, model: str, attempt: Attempt, waits: tuple[float, ...]) -> AsyncGenerator[LlmResponse, None]:
+        """Yield the answer of a model, or of the first fallback that answers.
 
         Args:
-            waits: see `core.models.retries_and_fallbacks`; a model that has just failed gets one attempt.
+            waits: seconds before each retry. A model that was skipped gets no retry.
 
         Raises:
-            ProviderError: what the model has failed with, or the first that was asked, if none has answered.
+            ProviderError: the error of the first model that was tried, if none answers.
         """
-        first, telling = None, Telling()
-        for name in self._chain(model):
-            asked = partial(attempt, name, "" if name == model else model)
-            tries = () if name in self._troubles else waits
+        first_error, stream = None, RetryStream()
+        for name in self._list_candidates(model):
+            start = partial(attempt, name, "" if name == model else model)
             try:
-                async with aclosing(attempts(asked, tries, telling)) as responses:
+                async with aclosing(stream.run(start, () if name in self._skipped_until else waits)) as responses:
                     async for response in responses:
                         yield response
             except ProviderError as error:
-                is_its_own = not isinstance(error, ContentBlockedError | ProviderRequestError)
-                if first is None and not is_its_own:
+                is_request_fault = isinstance(error, ContentBlockedError | ProviderRequestError)
+                if first_error is None and is_request_fault:
                     raise
-                if is_its_own:
-                    self._fail(name)
-                first = first or error
+                if self.models and not is_request_fault:
+                    self._skipped_until[name] = event_loop.now() + SKIP_SECONDS
+                first_error = first_error or error
                 log.warning("%s cannot answer: %s", name, traced(error))
             else:
-                self._troubles.pop(name, None)
+                self._skipped_until.pop(name, None)
                 return
-        assert first is not None, "a model has been asked"
-        raise first
+        assert first_error is not None, "at least one model was tried"
+        raise first_error
 
-    def _chain(self, model: str) -> list[str]:
-        names = [model, *(name for name in self.offered if name != model)]
-        if len(names) == 1:
-            return names
+    def _list_candidates(self, model: str) -> list[str]:
+        names = [model, *(name for name in self.models if name != model)]
         now = event_loop.now()
-        return [name for name in names if name not in self._troubles or self._troubles[name].until <= now] or names
-
-    def _fail(self, model: str) -> None:
-        if not self.offered:
-            return
-        before, now = self._troubles.get(model), event_loop.now()
-        if before and now < before.until:  # what breaks many calls at once is one failure
-            return
-        pause = min(before.pause * 2, LONGEST_PAUSE) if before else FIRST_PAUSE
-        self._troubles[model] = _Trouble(pause, now + pause)
+        return [name for name in names if self._skipped_until.get(name, now) <= now] or names

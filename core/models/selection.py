@@ -14,10 +14,10 @@ from pydantic import PrivateAttr
 from core.errors import SettingsError
 from core.identity import User
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
-from core.models.coalescing import Merging, Slots
+from core.models.coalescing import CoalescingProvider, DeltaSchedule
 from core.models.provider import Offered
 from core.models.provider_registry import make_provider
-from core.models.retries_and_fallbacks import WAITS, Fallbacks
+from core.models.retries_and_fallbacks import RETRY_SECONDS, Fallbacks
 from core.models.vendors import Endpoints, lacks_key
 from core.usage.meter import Stopwatch
 
@@ -66,7 +66,7 @@ class Choice:
         self._replaces_keyless = replaces_keyless
         self._endpoints = endpoints
         self._idle_seconds = idle_seconds
-        self._slots = Slots()
+        self._schedule = DeltaSchedule()
         faults = list[str]()
         try:
             self._ask(default)
@@ -97,7 +97,7 @@ class Choice:
             fallbacks=self.fallbacks if name == self.default else Fallbacks(),
             is_fixed=name != self.default,
             idle_seconds=self._idle_seconds,
-            waits=WAITS,
+            waits=RETRY_SECONDS,
         )
 
     def _ask_all(self, names: Sequence[str], setting: str) -> list[str]:
@@ -114,7 +114,7 @@ class Choice:
     def _ask(self, name: str) -> Offered:
         if name not in self.asked:
             provider, model = make_provider(name, self._endpoints)
-            self.asked[name] = Offered(Merging(provider, self._slots), model)
+            self.asked[name] = Offered(CoalescingProvider(provider, self._schedule), model)
         return self.asked[name]
 
     async def aclose(self) -> None:

@@ -7,7 +7,6 @@ another provider is left out of the request. Gemini's signatures have no mark: A
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -85,19 +84,15 @@ def _prefix(provider: str) -> bytes:
     return _MARK + provider.encode() + b":"
 
 
-class CallIds:
-    """Ids for calls that came without: `call_` and the tool's name, repeats counted."""
-
-    def __init__(self) -> None:
-        self._taken: Counter[str] = Counter()
-
-    def take(self, id_: str | None, name: str | None) -> str:
-        wanted = id_ or f"call_{name or 'tool'}"
-        self._taken[wanted] += 1
-        count = self._taken[wanted]
-        if count == 1:
-            return wanted
-        return self.take(f"{wanted}_{count}", name)
+def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
+    """Return an id that is not in `used_ids`, and add it there: `call_id`, or `call_` and the tool's name."""
+    base = call_id or f"call_{tool_name}"
+    number, unique = 1, base
+    while unique in used_ids:
+        number += 1
+        unique = f"{base}_{number}"
+    used_ids.add(unique)
+    return unique
 
 
 def written(part: "types.Part") -> str:

@@ -15,7 +15,7 @@ from google.adk.events.event import Event
 from google.genai import types
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from core.models.tool_calls import CallIds, written
+from core.models.tool_calls import unique_id, written
 from core.store.schema import messages
 
 logger = logging.getLogger(__name__)
@@ -254,11 +254,18 @@ def _content(event: Event) -> str:
 
 def _tool_calls(event: Event) -> list[dict[str, str]]:
     calls, answers = event.get_function_calls(), event.get_function_responses()
-    ids, answer_ids = CallIds(), CallIds()
+    ids, answer_ids = set[str](), set[str]()
     return [
-        *({"id": ids.take(c.id, c.name), "name": c.name or "", "input": _json(c.args or {})} for c in calls),
         *(
-            {"id": answer_ids.take(a.id, a.name), "name": a.name or "", "output": _json(a.response or {})}
+            {"id": unique_id(c.id, c.name or "tool", ids), "name": c.name or "", "input": _json(c.args or {})}
+            for c in calls
+        ),
+        *(
+            {
+                "id": unique_id(a.id, a.name or "tool", answer_ids),
+                "name": a.name or "",
+                "output": _json(a.response or {}),
+            }
             for a in answers
         ),
     ]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from google.adk.events.event import Event
 from google.genai import types
 
-from core.models.tool_calls import CallIds
+from core.models.tool_calls import unique_id
 from core.sessions.codec import role_of
 
 logger = logging.getLogger(__name__)
@@ -215,7 +215,7 @@ def answering(event: Event, told: Mapping[str, dict[str, Any]]) -> Event:
 
 def _paired(events: Sequence[Event]) -> Iterator[Event]:
     """The events with one id a call, the same in its answers, and without answers that lack their call."""
-    ids = CallIds()
+    ids = set[str]()
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)  # the ids given, by the id or name that came
     latest: dict[str, str] = {}
     for event in events:
@@ -226,7 +226,7 @@ def _paired(events: Sequence[Event]) -> Iterator[Event]:
         parts: list[types.Part] = []
         for part in event.content.parts or ():
             if call := part.function_call:
-                id_ = ids.take(call.id, call.name)
+                id_ = unique_id(call.id, call.name or "tool", ids)
                 key = call.id or f"name:{call.name}"
                 renamed[key] = latest[key] = id_
                 waiting[key].append(id_)

@@ -7,11 +7,13 @@ sums are exact.
 import datetime
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import BaseModel, Field, ValidationError
 
 from core.errors import SettingsError
 from core.usage.meter import ModelCall
@@ -20,12 +22,6 @@ from core.usage.meter import ModelCall
 DOLLAR = 10**12
 
 _OURS = Path(__file__).with_name("prices.toml")
-
-#: Digits behind the point that a price for a million tokens may have.
-_DIGITS = 6
-
-#: The most dollars that a million tokens may cost: what is more is a slip.
-_MOST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,23 @@ class Price:
         return read + (call.output + call.thinking) * self.output
 
 
-_COLUMNS = {each.name for each in fields(Price)}
+#: Dollars for a million tokens. A higher price than this is a typing error.
+_Dollars = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=6, allow_inf_nan=False)]
+
+
+class _PriceRow(BaseModel, extra="forbid"):
+    """A row of a price file."""
+
+    input: _Dollars
+    output: _Dollars
+    cached: _Dollars | None = None
+    cache_write: _Dollars | None = None
+
+    @property
+    def price(self) -> Price:
+        cached = self.input if self.cached is None else self.cached
+        written = self.input if self.cache_write is None else self.cache_write
+        return Price(*(int(amount * 10**6) for amount in (self.input, self.output, cached, written)))
 
 
 class Prices:
@@ -124,36 +136,14 @@ def _read(file: Path) -> tuple[dict[str, Price], datetime.date | None]:
     if written is not None and not isinstance(written, datetime.date):
         raise SettingsError(f"PRICES_FILE: {file}: `written` is not a date")
     faults, prices = list[str](), dict[str, Price]()
-    for name, said in table.items():
-        price = _price(said)
-        if price is None:
+    for name, row in table.items():
+        try:
+            prices[name] = _PriceRow.model_validate(row).price
+        except ValidationError:
             faults.append(
                 f'PRICES_FILE: {file}: "{name}" is not {{ input = ..., output = ... }}, perhaps with cached = ... and '
-                f"cache_write = ..., in dollars for a million tokens, with up to {_DIGITS} digits behind the point"
+                "cache_write = ..., in dollars for a million tokens, with up to 6 digits behind the point"
             )
-        else:
-            prices[name] = price
     if faults:
         raise SettingsError(*faults)
     return prices, written
-
-
-def _price(said: Any) -> Price | None:
-    if not isinstance(said, dict) or not {"input", "output"} <= said.keys() <= _COLUMNS:
-        return None
-    amounts = dict[str, int]()
-    for name, value in said.items():
-        if (amount := _amount(value)) is None:
-            return None
-        amounts[name] = amount
-    return Price(**{"cached": amounts["input"], "cache_write": amounts["input"], **amounts})
-
-
-def _amount(value: Any) -> int | None:
-    """Of a token, out of that for a million."""
-    if isinstance(value, bool) or not isinstance(value, int | Decimal) or not Decimal(value).is_finite():
-        return None
-    amount = Decimal(value) * 10**_DIGITS
-    if not 0 <= value <= _MOST:
-        return None
-    return int(amount) if amount == int(amount) else None

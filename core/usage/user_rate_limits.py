@@ -6,7 +6,7 @@ notified once per period.
 
 import re
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
@@ -74,7 +74,7 @@ COMMAND_RATE = Rate(60, 60.0)
 
 
 class CommandLimiter:
-    """Sliding window of the commands that each person gives to this worker.
+    """Fixed window of the commands that each person gives to this worker.
 
     It counts in memory: slash commands have no row in the inbox, and a refused command must cost less than an accepted
     one.
@@ -82,22 +82,16 @@ class CommandLimiter:
 
     def __init__(self, rate: Rate = COMMAND_RATE) -> None:
         self._rate = rate
-        self._given = dict[str, deque[float]]()  # the newest commands are at the end
+        self._window = 0
+        self._counts = Counter[str]()
 
     def count(self, person: str) -> Limited | None:
-        """Count a command of a person, or return until when the limit refuses it. A refused one is not counted."""
-        now = time.time()
-        start = now - self._rate.seconds
-        times = self._given.pop(person, deque[float]())
-        while times and times[0] <= start:
-            times.popleft()
-        is_limited = len(times) >= self._rate.most
-        if not is_limited:
-            times.append(now)
-        self._given[person] = times
-        while self._given[idle := next(iter(self._given))][-1] <= start:
-            del self._given[idle]
-        return Limited(times[0] + self._rate.seconds) if is_limited else None
+        """Count a command of a person; over the limit, return the end of the window."""
+        window = int(time.time() // self._rate.seconds)
+        if window != self._window:
+            self._window, self._counts = window, Counter()
+        self._counts[person] += 1
+        return Limited((window + 1) * self._rate.seconds) if self._counts[person] > self._rate.most else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,25 +107,6 @@ _LONGEST_ID = 64
 #: Marks the end of a part of the prompt that is to be cached, for five minutes from its last use.
 _CACHED: Block = {"type": "ephemeral"}
 
-#: Tokens of the shortest prompt that Anthropic caches, by the beginning of the model's name; a mark in a shorter one is
-#: ignored. https://platform.claude.com/docs/en/build-with-claude/prompt-caching#cache-limitations
-_MIN_CACHED_TOKENS = {
-    "claude-opus-4-5": 4096,
-    "claude-opus-4-6": 4096,
-    "claude-opus-4-7": 2048,
-    "claude-opus-4": 1024,
-    "claude-sonnet-5": 1024,
-    "claude-sonnet-4": 1024,
-    "claude-haiku-4-5": 4096,
-    "claude-3-5-haiku": 2048,
-}
-
-#: Those of a model that is not among them: the least of all.
-_MIN_CACHED_TOKENS_DEFAULT = 512
-
-#: Bytes of a token at the least, and tokens of an image or a document.
-_BYTES_PER_TOKEN, _MEDIA_TOKENS = 3, 1_000
-
 
 class AnthropicProvider:
     """The models of Anthropic's API. It tries each request once."""
@@ -293,7 +274,7 @@ def body(request: Request) -> dict[str, Any]:
         "extra_body": _sampling(config) if thinking is None or thinking["type"] == "disabled" else None,
         **tools,
     }
-    _mark_cached(request.model, tools.get("tools", ()), given["system"] or (), messages)
+    _mark_cached(tools.get("tools", ()), given["system"] or (), messages)
     return {
         "model": request.model,
         "max_tokens": limit,
@@ -302,52 +283,24 @@ def body(request: Request) -> dict[str, Any]:
     }
 
 
-def _mark_cached(model: str, tools: Sequence[Block], system: Sequence[Block], messages: Sequence[Block]) -> None:
-    """Mark what the next request repeats, if it is long enough for the model's cache.
+def _mark_cached(tools: Sequence[Block], system: Sequence[Block], messages: Sequence[Block]) -> None:
+    """Mark the parts of the prompt that the next request repeats.
 
-    Anthropic: what is written to the cache costs a quarter more, what is read from it a tenth. The prompt's order is
-    tools, system, messages. A mark finds what an earlier request has cached up to 20 blocks before it, and a request
-    has at most four of them.
+    Anthropic: a write to the cache costs a quarter more than a read without it, a read from it a tenth. The order of
+    the prompt is tools, system, messages. A mark finds the cache of an earlier request up to 20 blocks before it, and a
+    request has at most four marks. Anthropic ignores the marks of a prompt that is too short for the model's cache.
+    https://platform.claude.com/docs/en/build-with-claude/prompt-caching#cache-limitations
 
-    The tools and the instruction are the same in all conversations. The messages are only marked where a request like
-    it is to be expected: in a conversation that goes on, or with tools, whose results are sent after it. The user's
-    message before the newest one is marked too: that is where the request before has ended.
+    All conversations share the tools and the instruction. The messages are marked only if another request is likely to
+    follow: in a conversation with an answer, or with tools, whose results come next. The user's message before the
+    newest one is marked too, because the request before ends there.
     """
-    name = max((name for name in _MIN_CACHED_TOKENS if model.startswith(name)), key=len, default="")
-    least = _MIN_CACHED_TOKENS.get(name, _MIN_CACHED_TOKENS_DEFAULT)
-    prefix = [*tools, *system]
-    if prefix and _is_long(prefix, least):
+    if prefix := [*tools, *system]:
         prefix[-1]["cache_control"] = _CACHED
-    asked = [message["content"] for message in messages if message["role"] == "user"]
-    goes_on = bool(tools) or len(asked) < len(messages)
-    if goes_on and _is_long((*prefix, *(block for message in messages for block in message["content"])), least):
-        for content in asked[-2:]:
+    user_contents = [message["content"] for message in messages if message["role"] == "user"]
+    if tools or len(user_contents) < len(messages):
+        for content in user_contents[-2:]:
             content[-1]["cache_control"] = _CACHED
-
-
-def _is_long(blocks: Iterable[Block], tokens: int) -> bool:
-    """Return whether blocks may have so many tokens."""
-    size = 0
-    for block in blocks:
-        size += _size(block)
-        if size >= tokens * _BYTES_PER_TOKEN:
-            return True
-    return False
-
-
-def _size(block: Block) -> int:
-    """The bytes of a block, or of as much text as it has tokens."""
-    match block.get("type"):
-        case "text":
-            return len(block["text"].encode())
-        case "image" | "document":
-            return _MEDIA_TOKENS * _BYTES_PER_TOKEN
-        case "tool_result":
-            return sum(map(_size, block["content"]))
-        case "thinking" | "redacted_thinking":  # Anthropic: that of earlier turns does not count
-            return 0
-        case _:  # a tool, or a call of one
-            return len(json.dumps(block))
 
 
 def _sampling(config: types.GenerateContentConfig) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from core.errors import (
 )
 from core.identity import User
 from core.models.adapter import ModelAdapter
-from core.models.coalescing import Merging
+from core.models.coalescing import CoalescingProvider
 from core.models.finish_reasons import CUT_OFF, WITHHELD
 from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult
 from core.store.schema import state
@@ -254,7 +254,7 @@ async def test_cancelling_who_listens_cancels_the_model(converse: Converse) -> N
 
 
 async def persistent(converse: Converse, provider: ScriptedProvider, *tools: Tool) -> Conversation:
-    model = ModelAdapter(model="scripted", provider=Merging(provider), waits=(0, 0))
+    model = ModelAdapter(model="scripted", provider=CoalescingProvider(provider), waits=(0, 0))
     return await converse(app=make_app(AgentConfig(), model=model, tools=[adapt(tool) for tool in tools]))
 
 
@@ -296,7 +296,7 @@ async def test_a_step_that_broke_off_starts_over_and_its_text_is_there_once(
         ("assistant", "Let me look."),
         ("assistant", "The sky is blue."),
     ]
-    assert not any("gr" in str(row) or "takes_back" in str(row) for row in rows)
+    assert not any("gr" in str(row) or "retraction" in str(row) for row in rows)
     assert provider.requests[1].messages == provider.requests[2].messages == provider.requests[3].messages
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from core.errors import ProviderUnavailableError
 from core.models import coalescing as merging
-from core.models.coalescing import Merging
+from core.models.coalescing import CoalescingProvider
 from core.models.provider import NOTHING, Done, Failed, ProviderEvent, Request, Takes, Text, Thought, ToolCall
 from tests.fixtures.clock import FastLoop
 
@@ -66,17 +66,17 @@ class Endless:
 
 
 async def pieces(*script: ProviderEvent | asyncio.Event | Exception) -> list[ProviderEvent]:
-    async with aclosing(Merging(Scripted(script)).stream(REQUEST)) as events:
+    async with aclosing(CoalescingProvider(Scripted(script)).stream(REQUEST)) as events:
         return [event async for event in events]
 
 
 async def test_the_first_piece_comes_at_once_and_what_gathers_behind_it_comes_as_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(merging, "LEAST_WINDOW", 30.0)
+    monkeypatch.setattr(merging, "MIN_INTERVAL_SECONDS", 30.0)
     gate = asyncio.Event()
     script: Script = [Text("a"), gate, Text("b"), Text("c"), Done()]
-    async with asyncio.timeout(20), aclosing(Merging(Scripted(script)).stream(REQUEST)) as events:
+    async with asyncio.timeout(20), aclosing(CoalescingProvider(Scripted(script)).stream(REQUEST)) as events:
         assert await anext(events) == Text("a")
         gate.set()
         assert [event async for event in events] == [Text("bc"), Done()], "the end waits for no window"
@@ -110,7 +110,7 @@ async def test_a_stream_that_ends_without_a_word_ends_here_too() -> None:
 
 async def test_closing_it_closes_the_providers_stream() -> None:
     provider = Scripted([Text("a"), asyncio.Event()])
-    async with aclosing(Merging(provider).stream(REQUEST)) as events:
+    async with aclosing(CoalescingProvider(provider).stream(REQUEST)) as events:
         assert await anext(events) == Text("a")
     assert provider.is_closed
 
@@ -118,11 +118,11 @@ async def test_closing_it_closes_the_providers_stream() -> None:
 def test_the_more_streams_are_live_the_rarer_the_deltas_of_each_and_no_two_come_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(merging, "LEAST_WINDOW", 0.01)
-    monkeypatch.setattr(merging, "SPACING", 0.02)
+    monkeypatch.setattr(merging, "MIN_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(merging, "SPACING_SECONDS", 0.02)
     came = list[float]()
 
-    async def listen(provider: Merging) -> None:
+    async def listen(provider: CoalescingProvider) -> None:
         async with aclosing(provider.stream(REQUEST)) as events:
             await anext(events)  # the first comes at once
             for _ in range(3):
@@ -130,7 +130,7 @@ def test_the_more_streams_are_live_the_rarer_the_deltas_of_each_and_no_two_come_
                 came.append(asyncio.get_running_loop().time())
 
     async def main() -> float:
-        provider, began = Merging(Endless()), asyncio.get_running_loop().time()
+        provider, began = CoalescingProvider(Endless()), asyncio.get_running_loop().time()
         await asyncio.gather(*(listen(provider) for _ in range(5)))
         return began
 

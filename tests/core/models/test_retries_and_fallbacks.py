@@ -19,7 +19,7 @@ from core.errors import (
     ProviderUnavailableError,
     UnknownModelError,
 )
-from core.models.retries_and_fallbacks import LONGEST_WAIT, WAITS, Telling, attempts, takes_back
+from core.models.retries_and_fallbacks import MAX_RETRY_AFTER_SECONDS, RETRY_SECONDS, RetryStream, is_retraction
 
 Script = Sequence[str | Exception | asyncio.Event]
 BUSY = ProviderLimitError("busy")
@@ -52,14 +52,14 @@ class Calls:
 
 async def heard(calls: Calls, waits: Sequence[float] = (0, 0)) -> list[str | None]:
     """What the responses say; one that takes back what was said is a None."""
-    async with aclosing(attempts(calls, waits, Telling())) as responses:
+    async with aclosing(RetryStream().run(calls, waits)) as responses:
         return [said(response) async for response in responses]
 
 
 def said(response: LlmResponse) -> str | None:
     assert response.partial
     assert response.content is not None
-    return None if takes_back(response) else "".join(part.text or "" for part in response.content.parts or ())
+    return None if is_retraction(response) else "".join(part.text or "" for part in response.content.parts or ())
 
 
 @pytest.fixture
@@ -114,24 +114,24 @@ async def test_without_waits_a_call_is_tried_once() -> None:
 
 async def test_the_waits_grow_and_are_never_quite_the_same(slept: list[float]) -> None:
     for _ in range(20):
-        await heard(Calls([BUSY], [BUSY], ["Fine."]), WAITS)
+        await heard(Calls([BUSY], [BUSY], ["Fine."]), RETRY_SECONDS)
     first, second = slept[::2], slept[1::2]
     assert all(0.25 <= wait <= 0.75 for wait in first)
     assert all(1 <= wait <= 3 for wait in second)
     assert len(set(slept)) > 20
 
 
-@pytest.mark.parametrize("asked", [0.0, 7.0, LONGEST_WAIT])
+@pytest.mark.parametrize("asked", [0.0, 7.0, MAX_RETRY_AFTER_SECONDS])
 async def test_who_asks_to_wait_is_not_asked_again_before(slept: list[float], asked: float) -> None:
-    await heard(Calls([ProviderLimitError("busy", retry_after=asked)], ["Fine."]), WAITS)
+    await heard(Calls([ProviderLimitError("busy", retry_after=asked)], ["Fine."]), RETRY_SECONDS)
     [wait] = slept
     assert asked + 0.25 <= wait <= asked + 0.75
 
 
 async def test_who_asks_to_wait_for_long_is_not_waited_for(slept: list[float]) -> None:
-    error = ProviderLimitError("busy", retry_after=LONGEST_WAIT + 1)
+    error = ProviderLimitError("busy", retry_after=MAX_RETRY_AFTER_SECONDS + 1)
     with pytest.raises(ProviderLimitError):
-        await heard(Calls([error], ["never asked for"]), WAITS)
+        await heard(Calls([error], ["never asked for"]), RETRY_SECONDS)
     assert slept == []
 
 
@@ -142,7 +142,7 @@ async def test_what_a_broken_attempt_said_is_taken_back_before_anything_else_is_
 
 
 async def test_what_was_said_stands_when_nothing_better_comes() -> None:
-    responses = attempts(Calls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0), Telling())
+    responses = RetryStream().run(Calls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0))
     assert said(await anext(responses)) == "Hel"
     with pytest.raises(ProviderLimitError):
         await anext(responses)
@@ -185,6 +185,6 @@ async def test_who_is_cancelled_in_an_attempt_ends_it_and_does_not_try_again() -
 
 async def test_who_leaves_early_ends_the_attempt() -> None:
     calls = Calls(["Hel", BUSY], ["Hello"], ["never asked for"])
-    async with aclosing(attempts(calls, (0, 0), Telling())) as responses:
+    async with aclosing(RetryStream().run(calls, (0, 0))) as responses:
         assert [said(await anext(responses)) for _ in range(2)] == ["Hel", None]
     assert (calls.begun, calls.closed) == (2, 2)

@@ -21,8 +21,8 @@ from core.errors import (
     UnknownModelError,
 )
 from core.models.adapter import NO_CONTENT, ModelAdapter
-from core.models.coalescing import Merging
-from core.models.retries_and_fallbacks import takes_back
+from core.models.coalescing import CoalescingProvider
+from core.models.retries_and_fallbacks import is_retraction
 from sandbox.models import (
     CallTool,
     CorruptChunk,
@@ -77,7 +77,7 @@ def asking(
 ) -> AsyncGenerator[LlmResponse, None]:
     """Ask as the bot does, but without long waits."""
     adapter = ModelAdapter(
-        model="the-model", provider=Merging(wire.provider), idle_seconds=idle_seconds, waits=(0.01, 0.01)
+        model="the-model", provider=CoalescingProvider(wire.provider), idle_seconds=idle_seconds, waits=(0.01, 0.01)
     )
     return adapter.generate_content_async(LlmRequest(contents=list(contents or [types.UserContent("Hi")])), stream)
 
@@ -119,7 +119,7 @@ async def test_what_may_pass_is_tried_again_and_what_was_said_is_there_once(
             *partials, final = responses
             assert [response.partial for response in responses] == [True] * len(partials) + [False]
             assert text([final]) == "Good day"
-            taken = [number for number, response in enumerate(partials) if takes_back(response)]
+            taken = [number for number, response in enumerate(partials) if is_retraction(response)]
             assert len(taken) == (stream and bool(before))
             if stream:
                 assert text(partials[taken[0] :] if taken else partials) == "Good day"
@@ -224,6 +224,6 @@ async def test_who_leaves_in_a_later_attempt_closes_its_connection(wire: Wired) 
     wire.server.then([Say("Hel"), DropConnection()], [Say("Hello"), Stall()], "never asked for")
     async with aclosing(asking(wire)) as responses:
         said = [await anext(responses) for _ in range(3)]
-    assert [takes_back(response) for response in said] == [False, True, False]
+    assert [is_retraction(response) for response in said] == [False, True, False]
     await wire.server.wait_for_disconnects(1)
     assert len(wire.server.requests) == 2
