@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
-from typing import NamedTuple, cast
+from typing import cast
 
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmCapabilities, LLMRegistry
@@ -116,24 +116,25 @@ class ModelAdapter(BaseLlm):
     async def _attempt(
         self, llm_request: LlmRequest, stream: bool, name: str, instead_of: str
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Ask. Which of the files in a request a model minds is not told: one that refuses it gets it without them.
-        One that stands in for another, which may read more at once, gets the newer half of what is too long for it.
+        """Yield the responses of one attempt. A request that the model refuses is sent again without its files.
+
+        No vendor says which file it minds. A fallback gets the newer half of a conversation that is too long for it.
         """
-        asked, has_begun = self._asked(name), False
+        asked, has_output = self._asked(name), False
         request: Request | None = _request(llm_request, asked)
         while request is not None:
             try:
                 async with aclosing(self._ask(request, asked, stream, name, instead_of)) as responses:
                     async for response in responses:
-                        has_begun = True
+                        has_output = True
                         yield response
                 return
             except ProviderRequestError as refusal:
-                less = None if has_begun else _less(request.messages, refusal, is_stand_in=bool(instead_of))
-                if less is None:
+                messages = _shorten(request.messages, refusal, is_fallback=bool(instead_of))
+                if has_output or messages is None:
                     raise
-                log.warning("what was asked is asked again %s: %s", less.how, refusal)
-                request = replace(request, messages=less.messages)
+                log.warning("%s refused a request; a smaller one follows: %s", name, refusal)
+                request = replace(request, messages=messages)
 
     async def _ask(
         self, request: Request, asked: Offered, stream: bool, name: str, instead_of: str
@@ -186,19 +187,12 @@ class ModelAdapter(BaseLlm):
             raise ProviderSilentError(message) from None
 
 
-class _Less(NamedTuple):
-    """A request that was refused, without what it may have been refused for."""
-
-    messages: list[Message]
-    how: str
-
-
-def _less(messages: Sequence[Message], refusal: ProviderRequestError, *, is_stand_in: bool) -> _Less | None:
-    if is_stand_in and isinstance(refusal, TooLongError):
-        shorter = shorten_history(messages)
-        return _Less(shorter, "without its older half") if shorter is not None else None
+def _shorten(messages: Sequence[Message], refusal: ProviderRequestError, *, is_fallback: bool) -> list[Message] | None:
+    """Return the messages without the older half or without files; None if neither can help."""
+    if is_fallback and isinstance(refusal, TooLongError):
+        return shorten_history(messages)
     plain = without_files(messages)
-    return _Less(plain, "without its files") if plain != messages else None
+    return plain if plain != messages else None
 
 
 def _request(llm_request: LlmRequest, asked: Offered) -> Request:

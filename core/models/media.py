@@ -10,6 +10,7 @@ from mimetypes import guess_type
 from google.genai import types
 
 from core.models.provider import NOTHING, Media, Message, Part, Takes, Text, ToolResult
+from core.models.tool_calls import fenced
 
 #: What has bytes that say what it is: where in a file, which ones, and what they stand for.
 _MAGIC = (
@@ -152,11 +153,9 @@ def tokens_of(text: str) -> int:
 
 
 def fence(text: str, name: str) -> str:
-    """A file's text in a fence that nothing in it closes."""
-    runs = (len(run) for run in re.findall("`+", text))
-    ticks = "`" * max(3, 1 + max(runs, default=0))
+    """Return a file's text in a code fence."""
     language = re.sub(r"\W", "", name.rpartition(".")[2], flags=re.ASCII) if "." in name else ""
-    return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"
+    return fenced(text, language).strip("\n")
 
 
 def part(kind: str, data: bytes) -> types.Part:

@@ -6,14 +6,14 @@ right behind the message that made it, nothing answers a call that was never mad
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
 from core.models.provider import Media, Message, Part, Role, Text, Thought, ToolCall, ToolResult
-from core.models.tool_calls import unique_id, written
+from core.models.tool_calls import MAX_ID_LENGTH, unique_id, written
 
 #: Answers a call whose own result was never stored.
 INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
@@ -22,12 +22,12 @@ INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
 def convert_messages(
     contents: Sequence[types.Content], system_instruction: types.ContentUnion | None = None
 ) -> list[Message]:
-    """The messages of a request, in order.
+    """Return the messages of a request, in order.
 
-    The text parts of the system instruction, joined by newlines, are the first message, the only one with
-    the role `system`. A call without an id gets `call_` and its tool's name; an id that was used before gets
-    a number (`call_t`, `call_t_2`). Responses without ids belong to the calls of their tool in order. A call
-    that nothing answers is answered by `INTERRUPTED`; a response to no call is dropped.
+    The text parts of the system instruction, joined by newlines, are the first message, the only one with the role
+    `system`. An id has ASCII letters, digits, `_` and `-` alone, at most 40. A call without an id gets `call_` and its
+    tool's name. A repeated id gets a number (`call_t`, `call_t_2`). Responses without ids belong to the calls of their
+    tool in order. A call without a response gets `INTERRUPTED`; a response without a call is dropped.
     """
     history = _History()
     for content in contents:
@@ -37,30 +37,6 @@ def convert_messages(
     if system:
         messages.insert(0, Message("system", (Text(clean_text(system)),)))
     return messages
-
-
-def with_safe_ids(messages: Iterable[Message], longest: int) -> list[Message]:
-    """The messages with ids of ASCII letters, digits, `_` and `-`, and at most `longest` of them.
-
-    An id that is like that stays; another one is made so and, if need be, gets a number, the same for a call and
-    for its result.
-    """
-    messages = list(messages)
-    given = [call.id for message in messages for call in message.tool_calls]
-    used = {id_ for id_ in given if _is_safe_id(id_, longest)}
-    ids = {id_: id_ for id_ in used}
-    for id_ in given:
-        if id_ not in ids:  # room for the number
-            ids[id_] = unique_id(re.sub(r"[^A-Za-z0-9_-]", "_", id_)[: longest - 6], "", used)
-    return [replace(message, parts=tuple(_with_id(part, ids) for part in message.parts)) for message in messages]
-
-
-def _is_safe_id(id_: str, longest: int) -> bool:
-    return len(id_) <= longest and re.fullmatch(r"[A-Za-z0-9_-]+", id_) is not None
-
-
-def _with_id(part: Part, ids: Mapping[str, str]) -> Part:
-    return replace(part, id=ids.get(part.id, part.id)) if isinstance(part, ToolCall | ToolResult) else part
 
 
 def safe_name(name: str, also: str = "") -> str:
@@ -138,7 +114,8 @@ class _History:
 
     def _call(self, call: types.FunctionCall) -> _Call:
         name = call.name or ""
-        return _Call(unique_id(call.id, name, self._ids), call.id or None, name)
+        call_id = re.sub(r"[^A-Za-z0-9_-]", "_", call.id or f"call_{name}")[:MAX_ID_LENGTH]
+        return _Call(unique_id(call_id, name, self._ids), call.id or None, name)
 
     def _answer(self, response: types.FunctionResponse) -> None:
         call = self._called(response)

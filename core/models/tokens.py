@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import http.client
 import importlib.util
 import logging
 import os
@@ -13,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,10 +20,12 @@ from core.store.atomic_write import put
 
 logger = logging.getLogger(__name__)
 
-#: tiktoken names a vocabulary's file after the SHA-1 of its address.
+#: tiktoken names a vocabulary's file after the SHA-1 of its address,
+#: https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken.
 VOCABULARY = "fb374d419588a4632f3f557e76b4b70aebbca790"
-ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
 SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+
+#: A package that carries the vocabulary. A package index is in reach wherever Parley was installed.
 WHEEL = "litellm==1.109.1"
 
 _INLINE_CHARACTERS = 8_000  # below a millisecond; the longest that is counted on the event loop
@@ -79,7 +79,7 @@ def estimate(text: str) -> int:
 
 
 def warm(folder: Path) -> Path:
-    """Bring the vocabulary into `folder`: from its own address, else out of a wheel that carries it.
+    """Fetch the vocabulary into `folder`, from a wheel that carries it.
 
     Takes up to a few minutes, and no time at all when the file is there.
 
@@ -93,11 +93,11 @@ def warm(folder: Path) -> Path:
     if _is_sound(target):
         return target
     try:
-        data = _from_address() or _from_wheel()
+        data = _fetch()
         if data is None:
             raise StoreError(
-                f"the token vocabulary came neither from {ADDRESS} nor out of {WHEEL} of the package index: "
-                f"allow one of the two, or put the file there yourself, as {target}"
+                f"the token vocabulary cannot be fetched from {WHEEL} of the package index: "
+                f"allow the index, or put the file there yourself, as {target}"
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         put(target, data, mode=0o644)
@@ -106,17 +106,7 @@ def warm(folder: Path) -> Path:
     return target
 
 
-def _from_address() -> bytes | None:
-    try:
-        with urllib.request.urlopen(ADDRESS, timeout=10) as response:
-            data: bytes = response.read()
-    except (OSError, http.client.HTTPException) as error:
-        logger.info("the token vocabulary is not to be had from its address (%s)", type(error).__name__)
-        return None
-    return data if _is_vocabulary(data) else None
-
-
-def _from_wheel() -> bytes | None:
+def _fetch() -> bytes | None:
     """By the ordinary package client, so that the user's index settings hold."""
     with tempfile.TemporaryDirectory() as folder:
         for installer in _installers():

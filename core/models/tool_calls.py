@@ -20,6 +20,9 @@ from core.models.provider import Message, Part, Text, Thought, ToolCall
 #: told, with its own words before its eyes; no tool runs on arguments that were never meant.
 MALFORMED_CALL = "malformed_call_to_"
 
+#: OpenAI: a call's id has at most 40 characters. Anthropic: at most 64.
+MAX_ID_LENGTH = 40
+
 _MARK = b"parley:"
 
 _UNMARKED = "gemini"
@@ -90,7 +93,7 @@ def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
     number, unique = 1, base
     while unique in used_ids:
         number += 1
-        unique = f"{base}_{number}"
+        unique = f"{base[: MAX_ID_LENGTH - 6]}_{number}"
     used_ids.add(unique)
     return unique
 

@@ -8,7 +8,7 @@ final rows when the turn is counted (`core.usage.spending`).
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
@@ -30,6 +30,14 @@ EXPECTED = 500
 
 #: PostgreSQL: the advisory lock of a check until its rows are committed. SQLite has one writer at a time.
 _LOCK = 0x6361_7073
+
+
+_ERRORS: Mapping[str, type[CapError]] = {
+    "person": PersonCapError,
+    "place": PlaceCapError,
+    "model": ModelCapError,
+    "all": DayCapError,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ class Caps:
                 await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
             await connection.execute(sa.delete(spending).where(spending.c.turn == meter.turn))
             await self._insert(connection, meter, meter.calls)
-            refusal = await self._refusal(connection, meter, model)
+            refusal = await self._find_reached_limit(connection, meter, model)
             if refusal is None:
                 await self._insert(connection, meter, [expected])
         if refusal is not None:
@@ -147,19 +155,15 @@ class Caps:
         if rows := ledger_rows(calls, meter.attribution(), self._prices, turn=meter.turn):
             await connection.execute(sa.insert(spending), rows)
 
-    async def _refusal(self, connection: AsyncConnection, meter: Meter, model: str) -> CapError | None:
+    async def _find_reached_limit(self, connection: AsyncConnection, meter: Meter, model: str) -> CapError | None:
         """Return the error of the first limit that is reached; None if there is none."""
-        limits, c = self._limits, spending.c
-        checks: list[tuple[int, type[CapError], str, sa.ColumnElement[bool]]] = [
-            (limits.person, PersonCapError, f"by {meter.author}", c.person == meter.author),
-            (limits.place, PlaceCapError, f"at {meter.place}", c.place == meter.place),
-            (limits.model, ModelCapError, f"on {model}", c.model == model),
-            (limits.all, DayCapError, "in all", sa.true()),
-        ]
-        for limit, error, what, which in checks:
-            if not limit or (error is PersonCapError and not meter.author):
+        keys = {"person": meter.author, "place": meter.place, "model": model, "all": ""}
+        for kind, limit in asdict(self._limits).items():
+            if not limit or (kind == "person" and not meter.author):
                 continue
-            query = sa.select(sa.func.coalesce(sa.func.sum(c.cost), 0)).where(c.day == meter.day, which)
-            if int((await connection.execute(query)).scalar_one()) >= limit:
-                return error(f"{dollars(limit)} a day are spent {what}", cap=dollars(limit))
+            has_key = sa.true() if kind == "all" else spending.c[kind] == keys[kind]
+            query = sa.select(sa.func.coalesce(sa.func.sum(spending.c.cost), 0))
+            if int((await connection.execute(query.where(spending.c.day == meter.day, has_key))).scalar_one()) >= limit:
+                message = f"the spending limit of {dollars(limit)} a day is reached ({kind} {keys[kind]})"
+                return _ERRORS[kind](message, cap=dollars(limit))
         return None

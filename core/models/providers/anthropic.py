@@ -39,7 +39,7 @@ from core.errors import (
     TooLongError,
 )
 from core.models.errors import reading, retry_after, status_error, told
-from core.models.messages import safe_name, with_safe_ids
+from core.models.messages import safe_name
 from core.models.provider import (
     IMAGES,
     PDF,
@@ -101,8 +101,6 @@ _LEAST_BUDGET = 1024
 _THINKING = ("thinking", "redacted_thinking")
 
 _IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
-
-_LONGEST_ID = 64
 
 #: Marks the end of a part of the prompt that is to be cached, for five minutes from its last use.
 _CACHED: Block = {"type": "ephemeral"}
@@ -259,7 +257,7 @@ def _status_named(error: anthropic.APIStatusError, model: str) -> ProviderError:
 def body(request: Request) -> dict[str, Any]:
     """What the SDK makes a message of, but for `stream`."""
     config = request.config
-    messages = _messages(with_safe_ids(request.messages, _LONGEST_ID))
+    messages = _messages(request.messages)
     limit = config.max_output_tokens or MAX_TOKENS
     thinking = _thinking(config.thinking_config) if _may_think(messages) else None
     if thinking is not None and "budget_tokens" in thinking:

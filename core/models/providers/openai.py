@@ -24,7 +24,7 @@ from core.errors import (
     TooLongError,
 )
 from core.models.errors import reading, retry_after, status_error, told, unknown_model
-from core.models.messages import safe_name, with_safe_ids
+from core.models.messages import safe_name
 from core.models.provider import (
     IMAGES,
     PDF,
@@ -73,9 +73,6 @@ _TAKES = Takes({**dict.fromkeys((*IMAGES, "image/gif"), 15 * 2**20), PDF: 24 * 2
 
 #: What models take besides that hear.
 _HEARD = {"audio/wav": _MOST_BYTES, "audio/mpeg": _MOST_BYTES}
-
-#: OpenAI: the id of a call has at most so many characters.
-_LONGEST_ID = 40
 
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
@@ -284,7 +281,7 @@ def body(request: Request, *, own_server: bool) -> dict[str, Any]:
     }
     return {
         "model": request.model,
-        "messages": [said for message in with_safe_ids(request.messages, _LONGEST_ID) for said in _message(message)],
+        "messages": [said for message in request.messages for said in _message(message)],
         **{name: value for name, value in given.items() if value is not None},
     }
 

@@ -169,7 +169,7 @@ async def test_a_fallback_gets_the_files_that_it_takes_and_the_newer_half_of_wha
     for request in blind.requests:
         assert [message.role for message in request.messages[:2]] == ["system", "user"]
         assert request.messages[-1].text.startswith("And this?")
-    assert "without its older half" in caplog.text
+    assert "refused a request; a smaller one follows" in caplog.text
 
 
 async def test_an_agent_that_named_its_model_gets_no_other(converse: Converse) -> None:

@@ -94,6 +94,13 @@ def test_a_call_without_an_id_is_named_after_its_tool() -> None:
     assert ids(convert_messages([model(call("search"))]))[0] == ["call_search"]
 
 
+def test_ids_have_the_characters_and_the_length_that_every_vendor_takes() -> None:
+    unsafe = ["a.b", "a:b", "a_b", "x" * 70, "x" * 70, "fine-1"]
+    messages = convert_messages([model(*(call("t", id_) for id_ in unsafe)), user(response("t", "a:b"))])
+    assert ids(messages)[0] == ["a_b", "a_b_2", "a_b_3", "x" * 40, "x" * 34 + "_2", "fine-1"]
+    assert ids(messages)[1] == ids(messages)[0]
+
+
 def test_calls_without_ids_are_paired_in_order() -> None:
     messages = convert_messages(
         [

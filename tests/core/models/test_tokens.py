@@ -70,10 +70,8 @@ async def test_the_real_vocabulary_counts_without_the_network(monkeypatch: pytes
     assert await counter.count("hello world " * 10_000) == pytest.approx(20_001, abs=5)  # a seam may cut a word
 
 
-def test_warm_writes_what_the_address_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes
-) -> None:
-    monkeypatch.setattr(tokens, "_from_address", lambda: small_vocabulary)
+def test_warm_writes_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes) -> None:
+    monkeypatch.setattr(tokens, "_fetch", lambda: small_vocabulary)
     assert warm(tmp_path / "new").read_bytes() == small_vocabulary
     assert [path.name for path in (tmp_path / "new").iterdir()] == [VOCABULARY]
 
@@ -96,10 +94,9 @@ def _installer(tmp_path: Path, content: bytes) -> list[str]:
     return [sys.executable, str(script)]
 
 
-def test_warm_takes_the_vocabulary_out_of_the_wheel_when_the_address_is_silent(
+def test_warm_takes_the_vocabulary_out_of_the_wheel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes
 ) -> None:
-    monkeypatch.setattr(tokens, "_from_address", lambda: None)
     monkeypatch.setattr(tokens, "_installers", lambda: [["no-such-client"], _installer(tmp_path, small_vocabulary)])
     assert warm(tmp_path / "new").read_bytes() == small_vocabulary
 
@@ -109,7 +106,6 @@ def test_warm_takes_the_vocabulary_out_of_the_wheel_when_the_address_is_silent(
 def test_warm_says_what_to_do_when_it_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installers: Callable[[Path], list[list[str]]]
 ) -> None:
-    monkeypatch.setattr(tokens, "_from_address", lambda: None)
     monkeypatch.setattr(tokens, "_installers", lambda: installers(tmp_path))
     with pytest.raises(StoreError, match="put the file there yourself"):
         warm(tmp_path / "new")
@@ -119,7 +115,7 @@ def test_warm_says_what_to_do_when_it_fails(
 def test_warm_names_a_folder_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes
 ) -> None:
-    monkeypatch.setattr(tokens, "_from_address", lambda: small_vocabulary)
+    monkeypatch.setattr(tokens, "_fetch", lambda: small_vocabulary)
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be written"):
         warm(tmp_path / "file")

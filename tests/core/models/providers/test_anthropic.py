@@ -212,16 +212,6 @@ async def test_blank_text_is_not_sent(anthropic_wire: Wired) -> None:
     assert [block["text"] for block in message["content"]] == ["a", "(nothing)"]
 
 
-async def test_an_id_that_anthropic_does_not_take_is_made_safe_for_the_call_and_its_result(
-    anthropic_wire: Wired,
-) -> None:
-    ids = ["a.b", "a:b", "a_b", "x" * 70, "fine-1"]
-    body = await sent(anthropic_wire, user("a"), said(*map(call, ids)), results(*reversed(ids)))
-    calls = [block["id"] for block in body["messages"][1]["content"]]
-    assert calls == ["a_b_2", "a_b_3", "a_b", "x" * 58, "fine-1"]
-    assert [block["tool_use_id"] for block in body["messages"][2]["content"]] == calls[::-1]
-
-
 async def test_each_kind_of_media_has_its_shape(anthropic_wire: Wired) -> None:
     body = await sent(
         anthropic_wire,
