@@ -20,7 +20,7 @@ from core.agents.runtime import AgentRuntime, RunRequest
 from core.agents.warmup import warm_up
 from core.concurrency import gc_tuning as garbage
 from core.inbox.store import Inbox
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.coalescing import CoalescingProvider
 from core.models.provider import NOTHING, Done, Provider, ProviderEvent, Request, Takes, Text
@@ -29,7 +29,7 @@ from core.sessions.routing import Agents
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.workers.lease import Lease
@@ -109,12 +109,12 @@ async def measure(provider: Provider, streams: int) -> Figures:
         await lease.take()
         sessions = SessionService(database, TokenCounter(Path(".parley/tiktoken")))
         app = make_app(AgentConfig(), model=ModelAdapter(model="speaker", provider=provider))
-        runtime, turns = AgentRuntime(app, sessions), Turns(database, lease, Agents(app.name))
+        runtime, turns = AgentRuntime(app, sessions), TurnStore(database, lease, Agents(app.name))
         figures, ended = Figures(), asyncio.Semaphore(0)
 
         async def answer(turn: Turn) -> None:
             try:
-                deltas = await listen(runtime, turn.inbound)
+                deltas = await listen(runtime, turn.newest_message)
                 figures.deltas += deltas
                 await turns.end(turn, "failed")
             finally:
@@ -140,8 +140,8 @@ async def measure(provider: Provider, streams: int) -> Figures:
     return figures
 
 
-def message(number: int) -> Inbound:
-    return Inbound(
+def message(number: int) -> InboxMessage:
+    return InboxMessage(
         event_key=f"event {number}",
         session_id=f"bench:{number}",
         place="bench",
@@ -153,7 +153,7 @@ def message(number: int) -> Inbound:
     )
 
 
-async def listen(runtime: AgentRuntime, inbound: Inbound) -> int:
+async def listen(runtime: AgentRuntime, inbound: InboxMessage) -> int:
     deltas = 0
     said = runtime.stream(RunRequest(user_id=inbound.place, session_id=inbound.session_id, text=inbound.text))
     async with aclosing(said) as events:

@@ -33,7 +33,7 @@ from core.agents.runtime import AgentRuntime
 from core.conversations.history_state import Background
 from core.conversations.service import Conversations
 from core.inbox.store import Inbox
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.providers.openai import OpenAIProvider
 from core.models.tokens import TokenCounter
@@ -46,8 +46,8 @@ from core.store.migrate import migrate
 from core.store.schema import turns as rows
 from core.tools.approvals import Approvals
 from core.tools.call_log import Journal
-from core.turns.compaction import Compaction
-from core.turns.store import Turns
+from core.turns.compaction import HistoryCompactor
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
@@ -104,7 +104,7 @@ class Thread(Place):
         super().__init__()
         self._has_context = has_context
 
-    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+    async def around(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
         if not self._has_context:
             return Around()
         at, number = messages[-1].sent_at, messages[-1].event_key
@@ -171,11 +171,11 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
         counter = TokenCounter(Path(".parley/tiktoken"))
         runtime = AgentRuntime(app, SessionService(database, counter, agent=AGENT))
         stack.push_async_callback(runtime.aclose)
-        store, thread = Turns(database, lease, Agents(AGENT)), Thread(has_context=conversation.has_context)
+        store, thread = TurnStore(database, lease, Agents(AGENT)), Thread(has_context=conversation.has_context)
 
         async def answer(turn: Turn) -> None:
-            await compaction.beside(turn, answerer.answer)
-            await compaction.idle()
+            await compaction.run_turn(turn, answerer.answer)
+            await compaction.wait_until_idle()
 
         worker = Worker(store, answer)  # it does not run: turns are claimed below
         answerer = Answerer(
@@ -188,7 +188,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
             door=Door(),
         )
         prices = Prices()
-        compaction = Compaction(
+        compaction = HistoryCompactor(
             database,
             store,
             Summarizer(lambda _agent, name: (adapter, name or MODEL), counter),
@@ -209,8 +209,8 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
     return shared_parts(model.prompts)
 
 
-def message(number: int) -> Inbound:
-    return Inbound(
+def message(number: int) -> InboxMessage:
+    return InboxMessage(
         event_key=f"message {number}",
         session_id="memory:thread",
         place="memory:thread",

@@ -38,8 +38,8 @@ from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, verify
 from core.tools.approvals import Approvals
-from core.turns.compaction import Compaction
-from core.turns.store import Turns
+from core.turns.compaction import HistoryCompactor
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
@@ -172,15 +172,15 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
 
         async def answer(turn: Turn) -> None:
             async with caps.over(turn.meter):
-                await compaction.beside(turn, answerer.answer)
+                await compaction.run_turn(turn, answerer.answer)
 
-        turns = Turns(database, lease, loaded.agents)
+        turns = TurnStore(database, lease, loaded.agents)
         worker = Worker(turns, answer, limit=settings.max_concurrent_turns, at_rest=garbage.collect)
         inbox = Inbox(database, turns, worker, rates=settings.user_rate_limits)
         conversations = Conversations(database, turns, worker, budget=settings.history_max_tokens)
         approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
         caps = Caps(database, prices, spending, settings.spending_limits)
-        compaction = Compaction(
+        compaction = HistoryCompactor(
             database,
             turns,
             loaded.summarizer,

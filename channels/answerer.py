@@ -30,12 +30,12 @@ from core.agents.runtime import AgentRuntime, RunRequest
 from core.concurrency.tasks import Work
 from core.conversations.service import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError, lasts
-from core.inbox_message import Inbound, storable
+from core.inbox_message import InboxMessage, storable_text
 from core.secret_redaction import traced
 from core.store.turn_states import Ended
 from core.tools.approvals import Approval, Approvals
 from core.turns import store as turns
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Answerer:
     def __init__(
         self,
         runtime: AgentRuntime,
-        turns: Turns,
+        turns: TurnStore,
         channels: Mapping[str, Channel],
         conversations: Conversations,
         context: Context,
@@ -90,14 +90,14 @@ class Answerer:
         """
 
         async def keep(ids: Sequence[str]) -> None:
-            await self._turns.shown(turn, ids)
+            await self._turns.save_message_ids(turn, ids)
 
         at_work = self._at_work[turn.id] = AtWork(Delays(turn))
         try:
-            channel = self._channel(turn.inbound)
-            surface = channel.surface(turn.inbound.address, turn_id=turn.origin)
+            channel = self._channel(turn.newest_message)
+            surface = channel.surface(turn.newest_message.address, turn_id=turn.origin)
             for place in [*(channel.surface(message.address) for message in turn.messages[:-1]), surface]:
-                if turn.has_waited:
+                if turn.may_have_queued_reaction:
                     place.waited()
                 if place is not surface:
                     await place.begun()
@@ -107,12 +107,12 @@ class Answerer:
             if known != turn.chunks:
                 await keep(known)
             async with (
-                Language(channel.locale(turn.inbound)) as language,
+                Language(channel.locale(turn.newest_message)) as language,
                 Reply(
                     surface,
                     known=known,
                     keep=keep,
-                    hold=partial(self._turns.hold, turn),
+                    hold=partial(self._turns.check_owned, turn),
                     most=self._settings.most_messages,
                     say=language.now,
                     controls=await self._while_it_runs(turn, language.now),
@@ -124,10 +124,12 @@ class Answerer:
                 await self._in_reply(turn, reply, language)
         except asyncio.CancelledError as stop:
             if at_work.reply is None and stop.args == (turns.SHUTDOWN,):
-                await self._turns.hand_back(turn, turn.said)
+                await self._turns.hand_back(turn, turn.partial_text)
             raise
         except Exception as error:
-            if isinstance(error, StoreError) and (turn.claim <= self._settings.most_attempts or not lasts(error)):
+            if isinstance(error, StoreError) and (
+                turn.claim_number <= self._settings.most_attempts or not lasts(error)
+            ):
                 raise
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
             await self._turns.end(turn, "failed", error=cause_of(error), receipt=self._receipt(turn))
@@ -197,7 +199,7 @@ class Answerer:
             unread = await self._recall(turn, turn.text) if turn.text is not None else None
             if turn.cancel is not None:
                 await language.known()
-                reply.replace(turn.text or turn.said)
+                reply.replace(turn.text or turn.partial_text)
                 await self._cancelled(turn, reply, turn.cancel)
             elif turn.text is not None and turn.attempt > self._settings.most_attempts:
                 await language.known()
@@ -264,7 +266,7 @@ class Answerer:
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
                 asked = []
-                await self._turns.answered(turn, text, turn.meter.to_json(), clerk.receipt)
+                await self._turns.save_answer(turn, text, turn.meter.to_json(), clerk.receipt)
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -292,11 +294,11 @@ class Answerer:
     async def _say(self, turn: Turn, reply: Reply, clerk: Clerk, tools: Tools) -> StreamEvent:
         runtime = self._others.get(turn.agent, self._runtime)
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
-        channel = self._channel(turn.inbound)
+        channel = self._channel(turn.newest_message)
         asked = await self._asking.of(turn, channel, runtime, clerk)
         events = runtime.stream(
             RunRequest(
-                user_id=turn.inbound.place,
+                user_id=turn.newest_message.place,
                 session_id=turn.session_id,
                 text=asked.spoken.text,
                 spoken=asked.spoken,
@@ -306,7 +308,7 @@ class Answerer:
                 model=turn.model,
                 run_id=turn.run or turn.origin,
                 generation=turn.generation,
-                fence=self._turns.fence(turn),
+                fence=self._turns.fencing_token(turn),
                 decisions=decisions,
                 meter=turn.meter,
             )
@@ -316,9 +318,9 @@ class Answerer:
                 clerk.take(event)
                 match event.type:
                     case "text_delta":
-                        reply.feed(storable(event.text))
+                        reply.feed(storable_text(event.text))
                     case "step_reset":
-                        reply.replace(reply.say.ending(storable(event.text)))
+                        reply.replace(reply.say.ending(storable_text(event.text)))
                     case "tool_start":
                         reply.status(tools.began(event, reply.say))
                     case "tool_end":
@@ -326,11 +328,11 @@ class Answerer:
                     case "error" if event.error is not None and not event.call_id:
                         raise event.error
                     case "done":
-                        reply.replace(reply.say.ending(storable(event.text)))
+                        reply.replace(reply.say.ending(storable_text(event.text)))
                         return event
         raise ParleyError("the run ended without an outcome")
 
-    def _channel(self, inbound: Inbound) -> Channel:
+    def _channel(self, inbound: InboxMessage) -> Channel:
         if (channel := self._channels.get(inbound.channel)) is None:
             raise SurfaceError(f"the channel {inbound.channel} is not set up")
         return channel
@@ -373,7 +375,7 @@ class Answerer:
         await reply.close(text, controls=controls, files=files)
         self._at_work[turn.id].delays.ended()
         for approval in asked:
-            await self._turns.hold(turn)
+            await self._turns.check_owned(turn)
             await self.reask(approval)
         await self._turns.end(turn, "done")
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from channels.markdown.dialect import Limits
 from core.conversations.history_state import Background
 from core.errors import SurfaceError
-from core.inbox_message import Attachment, Inbound
+from core.inbox_message import Attachment, InboxMessage
 from core.workers.rate_limit_sharing import Uses
 
 #: Room in each message for a line under the text that says what is going on, in whatever unit.
@@ -383,15 +383,15 @@ class Channel(Protocol):
         """The address of what is said on a message that stands apart, with this id."""
         ...
 
-    async def locale(self, inbound: Inbound) -> str:
+    async def locale(self, inbound: InboxMessage) -> str:
         """The language of who wrote it, as the platform names it (`ko-KR`); empty if it does not tell."""
         ...
 
-    async def read(self, inbound: Inbound) -> Heard:
+    async def read(self, inbound: InboxMessage) -> Heard:
         """The message in words: names where the platform has ids."""
         ...
 
-    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+    async def fetch(self, inbound: InboxMessage, file: Attachment, check: Check) -> Fetched:
         """A file that came with a message.
 
         Args:
@@ -402,7 +402,7 @@ class Channel(Protocol):
         """
         ...
 
-    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+    async def around(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
         """What was said around the messages that a turn answers: what they quote and pass on and, in a thread, what
         others than the bot have said up to the newest of them and the history does not hold.
 

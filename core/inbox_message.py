@@ -38,7 +38,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Inbound:
+class InboxMessage:
     """One message that asks for an answer.
 
     Attributes:
@@ -89,7 +89,7 @@ class Inbound:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Any) -> "Inbound":
+    def from_json(cls, data: Any) -> "InboxMessage":
         """Read what `to_json` made.
 
         Raises:
@@ -98,9 +98,9 @@ class Inbound:
         return _INBOUND.validate_python(data)
 
 
-_INBOUND = TypeAdapter(Inbound)
+_INBOUND = TypeAdapter(InboxMessage)
 
 
-def storable(text: str) -> str:
+def storable_text(text: str) -> str:
     """`text` without what no database or model takes: NUL is dropped, half a surrogate pair becomes U+FFFD."""
     return text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

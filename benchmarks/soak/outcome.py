@@ -13,7 +13,7 @@ from benchmarks.soak.sessions import Platform, shown, unfinished
 from benchmarks.soak.users import Session
 from core.store.database import Database
 from core.store.schema import inbox, turns
-from core.turns.queries import is_under_way, is_waiting
+from core.turns.queries import is_active, is_waiting
 
 #: Seconds for which the bots may work on when all is said.
 REST = 120.0
@@ -49,7 +49,7 @@ class Outcome:
 async def at_rest(databases: Sequence[Database], sessions: Sequence[Session]) -> int:
     """Wait until nothing is under way and all is answered, but no longer than `REST`; what still is under way."""
     waiting = sa.select(sa.func.count()).select_from(inbox).where(is_waiting(inbox))
-    running = sa.select(sa.func.count()).select_from(turns).where(is_under_way(turns))
+    running = sa.select(sa.func.count()).select_from(turns).where(is_active(turns))
     deadline = time.monotonic() + REST
     while True:
         left = 0

@@ -70,7 +70,7 @@ class _Ends:
         self.running = self.peak = 0
 
     def begin(self, turn: Turn) -> None:
-        self.began[turn.inbound.event_key] = time.perf_counter()
+        self.began[turn.newest_message.event_key] = time.perf_counter()
         self.running += 1
         self.peak = max(self.peak, self.running)
 

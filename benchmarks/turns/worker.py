@@ -26,7 +26,7 @@ from core.concurrency import gc_tuning as garbage
 from core.conversations.history_state import Background
 from core.conversations.service import Conversations
 from core.inbox.store import Inbox
-from core.inbox_message import Attachment, Inbound
+from core.inbox_message import Attachment, InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.provider import NOTHING, Done, ProviderEvent, Request, Takes, Text
 from core.models.tokens import TokenCounter
@@ -36,7 +36,7 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import turns as rows
 from core.tools.approvals import Approvals
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.workers.lease import Lease
@@ -99,16 +99,16 @@ class Place:
         del address, turn_id
         return _Board(self)
 
-    async def locale(self, inbound: Inbound) -> str:
+    async def locale(self, inbound: InboxMessage) -> str:
         return ""
 
-    async def read(self, inbound: Inbound) -> Heard:
+    async def read(self, inbound: InboxMessage) -> Heard:
         return Heard(inbound.text, inbound.author)
 
-    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+    async def fetch(self, inbound: InboxMessage, file: Attachment, check: Check) -> Fetched:
         raise UnreadableFileError("there are none")
 
-    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+    async def around(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
         return Around()
 
 
@@ -156,7 +156,7 @@ class Crew:
 
     database: Database
     inbox: Inbox
-    turns: Turns
+    turns: TurnStore
 
 
 Told = Callable[[Turn], None]
@@ -199,12 +199,12 @@ async def at_work(
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
-        turns, place = Turns(database, lease, Agents(app.name)), Place()
+        turns, place = TurnStore(database, lease, Agents(app.name)), Place()
 
         async def written(turn: Turn) -> None:
-            await turns.shown(turn, ["1"])
+            await turns.save_message_ids(turn, ["1"])
             await asyncio.sleep(seconds)
-            await turns.answered(turn, "Well.", {})
+            await turns.save_answer(turn, "Well.", {})
             await turns.end(turn, "done")
 
         async def answer(turn: Turn) -> None:
@@ -248,10 +248,10 @@ async def _failed(database: Database) -> int:
         return (await connection.execute(sa.select(sa.func.count()).where(rows.c.state == "failed"))).scalar_one()
 
 
-def message(session: str, text: str = "Well?") -> Inbound:
+def message(session: str, text: str = "Well?") -> InboxMessage:
     """What somebody says, for the first time."""
     number = next(_numbers)
-    return Inbound(
+    return InboxMessage(
         event_key=f"{session}:{text}:{number}",
         session_id=f"memory:{session}",
         place=f"memory:{session}",

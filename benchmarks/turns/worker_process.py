@@ -33,7 +33,7 @@ class Hand:
 
     def ended(self, turn: Turn) -> None:
         tell("ended", session=_session(turn))
-        if (more := int(turn.inbound.text)) > 0:
+        if (more := int(turn.newest_message.text)) > 0:
             self._next.put_nowait((_session(turn), str(more - 1)))
 
     def cancelled(self, turn: Turn) -> None:
@@ -49,7 +49,7 @@ class Hand:
             await crew.inbox.accept(message(told["say"], told["text"]))
         else:
             async with crew.database.write() as connection:
-                await crew.turns.cancel(connection, f"memory:{told['stop']}", STOP)
+                await crew.turns.request_cancel(connection, f"memory:{told['stop']}", STOP)
 
 
 def _session(turn: Turn) -> str:

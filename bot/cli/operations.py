@@ -27,9 +27,9 @@ from core.sessions.routing import Agents
 from core.store.database import Database
 from core.store.lock import holder
 from core.store.turn_states import ENDED, State
-from core.turns.cancel import Stopped
-from core.turns.rerun import Refused
-from core.turns.store import Turns
+from core.turns.cancel import StopTurnResult
+from core.turns.rerun import RerunDenied
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
@@ -191,7 +191,7 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
         report = await _find(reports, turn)
         inbox, _ = _hands(database, report)
         asked = await inbox.again(report.id, author=None, kind="retry")
-        if isinstance(asked, Refused):
+        if isinstance(asked, RerunDenied):
             if report.state != "failed":
                 raise ParleyError(f"turn {report.id} is {report.state}: only what failed is tried again")
             newer = f": `parley why {report.reruns[-1]}`" if report.reruns else ""
@@ -209,7 +209,7 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
         reports = _reports(database, settings)
         report = await _find(reports, turn)
         _, conversations = _hands(database, report)
-        if await conversations.stop_turn(report.id, None) is not Stopped.DONE:
+        if await conversations.stop_turn(report.id, None) is not StopTurnResult.STOPPED:
             raise ParleyError(f"turn {report.id} is {report.state}: there is nothing to end")
         done = await _waited(database, reports, report, wait, is_done=lambda now: now.state in ENDED)
         return _tell(done, "is ended", as_json=as_json)
@@ -251,7 +251,7 @@ async def _find(reports: TurnReports, given: str) -> TurnReport:
 
 def _hands(database: Database, report: TurnReport) -> tuple[Inbox, Conversations]:
     """What buttons go through, for one who runs no turns himself."""
-    turns = Turns(database, Lease(database), Agents(report.app))
+    turns = TurnStore(database, Lease(database), Agents(report.app))
     worker = Worker(turns, _never)
     return Inbox(database, turns, worker), Conversations(database, turns, worker, budget=0)
 

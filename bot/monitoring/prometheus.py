@@ -84,7 +84,7 @@ class Metrics:
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _look(self, channels: Collection[Channel], worker: Worker, database: Database) -> None:
-        metrics.running.set(worker.busy)
+        metrics.running.set(worker.running_count)
         for channel in channels:
             metrics.budget_left.set(channel.limiters.headroom, {"channel": channel.name})
         try:

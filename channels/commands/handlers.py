@@ -19,10 +19,10 @@ from channels.replies.tool_status import plain
 from channels.services import Desk
 from core.errors import StoreError
 from core.identity import NOWHERE, Spot, Visitor
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.privacy.export import Form, Viewer
 from core.secret_redaction import traced
-from core.turns.rerun import Refused
+from core.turns.rerun import RerunDenied
 from core.usage.user_rate_limits import CommandLimiter, Limited
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class Asker:
 
     Attributes:
         session_id: the conversation that is meant, if it is known.
-        event_key: the same for each delivery of the same command: see `Inbound`.
+        event_key: the same for each delivery of the same command: see `InboxMessage`.
         locale: as the platform names it; empty if it does not.
         sent_at: in seconds since the epoch.
         until: what was said after it (seconds since the epoch) is not meant to be stopped or forgotten.
@@ -126,7 +126,7 @@ class Asker:
         return self.spot.names(self.channel)
 
     @classmethod
-    def of(cls, inbound: Inbound, locale: str) -> "Asker":
+    def of(cls, inbound: InboxMessage, locale: str) -> "Asker":
         """Who has said it."""
         return cls(
             session_id=inbound.session_id,
@@ -142,9 +142,9 @@ class Asker:
             spot=inbound.spot,
         )
 
-    def message(self, session: str, text: str) -> Inbound:
+    def message(self, session: str, text: str) -> InboxMessage:
         """What he asks for, as if it had been said in a session."""
-        return Inbound(
+        return InboxMessage(
             event_key=self.event_key,
             session_id=session,
             place=self.place,
@@ -295,8 +295,8 @@ class Commands:
         halt = await self._desk.conversations.stop(session, author=asker.author, until=asker.until, asked=asked)
         if halt is None:
             return Said(say(words.STOPPING), is_seen=True)
-        self._take_back(halt.dropped)
-        for turn_id in halt.undecided:
+        self._take_back(halt.dropped_messages)
+        for turn_id in halt.undecided_turn_ids:
             for approval in await self._desk.approvals.asked(turn_id):
                 self._run(self._desk.reask(approval), name="request")
         return Said(say(words.STOPPING if halt else words.NOTHING_RUNS), is_seen=halt.turn_id is not None)
@@ -305,7 +305,7 @@ class Commands:
         inbound = asker.message(session, "reset")
         asked = await self._desk.approvals.open(session_id=session)
         dropped = await self._desk.inbox.reset(inbound, until=asker.until)
-        if isinstance(dropped, Refused):
+        if isinstance(dropped, RerunDenied):
             return Said(say(words.NOT_RESET))
         for approval in asked if dropped is not None else ():
             self._run(self._desk.reask(approval, is_void=True), name="request")
@@ -382,7 +382,7 @@ class Commands:
         said, typed = None if name in PRIVATE else name, self._ways.slashes.get(name)
         return [f"`{way}{behind}`" for way in (said, typed) if way]
 
-    def _take_back(self, dropped: Sequence[Inbound]) -> None:
+    def _take_back(self, dropped: Sequence[InboxMessage]) -> None:
         """What was dropped waits no more."""
         for message in dropped:
             self._receipts.take_back(message.address)

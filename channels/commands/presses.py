@@ -13,11 +13,11 @@ from channels.services import Desk
 from core.errors import StoreError
 from core.identity import User, Visitor
 from core.inbox.store import Accepted
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
 from core.tools.approvals import Verdict
-from core.turns.cancel import Stopped
-from core.turns.rerun import Refused
+from core.turns.cancel import StopTurnResult
+from core.turns.rerun import RerunDenied
 from core.usage.user_rate_limits import Limited
 
 log = logging.getLogger(__name__)
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 _VERDICTS: Mapping[OfRequest, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
 
 #: By the reason for which a turn is not run again: the message to the user.
-_RERUN_REFUSALS: Mapping[Refused, str] = {
-    Refused.NOT_THEIRS: words.NOT_YOURS,
-    Refused.OVER: words.OVER,
-    Refused.NEWER: words.NEWER,
+_RERUN_REFUSALS: Mapping[RerunDenied, str] = {
+    RerunDenied.NOT_OWNER: words.NOT_YOURS,
+    RerunDenied.EXPIRED: words.OVER,
+    RerunDenied.SUPERSEDED: words.NEWER,
 }
 
 
@@ -76,18 +76,18 @@ class PressHandler:
         match wish:
             case "stop":
                 stopped = await self._desk.conversations.stop_turn(turn_id, author)
-                refusals = {Stopped.NOT_THEIRS: words.NOT_YOURS_TO_STOP, Stopped.OVER: words.ENDED}
+                refusals = {StopTurnResult.NOT_OWNER: words.NOT_YOURS_TO_STOP, StopTurnResult.NOT_RUNNING: words.ENDED}
                 return say(refusals[stopped]) if stopped in refusals else ""
             case "good" | "bad":
                 is_given = await self._desk.feedback.give(turn_id, author, wish)
                 return say(words.NOTED if is_given else words.FORGOTTEN)
         open_approvals = await self._desk.approvals.asked(turn_id) if wish != "retry" else ()
         match await self._desk.inbox.again(turn_id, author=author, kind=wish):
-            case Refused() as refused:
+            case RerunDenied() as refused:
                 return say(_RERUN_REFUSALS[refused])
             case Limited() as limited:
                 return too_often(limited, say)
-            case accepted, Inbound() as inbound:
+            case accepted, InboxMessage() as inbound:
                 if accepted is Accepted.WAITS:
                     self._receipts.give(inbound.address)
                 for approval in open_approvals:

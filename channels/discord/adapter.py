@@ -40,7 +40,7 @@ from core.concurrency.tasks import Work
 from core.conversations.history_state import Background
 from core.errors import ParleyError, SettingsError, SurfaceError
 from core.inbox.watermarks import Places
-from core.inbox_message import Attachment, Inbound
+from core.inbox_message import Attachment, InboxMessage
 from core.privacy.vault import Seal
 from core.secret_redaction import traced
 from core.workers.shard_assignment import ShardAssignment
@@ -230,11 +230,11 @@ class DiscordChannel:
         own = {key: value for key, value in address.items() if key != "root"}
         return {**own, "message": message_id, "shown": True}
 
-    async def locale(self, inbound: Inbound) -> str:
+    async def locale(self, inbound: InboxMessage) -> str:
         """That of the server, if it has chosen one: of a person's own, only interactions tell."""
         return str(inbound.address.get("locale", ""))
 
-    async def read(self, inbound: Inbound) -> Heard:
+    async def read(self, inbound: InboxMessage) -> Heard:
         is_alone = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{ASIDE}:"))
         return Heard.of(
             inbound.text,
@@ -244,10 +244,10 @@ class DiscordChannel:
             bot_name=self._api.me.display_name,
         )
 
-    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+    async def fetch(self, inbound: InboxMessage, file: Attachment, check: Check) -> Fetched:
         return await self._downloads.fetch(file, check)
 
-    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+    async def around(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
         return await self._surroundings.look(messages, behind)
 
     async def _count(self) -> tuple[int, int]:
@@ -311,7 +311,7 @@ class DiscordChannel:
     def _serves(self, guild: int | None) -> bool:
         return guild is None or self._door.rules(NAME).is_open(str(guild))
 
-    async def _send_away(self, inbound: Inbound, text: str) -> None:
+    async def _send_away(self, inbound: InboxMessage, text: str) -> None:
         """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""
         try:
             await self._api.tell(int(inbound.author), text)
@@ -319,5 +319,5 @@ class DiscordChannel:
             log.info("somebody cannot be told that he is not answered: %s", refusal)
             await send_away(self._api, inbound.address)
 
-    def _surface_of(self, inbound: Inbound) -> Surface:
+    def _surface_of(self, inbound: InboxMessage) -> Surface:
         return self.surface(inbound.address, turn_id=inbound.event_key)

@@ -16,7 +16,7 @@ from channels.base import Channel, Fetched, Heard
 from channels.intake.downloads import UnreadableFileError, too_large
 from channels.settings import Allowance
 from core.agents.run_record import FileUse
-from core.inbox_message import Attachment, Inbound, storable
+from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.models import media
 from core.models.provider import Takes
 from core.secret_redaction import traced
@@ -72,7 +72,7 @@ class Attachments:
         self._allowance = allowance
 
     async def read(
-        self, channel: Channel, messages: Sequence[Inbound], heard: Sequence[Heard], takes: Takes
+        self, channel: Channel, messages: Sequence[InboxMessage], heard: Sequence[Heard], takes: Takes
     ) -> tuple[list[Heard], list[types.Part], list[FileUse]]:
         """What was heard, with what there is to say of the files that came with each message, what of them the model is
         shown, and what became of each.
@@ -99,7 +99,7 @@ class Attachments:
 
     def _joined(
         self,
-        messages: Sequence[Inbound],
+        messages: Sequence[InboxMessage],
         heard: Sequence[Heard],
         fetched: Mapping[tuple[int, int], asyncio.Task[Fetched]],
         room: _Room,
@@ -115,7 +115,7 @@ class Attachments:
             told.append(replace(said, text="\n".join(filter(None, lines))))
         return told, parts, uses
 
-    async def _fetch(self, channel: Channel, message: Inbound, file: Attachment, check: _Check) -> Fetched:
+    async def _fetch(self, channel: Channel, message: InboxMessage, file: Attachment, check: _Check) -> Fetched:
         check(file)
         return await channel.fetch(message, file, check)
 
@@ -166,7 +166,7 @@ class _Room:
         return Read(f"[{who}, which you are shown: {_named(file)}]", media.part(kind, data))
 
     def _text(self, file: Attachment, data: bytes, who: str) -> str:
-        text = storable(media.decoded(data) or "")
+        text = storable_text(media.decoded(data) or "")
         shown = media.shortened(text, self._tokens)
         if shown != text and self._tokens < _LEAST_TOKENS:
             raise UnreadableFileError("it is too much together with the other files")

@@ -17,7 +17,7 @@ from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import Others
 from core.concurrency.retry import retried
 from core.conversations.history_state import background
-from core.inbox_message import INVISIBLE, Inbound, storable
+from core.inbox_message import INVISIBLE, InboxMessage, storable_text
 from core.secret_redaction import traced
 from core.sessions.prompt_text import CLOSE, MARK, OPEN, Spoken, attributed, frame, lines, plain
 from core.store.database import Database
@@ -45,7 +45,7 @@ _CONFUSABLES = str.maketrans(
     "ABESlJKMHOPCTYXGQWaeljkopcyxshdqwllABEZHlKMNOPTYXalkvopuaglllllo",
 )
 
-#: What tells in `Inbound.brings` that a message is a question about another one, which it has in words.
+#: What tells in `InboxMessage.brings` that a message is a question about another one, which it has in words.
 ABOUT = "about"
 
 Count = Callable[[str], Awaitable[int]]
@@ -111,11 +111,11 @@ class Context:
 
 
 def about(author: str, name: str, text: str, at: float) -> dict[str, Any]:
-    """What a question about a message brings: see `Inbound.brings` and `Said`."""
-    return {ABOUT: {"author": author, "name": name, "text": storable(text), "at": at}}
+    """What a question about a message brings: see `InboxMessage.brings` and `Said`."""
+    return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "at": at}}
 
 
-def _asked_about(message: Inbound) -> Iterator[Said]:
+def _asked_about(message: InboxMessage) -> Iterator[Said]:
     for part in message.brings:
         if ABOUT in part:
             yield Said(**part[ABOUT], kind="about", to=message.event_key)
@@ -135,7 +135,7 @@ def labels(names: Mapping[str, str]) -> dict[str, str]:
 
 def _name(name: str) -> str:
     """Return a name on one line, without invisible characters and colons."""
-    seen = INVISIBLE.sub(" ", plain(storable(name)).replace(":", " "))
+    seen = INVISIBLE.sub(" ", plain(storable_text(name)).replace(":", " "))
     return " ".join(seen[:_NAME].split())
 
 
@@ -153,7 +153,7 @@ class _Shown:
 
 
 async def framed(
-    messages: Sequence[Inbound], said: Sequence[Said], names: Mapping[str, str], *, count: Count, most: int
+    messages: Sequence[InboxMessage], said: Sequence[Said], names: Mapping[str, str], *, count: Count, most: int
 ) -> tuple[dict[str, list[str]], Others]:
     """The frames before each of the messages, by their event keys: what they are questions about, and with no more
     than so many tokens of all else first what they quote or pass on, then what their thread is about, then the newest.
@@ -191,7 +191,7 @@ async def framed(
     return {message.event_key: frames for message, frames in _placed(messages, shown)}, others
 
 
-def _placed(messages: Sequence[Inbound], shown: Sequence[_Shown]) -> Iterator[tuple[Inbound, list[str]]]:
+def _placed(messages: Sequence[InboxMessage], shown: Sequence[_Shown]) -> Iterator[tuple[InboxMessage, list[str]]]:
     begin = float("-inf")
     for message in messages:
         end = message.sent_at if message is not messages[-1] else float("inf")
@@ -208,7 +208,7 @@ def _placed(messages: Sequence[Inbound], shown: Sequence[_Shown]) -> Iterator[tu
 
 
 def _words(said: Said) -> str:
-    return plain(storable(said.text)).strip()
+    return plain(storable_text(said.text)).strip()
 
 
 def _lines(said: Said, names: Mapping[str, str]) -> str:

@@ -34,7 +34,7 @@ from core.errors import StoreError, SurfaceError
 from core.identity import Spot, Visitor
 from core.inbox.edits import Revised, Taken
 from core.inbox.store import Accepted
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
 from core.usage.user_rate_limits import LIMITED, Kind, Limited
 
@@ -68,7 +68,7 @@ class Call:
             answer; else he is told once an hour.
     """
 
-    inbound: Inbound
+    inbound: InboxMessage
     is_called: bool
     is_free: bool = False
     is_late: bool = False
@@ -104,9 +104,9 @@ class Intake:
         self,
         desk: Desk,
         receipts: Receipts,
-        surface: Callable[[Inbound], Surface],
-        locale: Callable[[Inbound], Awaitable[str]],
-        whisper: Callable[[Inbound, str], Awaitable[None]],
+        surface: Callable[[InboxMessage], Surface],
+        locale: Callable[[InboxMessage], Awaitable[str]],
+        whisper: Callable[[InboxMessage, str], Awaitable[None]],
         *,
         ways: Ways,
         place: Callable[[Call], Awaitable[Call]] = _unchanged,
@@ -133,7 +133,7 @@ class Intake:
             return None
         return admission.sentence if is_owed or await self._is_to_be_told(visitor, "door") else ""
 
-    async def limited(self, said: Inbound | Asker) -> Limited | None:
+    async def limited(self, said: InboxMessage | Asker) -> Limited | None:
         """Whether that would be one too many, as far as can be seen before it is taken."""
         try:
             return await self._desk.inbox.limited(said.event_key, author=said.author, place=said.place)
@@ -141,7 +141,7 @@ class Intake:
             log.warning("it is not known how much somebody has asked: %s", traced(error))
             return None
 
-    async def knows(self, said: Inbound | Asker) -> bool:
+    async def knows(self, said: InboxMessage | Asker) -> bool:
         """Whether that was taken before.
 
         Raises:
@@ -234,7 +234,7 @@ class Intake:
         given already stands a button to have it answered anew.
 
         Args:
-            text: as `Inbound.text` has it.
+            text: as `InboxMessage.text` has it.
             calls: whether it calls the bot now.
 
         Returns:

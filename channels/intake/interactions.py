@@ -18,7 +18,7 @@ from channels.intake.handler import Call, Intake
 from channels.services import Desk
 from core.errors import StoreError, SurfaceError
 from core.identity import Visitor
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.privacy.vault import Seal
 from core.secret_redaction import traced
 
@@ -106,7 +106,7 @@ class InteractionHandler(ABC):
         await self.answer(interaction, Said(text))
 
     @abstractmethod
-    async def show_question(self, interaction: Interaction) -> tuple[Inbound, Retract] | None:
+    async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
         """Show a question to all who see its answer.
 
         Returns:

@@ -16,9 +16,9 @@ from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime
 from core.errors import DamagedTurnError
 from core.identity import User, together
-from core.inbox_message import Inbound, storable
+from core.inbox_message import InboxMessage, storable_text
 from core.sessions.prompt_text import Spoken
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 
 
@@ -44,7 +44,7 @@ class Asking:
         allowance: what is read of the files that come with messages.
     """
 
-    def __init__(self, turns: Turns, context: Context, door: Door, allowance: Allowance) -> None:
+    def __init__(self, turns: TurnStore, context: Context, door: Door, allowance: Allowance) -> None:
         self._turns = turns
         self._context = context
         self._door = door
@@ -75,13 +75,13 @@ class Asking:
             raise DamagedTurnError(f"turn {turn.id}: what is kept of it cannot be read")
         heard: Sequence[Heard] = [await channel.read(message) for message in turn.messages]
         files: Sequence[Part] = ()
-        turn.meter.place = turn.inbound.place
-        turn.meter.author = f"{turn.inbound.channel}:{turn.inbound.author}"
-        turn.meter.author_name = storable(heard[-1].speaker)
+        turn.meter.place = turn.newest_message.place
+        turn.meter.author = f"{turn.newest_message.channel}:{turn.newest_message.author}"
+        turn.meter.author_name = storable_text(heard[-1].speaker)
         await turn.meter.ask(runtime.asks(turn.model), lambda: 0)  # what is refused is neither read nor stored
         speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
         speakers += await self._others(turn, channel)
-        if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
+        if any(message.attachments for message in turn.messages) and not await self._turns.has_stored_prompt(turn):
             takes = runtime.takes(turn.model)
             heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
             clerk.files(uses)
@@ -91,10 +91,14 @@ class Asking:
     async def _others(self, turn: Turn, channel: Channel) -> list[User]:
         """Who else has asked for what a turn goes on with when that is decided: it has nobody's rights but theirs."""
         here = {message.author for message in turn.messages}
-        others = {message.author: message for message in await self._turns.led_to(turn) if message.author not in here}
+        others = {
+            message.author: message
+            for message in await self._turns.get_message_chain(turn)
+            if message.author not in here
+        }
         return [self._speaker(message, (await channel.read(message)).speaker) for message in others.values()]
 
-    def _speaker(self, message: Inbound, name: str) -> User:
+    def _speaker(self, message: InboxMessage, name: str) -> User:
         who = message.who
         return User(
             id=who.author,

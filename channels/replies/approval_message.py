@@ -17,7 +17,7 @@ from channels.i18n.messages import Words
 from channels.replies.buttons import under_request
 from channels.replies.reply import Reply
 from core.identity import AUTHOR, EVERYONE, OTHERS
-from core.inbox_message import INVISIBLE, storable
+from core.inbox_message import INVISIBLE, storable_text
 from core.secret_redaction import redact, replace_known
 from core.tools.adk_confirmations import Path
 from core.tools.approvals import Approval, Approvals
@@ -56,10 +56,10 @@ def request_text(approval: Approval, say: Words, *, is_void: bool = False) -> st
     arguments, hidden = _without_secrets(approval)
     shown, more = _fitted(arguments)
     fence = "`" * max(3, 1 + max(map(len, regex.findall("`+", shown)), default=0))
-    tool = " ".join(INVISIBLE.sub(" ", storable(approval.tool)).replace("`", "").split())
+    tool = " ".join(INVISIBLE.sub(" ", storable_text(approval.tool)).replace("`", "").split())
     parts = [
         say(words.MAY_I, tool=tool[:MOST_NAME]),
-        plain(redact(storable(approval.hint)))[:MOST_HINT],
+        plain(redact(storable_text(approval.hint)))[:MOST_HINT],
         f"{fence}json\n{shown}\n{fence}",
         say(words.NOT_SHOWN, count=f"{more:,}") if more > 0 else "",
         say(words.SECRETS_HIDDEN, count=f"{hidden:,}") if hidden else "",
@@ -125,7 +125,7 @@ def _fitted(arguments: Any) -> tuple[str, int]:
 
 def _written(arguments: Any, *, indent: int | None = None) -> str:
     """Return arguments as JSON in which each invisible character is escaped."""
-    text = storable(json.dumps(arguments, ensure_ascii=False, indent=indent))
+    text = storable_text(json.dumps(arguments, ensure_ascii=False, indent=indent))
     seen: str = INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return seen
 

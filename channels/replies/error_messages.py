@@ -39,7 +39,7 @@ class Apologies:
         if not isinstance(error, CapError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
         until = date.fromisoformat(turn.meter.day) + timedelta(days=1)
-        who = await self._who(turn.inbound.channel, say)
+        who = await self._who(turn.newest_message.channel, say)
         return f"{say(error.public, **error.facts)} {say(words.CAP_UNTIL, day=until.isoformat(), who=who)}"
 
     async def _who(self, platform: str, say: Words) -> str:

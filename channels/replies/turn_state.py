@@ -22,8 +22,8 @@ class Delays:
     """
 
     def __init__(self, turn: Turn) -> None:
-        self._sent_at = turn.inbound.sent_at
-        self._channel = turn.inbound.channel
+        self._sent_at = turn.newest_message.sent_at
+        self._channel = turn.newest_message.channel
         self._left = ["placeholder", "first_word", "final"] if turn.kind == "message" and not turn.is_resumed else []
 
     def seen(self, has_text: bool) -> None:

@@ -43,7 +43,7 @@ from channels.slack.text import to_words
 from core.conversations.history_state import Background
 from core.errors import SettingsError
 from core.inbox.watermarks import Places
-from core.inbox_message import Attachment, Inbound
+from core.inbox_message import Attachment, InboxMessage
 from core.privacy.vault import Seal, Vault
 from core.secret_redaction import traced
 
@@ -187,10 +187,10 @@ class SlackChannel:
         del message_id
         return address
 
-    async def locale(self, inbound: Inbound) -> str:
+    async def locale(self, inbound: InboxMessage) -> str:
         return "" if inbound.is_bot else await self._directory.locale(str(inbound.address["team"]), inbound.author)
 
-    async def read(self, inbound: Inbound) -> Heard:
+    async def read(self, inbound: InboxMessage) -> Heard:
         """The message in words; in a channel, where several may speak, the speaker's name comes first."""
         team = str(inbound.address["team"])
         await self._api.at(team).token()  # where the app was uninstalled, no model is asked
@@ -208,10 +208,10 @@ class SlackChannel:
             bot_name="" if bot_name == bot else bot_name,  # its name cannot be looked up
         )
 
-    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+    async def fetch(self, inbound: InboxMessage, file: Attachment, check: Check) -> Fetched:
         return await self._downloads.fetch(str(inbound.address["team"]), file, check)
 
-    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+    async def around(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
         return await self._context.fetch(messages, behind)
 
     async def _dispatch(
@@ -283,7 +283,7 @@ class SlackChannel:
         if not await self._is_loop(call.inbound):
             await self._intake.take(await self._identities.resolve_message(call))
 
-    async def _deny_privately(self, inbound: Inbound, text: str) -> None:
+    async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
         """Tell the author of a message, and nobody else, why it is not answered."""
         team, channel, user, thread, ts = (
             str(inbound.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")
@@ -292,14 +292,14 @@ class SlackChannel:
         target = ResponseTarget(team, channel, user, "" if thread == ts else thread, "", inbound.event_key)
         await self._private.send_ephemeral(target, text)
 
-    async def _is_loop(self, inbound: Inbound) -> bool:
+    async def _is_loop(self, inbound: InboxMessage) -> bool:
         """Whether only bots have spoken for so long that this one is left alone."""
         if not inbound.is_bot:
             return False
         most = self._settings.bot_loop_limit
         return await self._desk.conversations.bots_in_a_row(inbound.session_id, most) >= most
 
-    def _surface_of(self, inbound: Inbound) -> SlackSurface:
+    def _surface_of(self, inbound: InboxMessage) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)
 
 

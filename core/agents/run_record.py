@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from core.agents.events import StreamEvent
-from core.inbox_message import storable
+from core.inbox_message import storable_text
 from core.secret_redaction import masked, redact
 from core.sessions.history import Extent
 
@@ -180,13 +180,13 @@ class Clerk:
 
 def told(arguments: Mapping[str, Any]) -> tuple[str, int]:
     """Arguments as JSON without secrets, as much of them as is kept; and how many characters more there are."""
-    text = storable(json.dumps(masked(dict(arguments)), ensure_ascii=False, default=str))
+    text = storable_text(json.dumps(masked(dict(arguments)), ensure_ascii=False, default=str))
     return text[:MOST_ARGUMENTS], max(len(text) - MOST_ARGUMENTS, 0)
 
 
 def _brief(text: str, most: int) -> str:
     """On one line, without secrets."""
-    line = " ".join(redact(storable(text)).split())
+    line = " ".join(redact(storable_text(text)).split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 

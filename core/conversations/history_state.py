@@ -5,12 +5,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.sessions.codec import NEWEST_FIRST, of_session
 from core.sessions.resume import is_stored
 from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, turns
-from core.turns.queries import readable
+from core.turns.queries import parse_message
 from core.turns.turn import Turn
 
 #: Of how many others who take part in a conversation is told, at the most.
@@ -27,7 +27,7 @@ class Background:
     """
 
     since: float = 0.0
-    others: tuple[Inbound, ...] = ()
+    others: tuple[InboxMessage, ...] = ()
     is_quiet: bool = False
 
 
@@ -39,7 +39,7 @@ async def background(database: Database, turn: Turn) -> Background | None:
         since, overheard, is_muted = (await connection.execute(_said(turn))).one()
         others = (await connection.execute(_others(turn))).scalars().all()
     is_quiet = since > 0 and overheard <= since and not is_muted  # where it is muted, nobody is listened to
-    return Background(since, tuple(message for said in others if (message := readable(said))), is_quiet)
+    return Background(since, tuple(message for said in others if (message := parse_message(said))), is_quiet)
 
 
 def _said(turn: Turn) -> sa.Select[Any]:

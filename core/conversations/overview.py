@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.conversations.turn_report import TurnReport, load_reports
 from core.store.database import Database
 from core.store.schema import approvals, channels, inbox, sessions, turns, workers
-from core.turns.queries import is_under_way, is_waiting
+from core.turns.queries import is_active, is_waiting
 from core.usage.prices import Prices
 
 HOUR = 3600.0
@@ -109,7 +109,7 @@ async def overview(database: Database, prices: Prices) -> Overview:
     async with database.read() as connection:
         now = float((await connection.execute(sa.select(database.now))).scalar_one())
         undecided = sa.select(sa.func.count()).where(approvals.c.decision.is_(None))
-        running = sa.select(turns).where(is_under_way(turns)).order_by(turns.c.created_at.desc())
+        running = sa.select(turns).where(is_active(turns)).order_by(turns.c.created_at.desc())
         return Overview(
             at=now,
             workers=await _workers(connection, now, ends=not database.is_sqlite),
@@ -151,7 +151,7 @@ async def sessions_seen(
     if person is not None:
         spoken = spoken.having(sa.func.count(sa.case((inbox.c.author == person, 1))) > 0)
     newest = spoken.order_by(sa.desc("spoken_at")).limit(limit).subquery("newest")
-    running = sa.select(turns.c.id).where(turns.c.session == sessions.c.id, is_under_way(turns)).scalar_subquery()
+    running = sa.select(turns.c.id).where(turns.c.session == sessions.c.id, is_active(turns)).scalar_subquery()
     query = (
         sa.select(
             *(sessions.c.id, sessions.c.generation, sessions.c.model, sessions.c.muted.label("is_muted")),
@@ -165,13 +165,13 @@ async def sessions_seen(
 
 
 async def _workers(connection: AsyncConnection, now: float, *, ends: bool) -> tuple[WorkerSeen, ...]:
-    own = sa.select(sa.func.count()).where(turns.c.owner == workers.c.id, is_under_way(turns)).scalar_subquery()
+    own = sa.select(sa.func.count()).where(turns.c.owner == workers.c.id, is_active(turns)).scalar_subquery()
     rows = (await connection.execute(sa.select(workers.c.id, workers.c.lease, own).order_by(workers.c.id))).all()
     return tuple(WorkerSeen(id_, lease - now if ends else None, count) for id_, lease, count in rows)
 
 
 async def _waiting(connection: AsyncConnection, now: float) -> Waiting:
-    busy = sa.exists().where(turns.c.session == inbox.c.session, is_under_way(turns))
+    busy = sa.exists().where(turns.c.session == inbox.c.session, is_active(turns))
     query = sa.select(
         sa.func.count(),
         sa.func.count(inbox.c.session.distinct()),

@@ -13,15 +13,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.retry import retried
 from core.conversations.status import Status, stands
 from core.identity import BOT
-from core.inbox_message import Inbound, ReplyWithoutMention
+from core.inbox_message import InboxMessage, ReplyWithoutMention
 from core.privacy.export import Form, Viewer, pieces
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
 from core.store.turn_states import State
 from core.store.upsert import insert_new
-from core.turns.cancel import Halt, Stopped, stop, stop_turn
-from core.turns.queries import answered_by, note, readable, row_of
-from core.turns.store import STOP, Turns
+from core.turns.cancel import StopResult, StopTurnResult, stop_session, stop_turn
+from core.turns.queries import get_inbox_rows, message_columns, parse_message, record_message
+from core.turns.store import STOP, TurnStore
 from core.turns.worker import Worker
 from core.usage.prices import Prices
 
@@ -52,7 +52,7 @@ class Recent:
 
     session_id: str
     at: float
-    first: Inbound
+    first: InboxMessage
 
     @property
     def words(self) -> str:
@@ -79,7 +79,7 @@ class Latest:
     state: State
     text: str | None
     chunks: tuple[str, ...]
-    inbound: Inbound
+    inbound: InboxMessage
     is_revised: bool
 
 
@@ -96,7 +96,7 @@ class Conversations:
     def __init__(
         self,
         database: Database,
-        turns: Turns,
+        turns: TurnStore,
         worker: Worker,
         *,
         budget: int,
@@ -108,8 +108,8 @@ class Conversations:
         self.agents = turns.agents
 
     async def stop(
-        self, session_id: str, *, author: str | None, until: float = inf, asked: Inbound | None = None
-    ) -> Halt | None:
+        self, session_id: str, *, author: str | None, until: float = inf, asked: InboxMessage | None = None
+    ) -> StopResult | None:
         """End what runs in a session, over all workers, and what waits there.
 
         Args:
@@ -124,14 +124,14 @@ class Conversations:
             StoreError: nothing was changed.
         """
         async with self._database.write() as connection:
-            if asked is not None and not await note(connection, asked, "command", kind="stop"):
+            if asked is not None and not await record_message(connection, asked, "command", kind="stop"):
                 return None
-            halt = await stop(connection, self._turns, session_id, author=author, until=until)
-            await self._turns.announce(connection)
-        self._worker.end(halt.turn_id, STOP)
+            halt = await stop_session(connection, self._turns, session_id, author=author, until=until)
+            await self._turns.notify_workers(connection)
+        self._worker.cancel_and_wake(halt.turn_id, STOP)
         return halt
 
-    async def stop_turn(self, turn_id: str, author: str | None) -> Stopped:
+    async def stop_turn(self, turn_id: str, author: str | None) -> StopTurnResult:
         """End a turn that runs, whoever runs it, if `author` has asked for it; None for an operator, who may. However
         often that is said, it is done once.
 
@@ -139,19 +139,19 @@ class Conversations:
             StoreError: it could not be kept, however often that was tried.
         """
 
-        async def work() -> Stopped:
+        async def work() -> StopTurnResult:
             async with self._database.write() as connection:
                 return await stop_turn(connection, self._turns, turn_id, author=author)
 
         stopped = await retried(work, what=f"stop of turn {turn_id}")
-        self._worker.end(turn_id if stopped is Stopped.DONE else None, STOP)
+        self._worker.cancel_and_wake(turn_id if stopped is StopTurnResult.STOPPED else None, STOP)
         return stopped
 
     async def status(self, session_id: str, spots: Sequence[str] = ()) -> Status:
         """How a session stands. One that is not there has nothing in it.
 
         Args:
-            spots: what rules on places may call where it is: see `Inbound`.
+            spots: what rules on places may call where it is: see `InboxMessage`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -209,7 +209,7 @@ class Conversations:
         """Have a session, which may be yet to begin, answered by a model from its next turn on; None for the default.
 
         Args:
-            spots: what rules on places may call where it is: see `Inbound`.
+            spots: what rules on places may call where it is: see `InboxMessage`.
 
         Returns:
             Whether that one may be chosen.
@@ -267,7 +267,7 @@ class Conversations:
             for session_id, at in (await connection.execute(spoke)).all():
                 said = sa.select(inbox.c.inbound).join(sessions, lives).where(inbox.c.session == session_id, stands)
                 first = said.order_by(inbox.c.sent_at, inbox.c.id).limit(1)
-                message = readable((await connection.execute(first)).scalar_one_or_none())
+                message = parse_message((await connection.execute(first)).scalar_one_or_none())
                 if message is not None:
                     found.append(Recent(session_id, at, message))
         return found
@@ -294,7 +294,7 @@ class Conversations:
         async with aclosing(pieces(self._database, session_id, form, prices, most=most, viewer=viewer)) as told:
             return "".join([piece async for piece in told])
 
-    async def answers(self, inbound: Inbound, *, follow: ReplyWithoutMention, is_on_answer: bool = False) -> bool:
+    async def answers(self, inbound: InboxMessage, *, follow: ReplyWithoutMention, is_on_answer: bool = False) -> bool:
         """Return whether a message that does not call the bot is for it.
 
         In a stored session that is not muted, `everyone` means all such messages, and `author` those of the last author
@@ -324,7 +324,7 @@ class Conversations:
         if newest.author == inbound.author:
             return True
         async with self._database.write() as connection:
-            await insert_new(connection, inbox, {**row_of(inbound, row.generation), "outcome": "overheard"})
+            await insert_new(connection, inbox, {**message_columns(inbound, row.generation), "outcome": "overheard"})
         return False
 
     async def bots_in_a_row(self, session_id: str, most: int) -> int:
@@ -351,9 +351,9 @@ class Conversations:
         async with self._database.read() as connection:
             newest = of_reply.order_by(turns.c.created_at.desc()).limit(1)
             turn = (await connection.execute(newest)).one_or_none()
-            rows = await answered_by(connection, turn.origin) if turn is not None else ()
+            rows = await get_inbox_rows(connection, turn.origin) if turn is not None else ()
             standing = [row for row in rows if row.outcome is None]
-            said = [message for row in standing or rows if (message := readable(row.inbound))]
+            said = [message for row in standing or rows if (message := parse_message(row.inbound))]
             if turn is None or not said:
                 return None
             return Latest(
@@ -373,7 +373,7 @@ class Conversations:
             if new is not None:
                 await insert_new(connection, sessions, new)
             changed = await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(values))
-            await self._turns.announce(connection)  # who looked for what waits meanwhile passed the session over
+            await self._turns.notify_workers(connection)  # who looked for what waits meanwhile passed the session over
         self._worker.wake()
         return bool(changed.rowcount)
 

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.store.schema import inbox, messages, turns
-from core.turns.queries import is_under_way, is_waiting
+from core.turns.queries import is_active, is_waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ async def stands(connection: AsyncConnection, row: sa.Row[Any], model: str, agen
     used = sum((sa.func.coalesce(count, 0) for count in counts), start=sa.literal(0))
     ran = sa.select(
         sa.func.coalesce(sa.func.sum(used), 0).label("tokens"),
-        sa.func.count(sa.case((is_under_way(turns), 1))).label("running"),
+        sa.func.count(sa.case((is_active(turns), 1))).label("running"),
     ).where(turns.c.session == row.id, turns.c.generation == row.generation)
     waits = sa.select(sa.func.count()).where(inbox.c.session == row.id, is_waiting(inbox))
     history = (await connection.execute(stored)).one()

@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.sessions.lifecycle import hold_session
 from core.store.schema import approvals, inbox, turns
 from core.store.turn_states import UNDER_WAY, State
-from core.turns.queries import answered_by, readable
-from core.turns.store import WITHDRAWN, Turns
+from core.turns.queries import get_inbox_rows, parse_message
+from core.turns.store import WITHDRAWN, TurnStore
 
 
 class Revised(Enum):
@@ -71,13 +71,13 @@ async def revise(connection: AsyncConnection, event_key: str, text: str, *, call
     if calls and await _is_unheard(connection, event_key):
         return Revised.UNHEARD
     row = await _held(connection, event_key)
-    said = None if row is None else readable(row.inbound)
+    said = None if row is None else parse_message(row.inbound)
     if row is None or said is None or row.outcome is not None:
         return Revised.UNKNOWN
     turn = await _newest(connection, row)
     if row.turn is not None and turn is None:
         return Revised.UNKNOWN
-    was = readable(row.revised) or said
+    was = parse_message(row.revised) or said
     if was.text == text:
         return Revised.SAME
     edited = replace(said, text=text).to_json()
@@ -91,12 +91,12 @@ async def revise(connection: AsyncConnection, event_key: str, text: str, *, call
     return Taken(turn.id, turn.state, is_revised=is_revised, is_alone=not others)
 
 
-async def withdraw(connection: AsyncConnection, event_key: str, turns_: Turns) -> Withdrawn | Taken:
+async def withdraw(connection: AsyncConnection, event_key: str, turns_: TurnStore) -> Withdrawn | Taken:
     """Forget the words of a message that was deleted. If it waits, it is not answered; the turn that answers it and
     no other is ended, and not begun once more. However often that is told, it says the same.
     """
     row = await _held(connection, event_key)
-    if row is None or readable(row.inbound) is None or row.outcome not in (None, WITHDRAWN):
+    if row is None or parse_message(row.inbound) is None or row.outcome not in (None, WITHDRAWN):
         return Withdrawn.UNKNOWN
     turn = await _newest(connection, row)
     if row.turn is not None and turn is None:
@@ -117,7 +117,7 @@ async def withdraw(connection: AsyncConnection, event_key: str, turns_: Turns) -
         await connection.execute(sa.delete(approvals).where(*waits))
     is_ended = False
     if not others and turn.state in UNDER_WAY:
-        is_ended = await turns_.cancel(connection, row.session, WITHDRAWN) is not None
+        is_ended = await turns_.request_cancel(connection, row.session, WITHDRAWN) is not None
     return Taken(turn.id, turn.state, is_alone=not others, is_ended=is_ended)
 
 
@@ -146,7 +146,7 @@ async def _newest(connection: AsyncConnection, row: sa.Row[Any]) -> sa.Row[str, 
 
 async def _others(connection: AsyncConnection, row: sa.Row[Any]) -> list[sa.Row[Any]]:
     """The other messages of its turn that stand."""
-    said = await answered_by(connection, row.turn) if row.turn is not None else ()
+    said = await get_inbox_rows(connection, row.turn) if row.turn is not None else ()
     return [other for other in said if other.id != row.id and other.outcome is None]
 
 
@@ -159,5 +159,5 @@ async def _asking_again(connection: AsyncConnection, row: sa.Row[Any]) -> Sequen
 
 def _blank(row: sa.Row[Any]) -> dict[str, Any] | None:
     """A message without its words and files: when and where it was said is still needed to end what answers it."""
-    said = readable(row.inbound)
+    said = parse_message(row.inbound)
     return replace(said, text="", attachments=()).to_json() if said else None

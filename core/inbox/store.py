@@ -12,17 +12,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
 from core.inbox.edits import Revised, Taken, Withdrawn, revise, withdraw
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.sessions.lifecycle import begin_generation
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.notify import CHANNEL
 from core.store.schema import inbox, sessions, turns
 from core.store.upsert import insert_of
-from core.turns.queries import Again, is_known, is_under_way, is_waiting, note, readable
-from core.turns.rerun import Refused, wanted
-from core.turns.store import RESET, STOP, WITHDRAWN, Turns
-from core.turns.turn import Kind
+from core.turns.queries import RerunKind, has_message, is_active, is_waiting, parse_message, record_message
+from core.turns.rerun import RerunDenied, create_rerun_message
+from core.turns.store import RESET, STOP, WITHDRAWN, TurnStore
+from core.turns.turn import TurnKind
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import BOUNDLESS, LIMITED, Limited, Rates
 
@@ -44,7 +44,7 @@ class Accepted(Enum):
 
 
 #: What became of the wish to have a message answered once more.
-Became = tuple[Accepted, Inbound] | Refused | Limited
+Became = tuple[Accepted, InboxMessage] | RerunDenied | Limited
 
 
 class Inbox:
@@ -61,7 +61,7 @@ class Inbox:
     def __init__(
         self,
         database: Database,
-        turns: Turns,
+        turns: TurnStore,
         worker: Worker,
         *,
         rates: Rates = BOUNDLESS,
@@ -72,7 +72,7 @@ class Inbox:
         self._worker = worker
         self._rates = rates
 
-    async def accept(self, inbound: Inbound) -> Accepted | Limited:
+    async def accept(self, inbound: InboxMessage) -> Accepted | Limited:
         """Store a message that asks for an answer, once; of one that exceeds a rate, store that there was one.
 
         Raises:
@@ -96,7 +96,7 @@ class Inbox:
         if not self._rates:
             return None
         async with self._database.read() as connection:
-            if await is_known(connection, event_key):
+            if await has_message(connection, event_key):
                 return None
             until = await self._rates.spent_until(connection, author=author, place=place)
         return None if until is None else Limited(until)
@@ -108,9 +108,9 @@ class Inbox:
             StoreError: it cannot be seen.
         """
         async with self._database.read() as connection:
-            return await is_known(connection, event_key)
+            return await has_message(connection, event_key)
 
-    async def again(self, turn_id: str, *, author: str | None, kind: Again) -> Became:
+    async def again(self, turn_id: str, *, author: str | None, kind: RerunKind) -> Became:
         """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
         only where nothing was said since. However often and in whichever ways that is asked of a turn, it is done once.
 
@@ -129,19 +129,19 @@ class Inbox:
         async def work(connection: AsyncConnection) -> tuple[Became, str | None]:
             if author and self._rates and (until := await self._spent_until(connection, turn_id, author)) is not None:
                 return Limited(until), None
-            message = await wanted(connection, turn_id, author=author, kind=kind)
-            if isinstance(message, Refused):
+            message = await create_rerun_message(connection, turn_id, author=author, kind=kind)
+            if isinstance(message, RerunDenied):
                 return message, None
             accepted = await self._insert(connection, message, kind=kind, parent=turn_id)
             stopped = None
             if kind == "revise" and accepted is not Accepted.KNOWN:
-                stopped = await self._turns.cancel(connection, message.session_id, STOP)
-            await self._turns.announce(connection)
+                stopped = await self._turns.request_cancel(connection, message.session_id, STOP)
+            await self._turns.notify_workers(connection)
             return (accepted, message), stopped
 
         what = f"{kind} of turn {turn_id}"
         accepted, stopped = await retried(lambda: self._write(work), what=what)
-        self._worker.end(stopped, STOP)
+        self._worker.cancel_and_wake(stopped, STOP)
         return accepted
 
     async def _spent_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
@@ -154,7 +154,7 @@ class Inbox:
         answered once more (`again`, of the kind `revise`).
 
         Args:
-            text: what it says now, as `Inbound.text`.
+            text: what it says now, as `InboxMessage.text`.
             calls: whether it calls the bot now: then it is not kept any more that it was said to others.
 
         Raises:
@@ -163,7 +163,7 @@ class Inbox:
 
         async def work(connection: AsyncConnection) -> Revised | Taken:
             revised = await revise(connection, event_key, text, calls=calls)
-            await self._turns.announce(connection)  # who looked for what waits meanwhile passed the session over
+            await self._turns.notify_workers(connection)  # who looked for what waits meanwhile passed the session over
             return revised
 
         revised = await self._write(work)
@@ -179,15 +179,15 @@ class Inbox:
 
         async def work(connection: AsyncConnection) -> Withdrawn | Taken:
             withdrawn = await withdraw(connection, event_key, self._turns)
-            await self._turns.announce(connection)
+            await self._turns.notify_workers(connection)
             return withdrawn
 
         withdrawn = await self._write(work)
         ended = withdrawn.turn_id if isinstance(withdrawn, Taken) and withdrawn.is_ended else None
-        self._worker.end(ended, WITHDRAWN)
+        self._worker.cancel_and_wake(ended, WITHDRAWN)
         return withdrawn
 
-    async def note(self, inbound: Inbound, name: str, *, outcome: str = "command") -> bool:
+    async def note(self, inbound: InboxMessage, name: str, *, outcome: str = "command") -> bool:
         """Store that a message was a command of this name, without its text.
 
         Returns:
@@ -197,9 +197,9 @@ class Inbox:
             StoreError: it could not be kept.
         """
         async with self._database.write() as connection:
-            return await note(connection, inbound, outcome, kind=name)
+            return await record_message(connection, inbound, outcome, kind=name)
 
-    async def is_outdone(self, inbound: Inbound, *, among: Collection[str]) -> bool:
+    async def is_outdone(self, inbound: InboxMessage, *, among: Collection[str]) -> bool:
         """Whether one of these commands was given in its session after a message.
 
         Raises:
@@ -210,7 +210,7 @@ class Inbox:
         async with self._database.read() as connection:
             return bool(await connection.scalar(sa.select(given)))
 
-    async def reset(self, inbound: Inbound, *, until: float = inf) -> list[Inbound] | Refused | None:
+    async def reset(self, inbound: InboxMessage, *, until: float = inf) -> list[InboxMessage] | RerunDenied | None:
         """Keep a message that starts its session over, and do so: what is stored of the session goes, what
         waits is not answered, and what still runs can store nothing more.
 
@@ -226,22 +226,22 @@ class Inbox:
             StoreError: nothing was changed.
         """
 
-        async def work(connection: AsyncConnection) -> tuple[list[Inbound], str | None] | Refused | None:
+        async def work(connection: AsyncConnection) -> tuple[list[InboxMessage], str | None] | RerunDenied | None:
             if await self._insert(connection, inbound, outcome="reset") is Accepted.KNOWN:
                 return None
             if await _is_overtaken(connection, inbound, until):
                 kept = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
                 await connection.execute(kept.values(outcome="overtaken"))
-                return Refused.NEWER
+                return RerunDenied.SUPERSEDED
             # first the turns: who takes one up holds it before the messages, and must not hold up what holds him up
-            under_way = await self._turns.cancel(connection, inbound.session_id, RESET)
+            under_way = await self._turns.request_cancel(connection, inbound.session_id, RESET)
             return await self._start_over(connection, inbound.session_id, until), under_way
 
         done = await self._write(work)
-        if done is None or isinstance(done, Refused):
+        if done is None or isinstance(done, RerunDenied):
             return done
         dropped, under_way = done
-        self._worker.end(under_way, RESET)
+        self._worker.cancel_and_wake(under_way, RESET)
         return dropped
 
     async def is_session(self, session_id: str) -> bool:
@@ -257,9 +257,9 @@ class Inbox:
     async def _insert(
         self,
         connection: AsyncConnection,
-        inbound: Inbound,
+        inbound: InboxMessage,
         *,
-        kind: Kind = "message",
+        kind: TurnKind = "message",
         parent: str | None = None,
         outcome: str | None = None,
     ) -> Accepted:
@@ -271,7 +271,7 @@ class Inbox:
             await connection.execute(statement, values)
         return _accepted(rows)
 
-    def _values(self, inbound: Inbound) -> dict[str, Any]:
+    def _values(self, inbound: InboxMessage) -> dict[str, Any]:
         """Return the parameters of `_inserts`."""
         return {
             "event_key": inbound.event_key,
@@ -285,17 +285,17 @@ class Inbox:
             "parent": None,
             "outcome": None,
             "app": self._agents.default,
-            "worker": self._turns.worker,
+            "worker": self._turns.worker_id,
         }
 
-    async def _start_over(self, connection: AsyncConnection, session_id: str, until: float) -> list[Inbound]:
+    async def _start_over(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:
         """Begin a new generation, to which belongs what waits and was said after `until`, but for what asks for an
         answer of the old one once more.
 
         Returns:
             What else waited.
         """
-        over = (turns.c.session == session_id) & ~is_under_way(turns)  # what is not is forgotten when it ends
+        over = (turns.c.session == session_id) & ~is_active(turns)  # what is not is forgotten when it ends
         await connection.execute(sa.update(turns).where(over).values(text=None, receipt=None))
         generation = await begin_generation(connection, session_id)
         here = inbox.c.session == session_id
@@ -305,11 +305,11 @@ class Inbox:
         dropped = (await connection.execute(sa.select(inbox.c.inbound).where(waiting))).scalars().all()
         await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
         needed = sa.exists().where(
-            turns.c.session == session_id, is_under_way(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
+            turns.c.session == session_id, is_active(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
         )
         over = here & ~is_waiting(inbox) & ~needed
         await connection.execute(sa.update(inbox).where(over).values(inbound=None, revised=None))
-        return [message for said in dropped if (message := readable(said))]
+        return [message for said in dropped if (message := parse_message(said))]
 
 
 def _accepted(rows: Sequence[Sequence[Any]]) -> Accepted:
@@ -335,7 +335,7 @@ def _inserts(dialect: str) -> tuple[sa.Insert, ...]:
     insert = insert_of(dialect, inbox).from_select(["generation", *new], sa.select(*columns)).on_conflict_do_nothing()
     others = inbox.alias("others")
     waits = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
-    is_behind = waits | sa.exists().where(turns.c.session == session, is_under_way(turns))
+    is_behind = waits | sa.exists().where(turns.c.session == session, is_active(turns))
     life = sa.select(session, sa.bindparam("app", type_=sa.Text), new["place"], accepted_at, accepted_at)
     is_stored = sa.exists().where(inbox.c.event_key == key)
     is_new = inbox.c.accepted_at == accepted_at
@@ -367,7 +367,7 @@ _INSERTED = (
 _INSERT = Statement(_inserts)
 
 
-async def _is_overtaken(connection: AsyncConnection, reset: Inbound, until: float) -> bool:
+async def _is_overtaken(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:
     """Whether a turn has taken what was said in the session of a `reset` after that."""
     later = inbox.c.turn.is_not(None) & inbox.c.parent.is_(None) & (inbox.c.sent_at > until)
     query = sa.select(sa.exists().where(inbox.c.session == reset.session_id, later))

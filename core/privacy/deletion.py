@@ -42,7 +42,7 @@ from core.store.schema import (
     turns,
     workers,
 )
-from core.turns.queries import is_under_way, is_waiting
+from core.turns.queries import is_active, is_waiting
 from core.turns.store import RESET, STOP
 from core.usage.meter import day_of
 from core.usage.prices import Prices
@@ -327,7 +327,7 @@ class Forgetting:
     async def _end_turns(self, connection: AsyncConnection, here: sa.ColumnElement[bool], reason: str) -> Sequence[str]:
         """Have turns ended that are under way; which ones."""
         why = reason if reason == RESET else sa.func.coalesce(turns.c.cancel, reason)  # what is to be forgotten is
-        asked = sa.update(turns).where(here, is_under_way(turns)).values(cancel=why).returning(turns.c.id)
+        asked = sa.update(turns).where(here, is_active(turns)).values(cancel=why).returning(turns.c.id)
         ended: Sequence[str] = (await connection.execute(asked)).scalars().all()
         for turn in ended:
             await self._notices.post(connection, f"{turn} {reason}")
@@ -341,7 +341,7 @@ class Forgetting:
         while time.monotonic() < until:
             async with self._database.read() as connection:
                 is_served = sa.exists().where(workers.c.lease > self._database.now)
-                here = (turns.c.session == session_id) & which & is_under_way(turns) & is_served
+                here = (turns.c.session == session_id) & which & is_active(turns) & is_served
                 if (await connection.execute(sa.select(turns.c.id).where(here))).first() is None:
                     return
             await asyncio.sleep(LOOK)

@@ -25,7 +25,7 @@ from core.store.schema import (
     turns,
 )
 from core.store.upsert import insert_new
-from core.turns.queries import is_under_way, is_waiting
+from core.turns.queries import is_active, is_waiting
 from core.usage.prices import Prices
 from core.usage.spending import count_all, forget_people, is_of
 
@@ -54,7 +54,7 @@ async def occupy(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | 
 
 async def has_running(connection: AsyncConnection, session_id: str) -> bool:
     """Whether a turn is under way in a session."""
-    query = sa.select(turns.c.id).where(turns.c.session == session_id, is_under_way(turns))
+    query = sa.select(turns.c.id).where(turns.c.session == session_id, is_active(turns))
     return (await connection.execute(query)).first() is not None
 
 
@@ -142,5 +142,5 @@ async def forget_of(connection: AsyncConnection, person: Person) -> None:
     decided = sa.update(approvals).where(approvals.c.decided_by == person.id)
     await connection.execute(decided.values(decided_by=None, decider=None))
     await connection.execute(sa.delete(refusals).where(is_of(refusals.c.person, person.id)))
-    at_work = sa.exists().where(turns.c.origin == inbox.c.turn, is_under_way(turns))
+    at_work = sa.exists().where(turns.c.origin == inbox.c.turn, is_active(turns))
     await bury(connection, (inbox.c.author == person.id) & ~is_waiting(inbox) & ~at_work)  # it was said since

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.store.schema import approvals, feedback, inbox, messages, refusals, spending
-from core.turns.queries import readable
+from core.turns.queries import parse_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
             names[user_id].add(name)
     said = sa.select(inbox.c.author, inbox.c.inbound).where(inbox.c.author != "")
     for user_id, inbound in await connection.execute(said):
-        message = readable(inbound)
+        message = parse_message(inbound)
         name = message.address.get("speaker") if message is not None else None
         names[user_id].add(name if isinstance(name, str) else "")
     spent = sa.select(spending.c.person, spending.c.name).where(spending.c.person != "").distinct()

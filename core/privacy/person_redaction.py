@@ -16,7 +16,7 @@ from google.adk.events.event import Event
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.models.tokens import estimate
 from core.privacy.known_users import sessions_that_name
 from core.sessions import state as scopes
@@ -35,7 +35,7 @@ from core.store.schema import (
     tool_calls,
     turns,
 )
-from core.turns.queries import readable
+from core.turns.queries import parse_message
 
 #: What stands in the place of what was said, and of a name.
 DELETED, SOMEBODY = "[deleted]", "somebody"
@@ -138,13 +138,13 @@ async def person_in(connection: AsyncConnection, session: str, person: str) -> P
     own = sa.select(inbox.c.turn, inbox.c.inbound).where(inbox.c.session == session, inbox.c.author == person)
     for turn, inbound in await connection.execute(own):
         runs |= {turn} if turn else set()
-        if message := readable(inbound):
+        if message := parse_message(inbound):
             said.append(message.text)
             names |= _named(message)
     return Person(person, frozenset(filter(None, names)), [one for one in said if one], frozenset(runs))
 
 
-def _named(message: Inbound) -> set[str]:
+def _named(message: InboxMessage) -> set[str]:
     """What a platform tells of a name with a message."""
     name = message.address.get("speaker")
     return {name} if isinstance(name, str) else set()

@@ -43,7 +43,7 @@ class Agents:
         """The one that answers where nothing was chosen.
 
         Args:
-            spots: the names of the place, the narrowest first: see `Inbound`.
+            spots: the names of the place, the narrowest first: see `InboxMessage`.
         """
         return next((self.places[spot] for spot in spots if spot in self.places), self.default)
 

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.retry import retried
 from core.concurrency.tasks import run_every
 from core.identity import AUTHOR, OTHERS, User, permits
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
 from core.sessions import state as scopes
 from core.sessions.codec import jsonable
@@ -29,8 +29,8 @@ from core.store.schema import approvals, inbox, sessions, turns
 from core.store.turn_states import before
 from core.store.upsert import insert_new
 from core.tools.adk_confirmations import Ask, Decision, Path, always
-from core.turns.queries import answered_by, readable, row_of
-from core.turns.store import Turns
+from core.turns.queries import get_inbox_rows, message_columns, parse_message
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 
@@ -72,7 +72,7 @@ class Approval:
     may_always: bool
     expires_at: float
     chunks: tuple[str, ...]
-    inbound: Inbound
+    inbound: InboxMessage
     verdict: Verdict | None = None
     decider: str = ""
     decided_at: float = 0.0
@@ -112,7 +112,7 @@ class Approvals:
     def __init__(
         self,
         database: Database,
-        turns: Turns,
+        turns: TurnStore,
         worker: Worker,
         *,
         approvers: Sequence[str] = (AUTHOR,),
@@ -141,7 +141,7 @@ class Approvals:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        fence = self._turns.fence(turn)
+        fence = self._turns.fencing_token(turn)
 
         async def work() -> list[Approval]:
             async with self._database.write() as connection:
@@ -319,10 +319,10 @@ class Approvals:
         address = (await connection.execute(where)).scalar_one() or approval.inbound.address
         said = replace(approval.inbound, event_key=key, address=address, text="", attachments=(), sent_at=now)
         generation = sa.select(sessions.c.generation).where(sessions.c.id == approval.session_id).scalar_subquery()
-        row = row_of(said, (await connection.execute(sa.select(generation))).scalar_one())
+        row = message_columns(said, (await connection.execute(sa.select(generation))).scalar_one())
         more = {"inbound": said.to_json(), "kind": "approval", "parent": approval.turn_id}
         await insert_new(connection, inbox, row | more)
-        await self._turns.announce(connection)
+        await self._turns.notify_workers(connection)
 
 
 async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Approval]:
@@ -330,7 +330,9 @@ async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> l
     rows = (await connection.execute(query.where(where).order_by(approvals.c.asked_at, approvals.c.id))).all()
     found = []
     for row in rows:
-        said = [message for of in await answered_by(connection, row.origin) if (message := readable(of.inbound))]
+        said = [
+            message for of in await get_inbox_rows(connection, row.origin) if (message := parse_message(of.inbound))
+        ]
         try:
             found += [_approval(row, said[-1])] if said else []
         except TypeError as error:
@@ -338,7 +340,7 @@ async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> l
     return found
 
 
-def _approval(row: sa.Row[Any], inbound: Inbound) -> Approval:
+def _approval(row: sa.Row[Any], inbound: InboxMessage) -> Approval:
     return Approval(
         id=row.id,
         turn_id=row.turn,

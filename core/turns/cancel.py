@@ -8,15 +8,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.sessions.lifecycle import hold_session
 from core.sessions.resume import withdraw
 from core.store.schema import approvals, inbox, turns
-from core.turns.queries import answered_by, is_under_way, is_waiting, readable
-from core.turns.store import STOP, Turns
+from core.turns.queries import get_inbox_rows, is_active, is_waiting, parse_message
+from core.turns.store import STOP, TurnStore
 
 
-class Stopped(Enum):
+class StopTurnResult(Enum):
     """What became of the wish to have a turn ended.
 
     Attributes:
@@ -25,13 +25,13 @@ class Stopped(Enum):
         OVER: it does not run any more.
     """
 
-    DONE = auto()
-    NOT_THEIRS = auto()
-    OVER = auto()
+    STOPPED = auto()
+    NOT_OWNER = auto()
+    NOT_RUNNING = auto()
 
 
 @dataclass(frozen=True, slots=True)
-class Halt:
+class StopResult:
     """What was ended in a conversation. It is false if there was nothing to end.
 
     Attributes:
@@ -42,17 +42,17 @@ class Halt:
     """
 
     turn_id: str | None = None
-    dropped: tuple[Inbound, ...] = ()
-    undecided: tuple[str, ...] = ()
-    is_withdrawn: bool = False
+    dropped_messages: tuple[InboxMessage, ...] = ()
+    undecided_turn_ids: tuple[str, ...] = ()
+    has_cancelled_input: bool = False
 
     def __bool__(self) -> bool:
-        return self.turn_id is not None or bool(self.dropped) or self.is_withdrawn
+        return self.turn_id is not None or bool(self.dropped_messages) or self.has_cancelled_input
 
 
-async def stop(
-    connection: AsyncConnection, turns_: Turns, session_id: str, *, author: str | None, until: float = inf
-) -> Halt:
+async def stop_session(
+    connection: AsyncConnection, turns_: TurnStore, session_id: str, *, author: str | None, until: float = inf
+) -> StopResult:
     """End what runs in a session and what waits there; of an `author`, what he has asked for. Where nothing does, no
     workflow waits for an answer any more.
 
@@ -68,7 +68,7 @@ async def stop(
     # first the turn: who takes it up holds it before the messages, and must not hold up what holds him up
     turn = await _running(connection, session_id)
     is_theirs = turn is not None and await _is_theirs(connection, turn, author, until)
-    ended = await turns_.cancel(connection, session_id, STOP) if is_theirs else None
+    ended = await turns_.request_cancel(connection, session_id, STOP) if is_theirs else None
     # what that turn takes in meanwhile does not wait any more
     waits = sa.select(inbox).where(here, is_waiting(inbox)).with_for_update()
     waiting = (await connection.execute(waits)).all()
@@ -79,31 +79,33 @@ async def stop(
     await connection.execute(decided.values(decision=None, decided_by=None, decider=None, decided_at=None))
     await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
     await connection.execute(sa.update(inbox).where(these).values(outcome="stopped"))
-    dropped = tuple(message for row in waiting if (message := readable(row.inbound)))
+    dropped = tuple(message for row in waiting if (message := parse_message(row.inbound)))
     since = (inbox.c.session == session_id) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
     said_since = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()
     rests = turn is None and not waiting and said_since is None
     is_withdrawn = rests and await withdraw(connection, session_id)
-    return Halt(ended, dropped, asking, is_withdrawn)
+    return StopResult(ended, dropped, asking, is_withdrawn)
 
 
-async def stop_turn(connection: AsyncConnection, turns_: Turns, turn_id: str, *, author: str | None) -> Stopped:
+async def stop_turn(
+    connection: AsyncConnection, turns_: TurnStore, turn_id: str, *, author: str | None
+) -> StopTurnResult:
     """End a turn that runs, if `author` has asked for it; None for an operator, who may."""
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     session_id = (await connection.execute(session)).scalar_one_or_none()
     await hold_session(connection, session_id)
     turn = await _running(connection, session_id)
     if turn is None or turn.id != turn_id:
-        return Stopped.OVER
+        return StopTurnResult.NOT_RUNNING
     if not await _is_theirs(connection, turn, author):
-        return Stopped.NOT_THEIRS
-    ended = await turns_.cancel(connection, turn.session, STOP)
-    return Stopped.DONE if ended is not None else Stopped.OVER
+        return StopTurnResult.NOT_OWNER
+    ended = await turns_.request_cancel(connection, turn.session, STOP)
+    return StopTurnResult.STOPPED if ended is not None else StopTurnResult.NOT_RUNNING
 
 
 async def _running(connection: AsyncConnection, session_id: str | None) -> sa.Row[Any] | None:
     """The turn of a session that has not come to its answer."""
-    is_running = is_under_way(turns) & (turns.c.state != "answered")
+    is_running = is_active(turns) & (turns.c.state != "answered")
     query = sa.select(turns).where(turns.c.session == session_id, is_running)
     return (await connection.execute(query)).one_or_none()
 
@@ -112,5 +114,5 @@ async def _is_theirs(connection: AsyncConnection, turn: sa.Row[Any], author: str
     """Whether somebody may end a turn: he has asked, or is an operator (None), and nothing was said after `until` that
     it answers as well.
     """
-    said = await answered_by(connection, turn.origin)
+    said = await get_inbox_rows(connection, turn.origin)
     return all(row.sent_at <= until for row in said) and (author is None or author in {row.author for row in said})

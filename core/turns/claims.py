@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
 from core.sessions.resume import reopen
 from core.sessions.routing import Agents
@@ -28,14 +28,14 @@ from core.store.database import Database
 from core.store.errors import Unreadable, collect_unreadable, store_errors
 from core.store.schema import inbox, sessions, turns
 from core.turns.queries import (
-    begin_again,
-    is_free,
-    is_under_way,
+    get_messages_of_turns,
+    get_run_of_approvals,
+    get_turn_row,
+    is_active,
+    is_idle,
     is_waiting,
-    parent_of,
-    readable,
-    said_to,
-    waiting_run,
+    parse_message,
+    prepare_rerun,
 )
 from core.turns.turn import Turn
 from core.usage.meter import Meter
@@ -60,10 +60,10 @@ class _QueuedMessage(NamedTuple):
     """A message that waits: its row, and the message in it."""
 
     row: sa.Row[Any]
-    message: Inbound
+    message: InboxMessage
 
 
-async def claim(
+async def claim_turns(
     database: Database,
     lease: Lease,
     agents: Agents,
@@ -72,7 +72,7 @@ async def claim(
     running: Collection[str],
     served: Mapping[str, int],
 ) -> list[Turn]:
-    """Claim turns: see `Turns.claim`.
+    """Claim turns: see `TurnStore.claim`.
 
     Args:
         served: people by when they were served, in any ascending numbers.
@@ -91,7 +91,7 @@ async def _resume(connection: AsyncConnection, lease: Lease, limit: int, running
     is_abandoned = turns.c.id.not_in(running) & ((turns.c.owner == lease.worker) | lease.is_gone(turns.c.owner))
     query = (
         sa.select(turns)
-        .where(is_under_way(turns), is_abandoned)
+        .where(is_active(turns), is_abandoned)
         .order_by(turns.c.created_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -123,7 +123,7 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
     Raises:
         ValueError: its messages cannot be read.
     """
-    messages = (await said_to(connection, {row.origin})).get(row.origin)
+    messages = (await get_messages_of_turns(connection, {row.origin})).get(row.origin)
     if not messages:
         raise ValueError("its messages cannot be read")
     is_answered = row.state == "answered"
@@ -135,13 +135,13 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
         **{name: getattr(row, name) for name in SHARED_COLUMNS},
         session_id=row.session,
         messages=messages,
-        claim=row.claims + 1,
+        claim_number=row.claims + 1,
         attempt=row.attempt + (row.owner not in (None, worker)),  # a turn that was handed back has no owner
         is_resumed=True,
-        has_waited=True,
+        may_have_queued_reaction=True,
         chunks=tuple(row.chunks or ()),
         text=row.text if is_answered else None,
-        said="" if is_answered else row.text or "",
+        partial_text="" if is_answered else row.text or "",
         cancel=row.cancel,
         is_damaged=bool(damaged),
         meter=Meter(row.id, row.usage, begun_at=row.created_at),
@@ -201,7 +201,7 @@ async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mappin
         sa.select(heads.c.session, heads.c.first, round_.label("round"), served_at.label("served_at"))
         .join(head, head.c.id == heads.c.first)
         .outerjoin(known, known.c.key == head.c.author)
-        .where(is_free(heads.c.session))
+        .where(is_idle(heads.c.session))
         .subquery("waiting_sessions")
     )
     query = (
@@ -231,12 +231,12 @@ async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str])
     """
     if not session_ids:
         return {}
-    waits = inbox.c.session.in_(session_ids) & is_waiting(inbox) & is_free(inbox.c.session)
+    waits = inbox.c.session.in_(session_ids) & is_waiting(inbox) & is_idle(inbox.c.session)
     query = sa.select(inbox).where(waits).order_by(inbox.c.sent_at, inbox.c.id)
     rows, damaged = await _read_each(connection, query, inbox.c.id)
     found: dict[str, list[_QueuedMessage]] = {session: [] for session in session_ids}
     for row in rows:
-        if (message := readable(row.inbound)) is None:
+        if (message := parse_message(row.inbound)) is None:
             damaged.add(row.id)
         else:
             found[row.session].append(_QueuedMessage(row, message))
@@ -264,7 +264,7 @@ async def _next_turn(
 ) -> Turn | None:
     """Return the turn that answers these messages; None if a rerun has nothing to answer."""
     first, messages = batch[0].row, tuple(queued.message for queued in batch)
-    turn_id, agent = new_id(), agents.answering(session.agent, messages[-1].spots)
+    turn_id, agent = new_turn_id(), agents.answering(session.agent, messages[-1].spots)
     turn = Turn(
         turn_id,
         session.id,
@@ -274,13 +274,13 @@ async def _next_turn(
         turn_id,
         model=session.model,
         agent=agent,
-        has_waited=time.time() - first.accepted_at > QUEUED_REACTION_SECONDS,
+        may_have_queued_reaction=time.time() - first.accepted_at > QUEUED_REACTION_SECONDS,
     )
     if first.parent is None:
         return turn
     damaged = set[str]()
     with collect_unreadable(turn.id, damaged):
-        if (parent := await parent_of(connection, first.parent)) is None:
+        if (parent := await get_turn_row(connection, first.parent)) is None:
             return turn
         if first.kind == "retry" and parent.state == "done":  # it has its answer after all
             await connection.execute(sa.update(inbox).where(inbox.c.id == first.id).values(outcome="overtaken"))
@@ -292,14 +292,14 @@ async def _next_turn(
 async def _following(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any], kind: Any) -> Turn:
     """Return the turn as the one that repeats its parent, or continues the run that needed approvals."""
     if kind == "approval":
-        return replace(turn, kind="approval", run=await waiting_run(connection, parent), agent=parent.agent)
-    kind = await begin_again(connection, parent, kind)
+        return replace(turn, kind="approval", run=await get_run_of_approvals(connection, parent), agent=parent.agent)
+    kind = await prepare_rerun(connection, parent, kind)
     return replace(
         turn,
         kind=kind,
         origin=parent.origin,
         run=parent.run,
-        messages=(await said_to(connection, {parent.origin})).get(parent.origin, turn.messages),
+        messages=(await get_messages_of_turns(connection, {parent.origin})).get(parent.origin, turn.messages),
         chunks=tuple(parent.chunks or ()),
         agent=parent.agent if kind == "retry" else turn.agent,
     )
@@ -327,6 +327,6 @@ async def _read_each(
     return found, damaged
 
 
-def new_id() -> str:
+def new_turn_id() -> str:
     """Return an id for a turn: short enough for a user to quote."""
     return uuid.uuid4().hex[:10]

@@ -26,10 +26,10 @@ from core.sessions.summarizer import Summarizer, Summed, begun_at, summary
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import messages, sessions, turns
-from core.turns.queries import is_under_way
-from core.turns.store import Turns
+from core.turns.queries import is_active
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
-from core.turns.worker import Answer
+from core.turns.worker import TurnRunner
 from core.usage.meter import run_with
 from core.usage.spending_limits import Caps
 
@@ -72,7 +72,7 @@ class _Piece:
     rows: Sequence[sa.Row[Any]]
 
 
-class Compaction:
+class HistoryCompactor:
     """Folds conversations.
 
     Args:
@@ -87,7 +87,7 @@ class Compaction:
     def __init__(
         self,
         database: Database,
-        turns: Turns,
+        turns: TurnStore,
         summarizer: Summarizer,
         caps: Caps,
         *,
@@ -112,26 +112,26 @@ class Compaction:
         self._given_up = set[asyncio.Task[None]]()
         self._failed: TTLCache[str, bool] = TTLCache(MAX_FAILED, AGAIN)
 
-    async def beside(self, turn: Turn, answer: Answer) -> None:
+    async def run_turn(self, turn: Turn, answer: TurnRunner) -> None:
         """Run a turn to its end: nothing is done for its conversation meanwhile, and what there is to do after it."""
-        self.give_way(turn.session_id)
+        self.cancel(turn.session_id)
         await answer(turn)
-        self.offer(turn)
+        self.schedule(turn)
 
-    def offer(self, turn: Turn) -> None:
+    def schedule(self, turn: Turn) -> None:
         """A turn has ended: see whether its conversation is to be folded."""
         session = turn.session_id
         if self._folds and session not in self._tasks and session not in self._failed:
             task = self._tasks[session] = asyncio.create_task(self._fold(turn), name=f"summary of {session}")
             task.add_done_callback(lambda done: self._ended(session, done))
 
-    def give_way(self, session_id: str) -> None:
+    def cancel(self, session_id: str) -> None:
         """A turn begins: what is under way for its conversation is given up."""
         if task := self._tasks.pop(session_id, None):
             self._given_up.add(task)
             task.cancel()
 
-    async def idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until all is done that was offered."""
         while tasks := [*self._tasks.values(), *self._given_up]:
             await asyncio.wait(tasks)
@@ -139,8 +139,8 @@ class Compaction:
     async def aclose(self) -> None:
         """Give up what is under way."""
         for session in list(self._tasks):
-            self.give_way(session)
-        await self.idle()
+            self.cancel(session)
+        await self.wait_until_idle()
 
     def _ended(self, session_id: str, task: asyncio.Task[None]) -> None:
         self._given_up.discard(task)
@@ -172,7 +172,7 @@ class Compaction:
         Another worker that begins, a deletion and a redaction overwrite the mark: the summary is then not stored.
         """
         here = (sessions.c.id == turn.session_id) & (sessions.c.generation == turn.generation)
-        marked = sa.update(sessions).where(here).values(folder=self._turns.worker).returning(sessions)
+        marked = sa.update(sessions).where(here).values(folder=self._turns.worker_id).returning(sessions)
         async with self._writing() as connection:
             session: sa.Row[Any] | None = (await connection.execute(marked)).one_or_none()
         return session
@@ -192,10 +192,10 @@ class Compaction:
         """Whether the session is still what it was, and rests. It is kept from all others from here on."""
         c = sessions.c
         same = (c.id == taken.id) & (c.generation == taken.generation) & (c.created_at == taken.created_at)
-        held = sa.select(c.id).where(same, c.folder == self._turns.worker).with_for_update()
+        held = sa.select(c.id).where(same, c.folder == self._turns.worker_id).with_for_update()
         if (await connection.execute(held)).first() is None:
             return False
-        busy = sa.select(turns.c.id).where(turns.c.session == taken.id, is_under_way(turns))
+        busy = sa.select(turns.c.id).where(turns.c.session == taken.id, is_active(turns))
         return (await connection.execute(busy)).first() is None
 
     async def _keep(self, connection: AsyncConnection, turn: Turn, piece: _Piece, summed: Summed) -> None:
@@ -233,7 +233,7 @@ class Compaction:
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
         async with self._database.write() as connection:
             yield connection
-            await self._turns.announce(connection)
+            await self._turns.notify_workers(connection)
         self._wake()
 
 

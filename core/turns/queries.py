@@ -8,7 +8,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.sessions.resume import reopen, rewind
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.turn_states import UNDER_WAY
@@ -16,10 +16,10 @@ from core.store.upsert import insert_of
 
 #: How the messages of a turn are answered once more: `retry` goes on with what the one that failed has stored;
 #: `regenerate` begins behind the question, and `revise` with the question as it was edited.
-Again = Literal["retry", "regenerate", "revise"]
+RerunKind = Literal["retry", "regenerate", "revise"]
 
 
-def is_under_way(table: sa.FromClause) -> sa.ColumnElement[bool]:
+def is_active(table: sa.FromClause) -> sa.ColumnElement[bool]:
     """Whether a turn has not ended: in the words of the index that holds such turns."""
     return table.c.state.in_([sa.literal_column(f"'{state}'") for state in UNDER_WAY])
 
@@ -29,13 +29,13 @@ def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
     return table.c.turn.is_(None) & table.c.outcome.is_(None)
 
 
-def is_free(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+def is_idle(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Whether a session has no turn under way."""
     busy = turns.alias("busy")
-    return ~sa.exists().where(busy.c.session == session, is_under_way(busy))
+    return ~sa.exists().where(busy.c.session == session, is_active(busy))
 
 
-def row_of(inbound: Inbound, generation: Any) -> dict[str, Any]:
+def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
     """What the inbox keeps of whatever message, but for its words."""
     return {
         "event_key": inbound.event_key,
@@ -48,38 +48,42 @@ def row_of(inbound: Inbound, generation: Any) -> dict[str, Any]:
     }
 
 
-async def note(connection: AsyncConnection, inbound: Inbound, outcome: str, *, kind: str = "message") -> bool:
+async def record_message(
+    connection: AsyncConnection, inbound: InboxMessage, outcome: str, *, kind: str = "message"
+) -> bool:
     """Keep a message without its words; whether it was not here before.
 
     Args:
         kind: of a command, its name.
     """
-    values = {**row_of(inbound, generation_of(inbound)), "outcome": outcome, "kind": kind}
+    values = {**message_columns(inbound, session_generation(inbound)), "outcome": outcome, "kind": kind}
     noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
     return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
 
 
-async def is_known(connection: AsyncConnection, event_key: str) -> bool:
+async def has_message(connection: AsyncConnection, event_key: str) -> bool:
     """Whether a message was accepted under this key, or noted."""
     seen = sa.select(inbox.c.id).where(inbox.c.event_key == event_key)
     return (await connection.execute(seen)).first() is not None
 
 
-def generation_of(inbound: Inbound) -> sa.ColumnElement[int]:
+def session_generation(inbound: InboxMessage) -> sa.ColumnElement[int]:
     """That of its session, which may be yet to begin."""
     found = sa.select(sessions.c.generation).where(sessions.c.id == inbound.session_id).scalar_subquery()
     return sa.func.coalesce(found, 1)
 
 
-def readable(said: object) -> Inbound | None:
+def parse_message(said: object) -> InboxMessage | None:
     """The message that a row holds, if it can be read."""
     try:
-        return Inbound.from_json(said)
+        return InboxMessage.from_json(said)
     except ValueError:
         return None
 
 
-async def said_to(connection: AsyncConnection, turn_ids: Collection[str]) -> dict[str, tuple[Inbound, ...]]:
+async def get_messages_of_turns(
+    connection: AsyncConnection, turn_ids: Collection[str]
+) -> dict[str, tuple[InboxMessage, ...]]:
     """The messages that turns answer; without those that were withdrawn, unless there are no others."""
     query = (
         sa.select(inbox.c.turn, inbox.c.inbound, inbox.c.outcome)
@@ -88,47 +92,49 @@ async def said_to(connection: AsyncConnection, turn_ids: Collection[str]) -> dic
     )
     rows = (await connection.execute(query)).all()
     by_turn = groupby(rows, key=lambda row: row.turn)
-    said = {turn: [(row.outcome, message) for row in of if (message := readable(row.inbound))] for turn, of in by_turn}
+    said = {
+        turn: [(row.outcome, message) for row in of if (message := parse_message(row.inbound))] for turn, of in by_turn
+    }
     standing = {turn: [message for outcome, message in of if outcome is None] for turn, of in said.items()}
     return {turn: tuple(standing[turn] or (message for _, message in of)) for turn, of in said.items() if of}
 
 
-async def answered_by(connection: AsyncConnection, origin: str) -> Sequence[sa.Row[Any]]:
+async def get_inbox_rows(connection: AsyncConnection, origin: str) -> Sequence[sa.Row[Any]]:
     """The messages, as the inbox has them, that the turns of an origin answer."""
     query = sa.select(inbox).where(inbox.c.turn == origin).order_by(inbox.c.sent_at, inbox.c.id)
     return (await connection.execute(query)).all()
 
 
-async def parent_of(connection: AsyncConnection, turn_id: str) -> sa.Row[Any] | None:
+async def get_turn_row(connection: AsyncConnection, turn_id: str) -> sa.Row[Any] | None:
     """Return the turn whose messages are to be answered again, if it is still stored."""
     return (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
 
 
-async def led_to(connection: AsyncConnection, turn_id: str) -> list[Inbound]:
+async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[InboxMessage]:
     """The messages that led to a turn: those that it answers, and those of the turns that it goes on with."""
-    found, of = list[Inbound](), sa.select(turns)
+    found, of = list[InboxMessage](), sa.select(turns)
     turn = (await connection.execute(of.where(turns.c.id == turn_id))).one_or_none()
     while turn is not None:
-        rows = await answered_by(connection, turn.origin)
-        found += [message for row in rows if (message := readable(row.inbound))]
+        rows = await get_inbox_rows(connection, turn.origin)
+        found += [message for row in rows if (message := parse_message(row.inbound))]
         turn = (await connection.execute(of.where(turns.c.id == turn.parent))).one_or_none()
     return found
 
 
-async def waiting_run(connection: AsyncConnection, asking: sa.Row[Any]) -> str | None:
+async def get_run_of_approvals(connection: AsyncConnection, asking: sa.Row[Any]) -> str | None:
     """The run that waits for what a turn has asked people for."""
     query = sa.select(approvals.c.run).where(approvals.c.turn == asking.id).limit(1)
     return (await connection.execute(query)).scalar_one_or_none()
 
 
-async def begin_again(connection: AsyncConnection, parent: sa.Row[Any], kind: Again) -> Again:
+async def prepare_rerun(connection: AsyncConnection, parent: sa.Row[Any], kind: RerunKind) -> RerunKind:
     """Make a session ready for the turn that follows `parent` to run, as a part of its claim: once, so that whoever
     takes that turn up later goes on with what it has stored.
 
     Returns:
         The kind that it is: what was edited or deleted meanwhile is never answered as it was.
     """
-    rows = await answered_by(connection, parent.origin)
+    rows = await get_inbox_rows(connection, parent.origin)
     if any(row.revised or row.outcome for row in rows):
         kind = "revise"
     for row in rows:

@@ -8,15 +8,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.sessions.lifecycle import hold_session
 from core.store.schema import approvals, inbox, turns
 from core.store.turn_states import ENDED
-from core.turns.queries import Again, answered_by, is_waiting, readable
+from core.turns.queries import RerunKind, get_inbox_rows, is_waiting, parse_message
 from core.turns.store import STOP
 
 
-class Refused(Enum):
+class RerunDenied(Enum):
     """Why a message is not answered once more.
 
     Attributes:
@@ -26,12 +26,14 @@ class Refused(Enum):
         NEWER: more was said since: what is answered anew would stand in the middle of the conversation.
     """
 
-    NOT_THEIRS = auto()
-    OVER = auto()
-    NEWER = auto()
+    NOT_OWNER = auto()
+    EXPIRED = auto()
+    SUPERSEDED = auto()
 
 
-async def wanted(connection: AsyncConnection, turn_id: str, *, author: str | None, kind: Again) -> Inbound | Refused:
+async def create_rerun_message(
+    connection: AsyncConnection, turn_id: str, *, author: str | None, kind: RerunKind
+) -> InboxMessage | RerunDenied:
     """The message to be kept for a turn to be answered once more, if that may be. Its session is kept from all others
     until the end of the transaction.
 
@@ -43,21 +45,21 @@ async def wanted(connection: AsyncConnection, turn_id: str, *, author: str | Non
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     generation = await hold_session(connection, (await connection.execute(session)).scalar_one_or_none())
     turn = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
-    rows = await answered_by(connection, turn.origin) if turn is not None else ()
+    rows = await get_inbox_rows(connection, turn.origin) if turn is not None else ()
     standing = [row for row in rows if row.outcome is None]
-    said = [message for row in standing if (message := readable(row.inbound))]
+    said = [message for row in standing if (message := parse_message(row.inbound))]
     if turn is None or turn.generation != generation or not said:
-        return Refused.OVER
+        return RerunDenied.EXPIRED
     if author is not None and author not in {message.author for message in said}:
-        return Refused.NOT_THEIRS
+        return RerunDenied.NOT_OWNER
     message = replace(said[-1], event_key=f"{said[-1].channel}:again:{turn_id}", sent_at=time.time())
     if (has_ended := await _has_ended(connection, message.event_key)) is not None:
-        return Refused.OVER if has_ended else message
+        return RerunDenied.EXPIRED if has_ended else message
     goes_on = kind == "retry" and await _has_asked(connection, turn_id)
     if goes_on or not _may(turn, kind, is_revised=any(row.revised for row in standing)):
-        return Refused.OVER
+        return RerunDenied.EXPIRED
     if kind != "retry" and await _is_followed(connection, turn):
-        return Refused.NEWER
+        return RerunDenied.SUPERSEDED
     # what it has asked people for is not to be decided any more
     await connection.execute(sa.delete(approvals).where(approvals.c.turn == turn_id))
     return message
@@ -69,7 +71,7 @@ async def _has_asked(connection: AsyncConnection, turn_id: str) -> bool:
     return bool((await connection.execute(sa.select(asked))).scalar_one())
 
 
-def _may(turn: sa.Row[Any], kind: Again, *, is_revised: bool) -> bool:
+def _may(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
     """Whether a turn has come to an end, or shows one and is about to have come to it, that `kind` follows."""
     is_stopped = turn.cancel == STOP and turn.state in ("running", "cancelled")
     match kind:

@@ -28,7 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.observability import tracing
 from core.sessions.resume import is_stored, rewind
 from core.sessions.routing import Agents
@@ -36,8 +36,8 @@ from core.store.database import Database
 from core.store.notify import Notices
 from core.store.schema import inbox, turns
 from core.store.turn_states import Ended, State, before
-from core.turns.claims import claim
-from core.turns.queries import is_under_way, led_to
+from core.turns.claims import claim_turns
+from core.turns.queries import get_message_chain, is_active
 from core.turns.turn import Turn
 from core.workers.fencing import Fence
 from core.workers.lease import Lease
@@ -59,7 +59,7 @@ Json = Mapping[str, Any]
 T = TypeVar("T")
 
 
-class Turns:
+class TurnStore:
     """The `turns` table, as one worker sees it that has these `agents`."""
 
     def __init__(self, database: Database, lease: Lease, agents: Agents) -> None:
@@ -71,13 +71,13 @@ class Turns:
         self._begun = count(1)
 
     @property
-    def worker(self) -> str:
+    def worker_id(self) -> str:
         """Whose sight this is."""
         return self._lease.worker
 
-    def fence(self, turn: Turn) -> Fence:
+    def fencing_token(self, turn: Turn) -> Fence:
         """What lets a run of the turn write, for as long as it is this worker's."""
-        return Fence(turn.id, self._lease.worker, turn.claim)
+        return Fence(turn.id, self._lease.worker, turn.claim_number)
 
     async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
         """Resume turns that nobody runs, and begin the next one of each free session in which messages wait.
@@ -90,7 +90,9 @@ class Turns:
             running: the turns that this worker runs.
         """
         try:
-            claimed = await claim(self._database, self._lease, self.agents, limit, running=running, served=self._served)
+            claimed = await claim_turns(
+                self._database, self._lease, self.agents, limit, running=running, served=self._served
+            )
         except IntegrityError:  # another worker began a turn of one of the sessions
             return []
         for turn in claimed:
@@ -98,13 +100,13 @@ class Turns:
             self._served.update((message.author, number) for message in turn.messages)
         return claimed
 
-    async def running(self) -> dict[str, str | None]:
+    async def list_owned(self) -> dict[str, str | None]:
         """Return the ids of this worker's turns, each with the reason to cancel it, if there is one."""
-        own = sa.select(turns.c.id, turns.c.cancel).where(is_under_way(turns), turns.c.owner == self._lease.worker)
+        own = sa.select(turns.c.id, turns.c.cancel).where(is_active(turns), turns.c.owner == self._lease.worker)
         async with self._database.read() as connection:
             return {row.id: row.cancel for row in await connection.execute(own)}
 
-    async def hold(self, turn: Turn) -> None:
+    async def check_owned(self, turn: Turn) -> None:
         """See that the turn is this worker's still, before more of it is shown: once the lease may have ended, be it
         that it was taken anew since.
 
@@ -112,18 +114,22 @@ class Turns:
             TurnLostError: another worker has taken the turn.
         """
         if not self._lease.is_sure:
-            await self._read(turn, self.fence(turn).check)
+            await self._read(turn, self.fencing_token(turn).check)
 
-    async def is_asked(self, turn: Turn) -> bool:
+    async def has_stored_prompt(self, turn: Turn) -> bool:
         """Whether the run of a turn has stored already what it is asked."""
         asked = sa.select(is_stored(turn.session_id, turn.generation, turn.origin))
         return bool(await self._read(turn, lambda connection: connection.scalar(asked)))
 
-    async def led_to(self, turn: Turn) -> list[Inbound]:
+    async def get_message_chain(self, turn: Turn) -> list[InboxMessage]:
         """The messages of people that a run was begun for, where a turn goes on with one: its own tells but of one."""
-        return [] if turn.run is None else await self._read(turn, lambda connection: led_to(connection, turn.id))
+        return (
+            []
+            if turn.run is None
+            else await self._read(turn, lambda connection: get_message_chain(connection, turn.id))
+        )
 
-    async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
+    async def save_message_ids(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages.
 
         Raises:
@@ -131,7 +137,7 @@ class Turns:
         """
         await self._update(turn, ("running", "answered"), chunks=list(chunks))
 
-    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> None:
+    async def save_answer(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> None:
         """Store the final text and the run record, before the text is shown.
 
         Raises:
@@ -158,14 +164,14 @@ class Turns:
         tracing.ended("handed back")
         await self._notices.tell(self._lease.worker)
 
-    async def cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
+    async def request_cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
         """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
         What was the first reason to end it stays that, but for a reset.
 
         Returns:
             Its id, if there is one.
         """
-        here = (turns.c.session == session_id) & is_under_way(turns)
+        here = (turns.c.session == session_id) & is_active(turns)
         if reason != RESET:  # which has all forgotten, and is not to be taken back
             here &= turns.c.cancel.is_(None) | (turns.c.cancel == reason)
         if reason == STOP:  # what has come to its answer has nothing to stop
@@ -176,11 +182,11 @@ class Turns:
             await self._notices.post(connection, f"{turn_id} {reason}")
         return turn_id
 
-    async def announce(self, connection: AsyncConnection) -> None:
+    async def notify_workers(self, connection: AsyncConnection) -> None:
         """Tell the other workers that something waits, once the transaction is committed."""
         await self._notices.post(connection, self._lease.worker)
 
-    async def hear(self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, str], None]) -> None:
+    async def listen(self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, str], None]) -> None:
         """Hear of what other workers have that waits, and from all of them of turns that are to be ended, by id and
         reason. Until cancelled.
         """
@@ -218,14 +224,14 @@ class Turns:
                 else_=sa.func.coalesce(sa.literal(receipt, turns.c.receipt.type), turns.c.receipt),
             ),
         }
-        here = self.fence(turn).is_own & turns.c.state.in_(before(state))
+        here = self.fencing_token(turn).is_own & turns.c.state.in_(before(state))
 
         async def work() -> None:
             async with self._database.write() as connection:
                 ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
                 row = (await connection.execute(ended)).one_or_none()
                 if row is None:
-                    raise self.fence(turn).lost
+                    raise self.fencing_token(turn).lost
                 if row.cancel == RESET:
                     answered = inbox.c.turn.in_((turn.id, turn.origin))
                     await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
@@ -244,7 +250,7 @@ class Turns:
 
     async def _update(self, turn: Turn, states: Collection[State], **values: Any) -> None:
         """Write columns of a turn that is this worker's and in one of the states."""
-        fence = self.fence(turn)
+        fence = self.fencing_token(turn)
         update = sa.update(turns).where(fence.is_own, turns.c.state.in_(states)).values(values)
 
         async def work() -> None:

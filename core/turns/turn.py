@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from core.inbox_message import Inbound
-from core.turns.queries import Again
+from core.inbox_message import InboxMessage
+from core.turns.queries import RerunKind
 from core.usage.meter import Meter
 
-Kind = Literal["message", "approval"] | Again
+TurnKind = Literal["message", "approval"] | RerunKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,19 @@ class Turn:
     id: str
     session_id: str
     generation: int
-    messages: tuple[Inbound, ...]
-    kind: Kind
+    messages: tuple[InboxMessage, ...]
+    kind: TurnKind
     origin: str
     run: str | None = None
     model: str | None = None
     agent: str = ""
-    claim: int = field(default=1, compare=False)
+    claim_number: int = field(default=1, compare=False)
     attempt: int = 1
     is_resumed: bool = False
-    has_waited: bool = field(default=False, compare=False)
+    may_have_queued_reaction: bool = field(default=False, compare=False)
     chunks: tuple[str, ...] = ()
     text: str | None = None
-    said: str = ""
+    partial_text: str = ""
     cancel: str | None = None
     is_damaged: bool = False
     meter: Meter = field(default_factory=Meter, compare=False, repr=False)
@@ -59,6 +59,6 @@ class Turn:
         self.meter.turn = self.id
 
     @property
-    def inbound(self) -> Inbound:
+    def newest_message(self) -> InboxMessage:
         """The newest of its messages: the one that the reply answers."""
         return self.messages[-1]

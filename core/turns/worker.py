@@ -12,13 +12,13 @@ from core.concurrency.tasks import run_every
 from core.errors import StoreError, TurnLostError
 from core.observability.tracing import running
 from core.secret_redaction import traced
-from core.turns.store import LOST, SHUTDOWN, Turns
+from core.turns.store import LOST, SHUTDOWN, TurnStore
 from core.turns.turn import Turn
 
 log = logging.getLogger(__name__)
 
 #: Runs one turn to its end.
-Answer = Callable[[Turn], Awaitable[None]]
+TurnRunner = Callable[[Turn], Awaitable[None]]
 
 #: What a turn that is told to close has for its last word.
 CLOSING_SECONDS = 6.0
@@ -67,8 +67,8 @@ class Worker:
 
     def __init__(
         self,
-        turns: Turns,
-        answer: Answer,
+        turns: TurnStore,
+        answer: TurnRunner,
         *,
         limit: int = 100,
         poll: float = 3.0,
@@ -90,7 +90,7 @@ class Worker:
         self._running: dict[str, _Run] = {}
 
     @property
-    def busy(self) -> int:
+    def running_count(self) -> int:
         """How many turns run."""
         return len(self._running)
 
@@ -103,7 +103,7 @@ class Worker:
         if run := self._running.get(turn_id):
             run.cancel(reason)
 
-    def end(self, turn_id: str | None, reason: str) -> None:
+    def cancel_and_wake(self, turn_id: str | None, reason: str) -> None:
         """What there was to answer has become less: end a turn, if one was ended, and see what is to be done now."""
         if turn_id is not None:
             self.cancel(turn_id, reason)
@@ -112,7 +112,7 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop` has come to its end."""
         sides: list[Coroutine[Any, Any, None]] = [
-            self._turns.hear(on_waiting=self.wake, on_cancelled=self.cancel),
+            self._turns.listen(on_waiting=self.wake, on_cancelled=self.cancel),
             self._watch(),
         ]
         tasks = [asyncio.create_task(side, name="worker's side") for side in sides]
@@ -184,7 +184,7 @@ class Worker:
         async def check() -> None:
             nonlocal missed
             watched = set(self._running)
-            known = await self._turns.running() if watched else {}
+            known = await self._turns.list_owned() if watched else {}
             for turn_id, reason in known.items():
                 if reason is not None:
                     self.cancel(turn_id, reason)
@@ -195,7 +195,7 @@ class Worker:
         await run_every(WATCH, check, what="the state of the running turns cannot be read")
 
     async def _run(self, turn: Turn) -> None:
-        with running(turn.id, turn.session_id, turn.inbound.channel, turn.kind):
+        with running(turn.id, turn.session_id, turn.newest_message.channel, turn.kind):
             await self._run_here(turn)
 
     async def _run_here(self, turn: Turn) -> None:
@@ -219,7 +219,7 @@ class Worker:
 
     async def _back_off(self, turn: Turn) -> None:
         """Wait until a turn that failed and has not ended may be claimed again; at a stop, hand it back."""
-        seconds = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(turn.claim - 1, 10))
+        seconds = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(turn.claim_number - 1, 10))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
             await self._hand_back(turn)
@@ -228,6 +228,6 @@ class Worker:
         """Leave a turn to whoever works next that is not to be begun here any more."""
         try:
             with suppress(TurnLostError):  # or it has ended
-                await self._turns.hand_back(turn, turn.said)
+                await self._turns.hand_back(turn, turn.partial_text)
         except StoreError as error:
             log.error("turn %s is not handed back, and left to whoever works next: %s", turn.id, traced(error))

@@ -18,10 +18,10 @@ from channels.replies import rerender
 from core.agents.runtime import AgentRuntime
 from core.conversations.service import Conversations
 from core.errors import StoreError
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.store.schema import turns, workers
 from core.turns import worker
-from core.turns.store import STOP, Turns
+from core.turns.store import STOP, TurnStore
 from core.turns.turn import Turn
 from core.workers.lease import Lease
 from sandbox.models import DropConnection, Fail, Pause, Say, Stall
@@ -159,7 +159,7 @@ async def test_an_older_message_that_comes_late_is_answered_by_the_next_turn(
         question = await ask(bot, "two")
         await bot.shows(question, lambda texts: "Once" in texts[-1])
         (row,) = await bot.inbox_rows()
-        said = Inbound.from_json(row.inbound)
+        said = InboxMessage.from_json(row.inbound)
         await bot.inbox.accept(replace(said, event_key="older", text="one", sent_at=said.sent_at - 0.1))
         await bot.shows(question, lambda texts: texts == ["two", "Once upon a time.", "That was one."])
         assert [turn.state for turn in await bot.settled(2)] == ["done", "done"]
@@ -279,17 +279,17 @@ async def test_a_database_that_fails_in_passing_costs_nothing(
 async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    end = Turns.end
+    end = TurnStore.end
 
     async def failing(*_: Any, **__: Any) -> None:
         raise StoreError("out of reach")
 
     async with running(slack, tmp_path, "the answer", "another") as bot:
-        monkeypatch.setattr(Turns, "end", failing)
+        monkeypatch.setattr(TurnStore, "end", failing)
         question = await ask(bot)
         await bot.shows(question, lambda texts: texts == ["hello", "the answer"])
         await asyncio.wait([run.task for run in bot.worker._running.values()])
-        monkeypatch.setattr(Turns, "end", end)
+        monkeypatch.setattr(TurnStore, "end", end)
         await slack.say("ada", question.channel, "again", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts == ["hello", "the answer", "again", "another"])
 
@@ -300,7 +300,7 @@ async def test_a_message_that_is_posted_when_another_worker_has_the_turn_is_dele
 ) -> None:
     monkeypatch.setattr(rerender, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(worker, "WATCH", 0.02 if hears else 60.0)
-    shown = Turns.shown
+    shown = TurnStore.save_message_ids
 
     async with running(slack, tmp_path, "the answer") as bot:
 
@@ -308,16 +308,16 @@ async def test_a_message_that_is_posted_when_another_worker_has_the_turn_is_dele
             async with bot.database.write() as connection:
                 await connection.execute(sa.update(turns).values(**values))
 
-        async def too_late(self: Turns, turn: Turn, chunks: Sequence[str]) -> None:
+        async def too_late(self: TurnStore, turn: Turn, chunks: Sequence[str]) -> None:
             await change(owner="another worker", claims=2, attempt=2)
             await shown(self, turn, chunks)
 
         async with bot.database.write() as connection:  # which lives
             await connection.execute(sa.insert(workers).values(id="another worker", lease=float("inf"), live={}))
-        monkeypatch.setattr(Turns, "shown", too_late)
+        monkeypatch.setattr(TurnStore, "save_message_ids", too_late)
         question = await ask(bot)
         await bot.shows(question, lambda texts: len(texts) == 2)
-        await until(lambda: not bot.worker.busy)
+        await until(lambda: not bot.worker.running_count)
         await asyncio.sleep(0.05)
         assert len(bot.texts(question)) == 2, "the other worker may go on with it"
         await change(state="done", chunks=["another message"], finished_at=1.0)
@@ -336,7 +336,7 @@ async def test_a_reply_whose_turn_another_worker_has_taken_is_tried_no_more_with
         monkeypatch.setattr(Lease, "is_sure", False)
         async with bot.database.write() as connection:
             await connection.execute(sa.update(turns).values(owner="another worker", claims=2, attempt=2))
-        await until(lambda: not bot.worker.busy)
+        await until(lambda: not bot.worker.running_count)
         assert calls.CHECK_SECONDS < 1
         assert bot.texts(question) == ["hello"]
         (row,) = await bot.turn_rows()
@@ -407,7 +407,7 @@ async def test_a_turn_of_which_never_all_can_be_read_is_given_up(
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.01)
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, _):
-        monkeypatch.setattr(Turns, "shown", unreadable)
+        monkeypatch.setattr(TurnStore, "save_message_ids", unreadable)
         await bot.restarted(state="answered", text="It is drawn.", chunks=[])
         row = await outcome(bot)
         assert (row.state, row.claims, row.attempt) == ("failed", 4, 2)
@@ -435,7 +435,7 @@ async def test_a_stop_hands_back_what_the_database_has_broken_off(
 
     async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
         with monkeypatch.context() as outage:
-            outage.setattr(Turns, "shown", away)
+            outage.setattr(TurnStore, "save_message_ids", away)
             await ask(bot)
             await asyncio.wait_for(failed.wait(), 30)
         await bot.worker.stop(0.1)
@@ -454,7 +454,7 @@ async def test_a_stop_from_elsewhere_ends_the_answer_with_a_word(slack: SlackSan
     async with in_the_middle(slack, tmp_path, "Once", "And now?") as (bot, question):
         (message,) = await bot.inbox_rows()
         async with bot.database.write() as connection:
-            await bot.turns.cancel(connection, message.session, STOP)
+            await bot.turns.request_cancel(connection, message.session, STOP)
         row = await outcome(bot)
         assert (row.state, row.error) == ("cancelled", STOP)
         assert bot.texts(question)[1:] == [f"Once\n\n{words.STOPPED}"]

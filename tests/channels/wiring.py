@@ -43,7 +43,7 @@ from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tools.approvals import Approvals
 from core.tools.call_log import Journal
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
@@ -85,7 +85,7 @@ class Core:
 
     model: Any
     database: Watched
-    turns: Turns
+    turns: TurnStore
     inbox: Inbox
     desk: Desk
     places: Places
@@ -198,11 +198,11 @@ def _endpoints(address: str) -> Endpoints:
     )
 
 
-async def successor(database: Database, agents: Agents = PARLEY) -> Turns:
+async def successor(database: Database, agents: Agents = PARLEY) -> TurnStore:
     """The turns as a process sees them that has just begun: all that were before it are gone."""
     lease = Lease(database)
     await lease.take()
-    return Turns(database, lease, agents)
+    return TurnStore(database, lease, agents)
 
 
 class Wired:

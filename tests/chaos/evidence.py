@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 
 from core.identity import DEFAULT_AGENT_NAME
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
 from core.sessions.history import is_user_message
 from core.sessions.service import SessionService
@@ -54,7 +54,7 @@ async def accepted(database: Database) -> list[tuple[str, str, str]]:
     query = sa.select(inbox.c.session, inbox.c.inbound, inbox.c.turn).where(*said).order_by(inbox.c.id)
     async with database.read() as connection:
         rows = (await connection.execute(query)).all()
-    return [(row.session, Inbound.from_json(row.inbound).text, row.turn or "") for row in rows]
+    return [(row.session, InboxMessage.from_json(row.inbound).text, row.turn or "") for row in rows]
 
 
 async def unended(database: Database) -> list[str]:

@@ -19,7 +19,7 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import workers
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.workers.lease import Lease
@@ -93,16 +93,16 @@ async def database(database_url: str) -> AsyncIterator[Faulty]:
 
 
 @pytest.fixture
-async def turns(database: Faulty) -> Turns:
+async def turns(database: Faulty) -> TurnStore:
     return await worker_on(database)
 
 
-async def worker_on(database: Faulty, *, seconds: float = 30) -> Turns:
+async def worker_on(database: Faulty, *, seconds: float = 30) -> TurnStore:
     """The turns as a worker sees them that has just begun."""
     lease = Lease(database, seconds=seconds)
     await lease.take()
     agents = Agents("app", {"app": Agent("app", MODELS)})
-    return Turns(database, lease, agents)
+    return TurnStore(database, lease, agents)
 
 
 Passes = Callable[[Database, float], Awaitable[None]]
@@ -123,9 +123,9 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
     return passes
 
 
-async def done(turns: Turns, turn: Turn) -> None:
+async def done(turns: TurnStore, turn: Turn) -> None:
     """The turn comes to its good end."""
-    await turns.answered(turn, "the answer", {})
+    await turns.save_answer(turn, "the answer", {})
     await turns.end(turn, "done")
 
 
@@ -134,7 +134,7 @@ async def never(turn: Turn) -> None:
 
 
 @pytest.fixture
-def inbox(database: Faulty, turns: Turns) -> Inbox:
+def inbox(database: Faulty, turns: TurnStore) -> Inbox:
     return Inbox(database, turns, Worker(turns, never))
 
 

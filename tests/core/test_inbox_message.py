@@ -3,14 +3,14 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.inbox_message import Attachment, Inbound, storable
+from core.inbox_message import Attachment, InboxMessage, storable_text
 
 names = st.text(max_size=20)
 values = st.recursive(st.none() | st.booleans() | st.integers() | names, lambda inner: st.lists(inner, max_size=3))
 addresses = st.dictionaries(names, values, max_size=4)
 files = st.builds(Attachment, name=names, mime_type=st.none() | names, size=st.integers(min_value=0), source=addresses)
 inbounds = st.builds(
-    Inbound,
+    InboxMessage,
     event_key=names,
     session_id=names,
     place=names,
@@ -24,23 +24,23 @@ inbounds = st.builds(
 
 
 @given(inbounds)
-def test_a_message_comes_back_from_json_as_it_went(inbound: Inbound) -> None:
-    assert Inbound.from_json(json.loads(json.dumps(inbound.to_json()))) == inbound
+def test_a_message_comes_back_from_json_as_it_went(inbound: InboxMessage) -> None:
+    assert InboxMessage.from_json(json.loads(json.dumps(inbound.to_json()))) == inbound
 
 
 @given(st.text())
 def test_a_sound_text_is_storable_as_it_is_but_for_nul(text: str) -> None:
-    assert storable(text) == text.replace("\0", "")
+    assert storable_text(text) == text.replace("\0", "")
 
 
 @given(st.text(st.characters(exclude_categories=[]) | st.sampled_from(["\ud83d", "\ude00", "\0"])))
 def test_every_text_becomes_one_that_can_be_encoded_and_stays_so(text: str) -> None:
-    kept = storable(text)
+    kept = storable_text(text)
     assert "\0" not in kept
     assert kept.encode().decode() == kept
-    assert storable(kept) == kept
+    assert storable_text(kept) == kept
 
 
 def test_the_two_halves_of_a_surrogate_pair_become_one_character() -> None:
-    assert storable("\ud83d\ude00") == "😀"
-    assert storable("\ud83d") == "\ufffd"
+    assert storable_text("\ud83d\ude00") == "😀"
+    assert storable_text("\ud83d") == "\ufffd"

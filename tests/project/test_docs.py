@@ -54,7 +54,7 @@ from core.identity import told as speaker_told
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Accepted, Inbox
 from core.inbox.watermarks import Places
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.privacy.deletion import Deleted, Survey
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -446,13 +446,13 @@ class Box:
     """Stands where the inbox stands, and keeps what is accepted."""
 
     def __init__(self) -> None:
-        self._inbounds = asyncio.Queue[Inbound]()
+        self._inbounds = asyncio.Queue[InboxMessage]()
 
-    async def accept(self, inbound: Inbound) -> Accepted:
+    async def accept(self, inbound: InboxMessage) -> Accepted:
         await self._inbounds.put(inbound)
         return Accepted.NEXT
 
-    async def next(self) -> Inbound:
+    async def next(self) -> InboxMessage:
         return await asyncio.wait_for(self._inbounds.get(), 30)
 
 

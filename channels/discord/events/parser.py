@@ -12,7 +12,7 @@ from channels.discord.session_ids import ASIDE, NAME, event_key, guild_of, place
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import without_mention
 from channels.intake.handler import Call
-from core.inbox_message import Attachment, Inbound, storable
+from core.inbox_message import Attachment, InboxMessage, storable_text
 
 
 def is_spoken(message: discord.Message) -> bool:
@@ -29,7 +29,7 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
         return None
     if not (guild is None or is_named(message, bot)) and says_nothing(message):  # withheld for want of the intent
         return None
-    inbound = Inbound(
+    inbound = InboxMessage(
         event_key=event_key(channel.id, message.id),
         session_id=session_id(guild, channel, message.author.id, settings.sessions),
         place=place(guild, channel),
@@ -61,7 +61,7 @@ def text_of(message: discord.Message, bot: discord.abc.User) -> str:
     """What was said, names in place of ids, without the mention of the bot."""
     role = _self_role(message)
     own = [bot.id] if role is None else [bot.id, role.id]
-    return storable(said(message, names_in(message), without_mention(message.content, *own)))
+    return storable_text(said(message, names_in(message), without_mention(message.content, *own)))
 
 
 def _brings(message: discord.Message) -> Iterator[dict[str, Any]]:
@@ -122,7 +122,7 @@ def threaded(call: Call) -> Call | None:
 
 def _attachment(file: discord.Attachment, message: discord.Message) -> Attachment:
     return Attachment(
-        name=storable(file.filename),
+        name=storable_text(file.filename),
         mime_type=file.content_type,
         size=file.size,
         source={"url": file.url, "id": str(file.id), "channel": message.channel.id, "message": message.id},

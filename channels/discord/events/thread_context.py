@@ -21,7 +21,7 @@ from channels.discord.text import headline
 from channels.rate_limits.caller import RefusedError
 from core.conversations.history_state import Background
 from core.identity import BOT
-from core.inbox_message import Inbound, storable
+from core.inbox_message import InboxMessage, storable_text
 
 #: Discord: the most messages that one call tells. And the most calls for one question.
 PAGE = 100
@@ -47,7 +47,7 @@ class Surroundings:
         self._api = api
         self._names = Names(api)
 
-    async def look(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+    async def look(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
         """See `Channel.around`.
 
         Raises:
@@ -83,7 +83,7 @@ class Surroundings:
         )
 
     async def _thread(
-        self, thread: int, messages: Sequence[Inbound], behind: Background
+        self, thread: int, messages: Sequence[InboxMessage], behind: Background
     ) -> dict[Reference, discord.Message]:
         """What was said in a thread since the newest that the history holds, with what it is about if that is new."""
         if not behind.since and any(int(message.address["message"]) == thread for message in messages):
@@ -112,13 +112,13 @@ class Surroundings:
             return None
 
 
-def _quoted(inbound: Inbound) -> Reference | None:
+def _quoted(inbound: InboxMessage) -> Reference | None:
     """The message that one replies to."""
     found = ((int(to["channel"]), int(to["message"])) for to in inbound.brings if "message" in to)
     return next(found, None)
 
 
-def _guild(inbound: Inbound) -> int | None:
+def _guild(inbound: InboxMessage) -> int | None:
     where = inbound.place.split(":")[1]
     return int(where) if where.isdecimal() else None
 
@@ -133,7 +133,7 @@ def _starter(message: discord.Message) -> discord.Message:
 
 def _said(message: discord.Message, names: Mapping[tuple[str, int], str], *, me: Any = None, **how: Any) -> Said:
     parts = [shown(message, {**names, **names_in(message)}), *(part["text"] for part in passed_on(message))]
-    text, author = storable("\n".join(filter(None, parts))), message.author
+    text, author = storable_text("\n".join(filter(None, parts))), message.author
     return Said(
         author=f"{BOT}{author.id}" if author.bot else str(author.id),
         name=author.display_name,
@@ -143,7 +143,7 @@ def _said(message: discord.Message, names: Mapping[tuple[str, int], str], *, me:
     )
 
 
-def _forwarded(message: Inbound, part: Mapping[str, Any]) -> Said:
+def _forwarded(message: InboxMessage, part: Mapping[str, Any]) -> Said:
     return Said(
         author="somebody",
         name="somebody",

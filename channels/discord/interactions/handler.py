@@ -33,7 +33,7 @@ from channels.services import Desk
 from core.concurrency.tasks import Work
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT
-from core.inbox_message import Attachment, Inbound, storable
+from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.privacy.vault import Seal
 from core.secret_redaction import traced
 
@@ -91,7 +91,7 @@ class DiscordInteractionHandler(InteractionHandler):
 
     async def ask(self, interaction: discord.Interaction, question: str) -> None:
         """Answer a question, for all to see where the bot may write, else for the author alone."""
-        text = storable(question).strip()
+        text = storable_text(question).strip()
         await self._receive_question(interaction, text, shown=quoted(headline(text, _MOST_ASKED)))
 
     async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
@@ -222,7 +222,7 @@ class DiscordInteractionHandler(InteractionHandler):
             await token.delete(ORIGINAL)
             await token.whisper(text)
 
-    async def show_question(self, interaction: Interaction) -> tuple[Inbound, Retract]:
+    async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract]:
         """Post the question as the answer to the interaction, if all may see it. The reply is a reply to that."""
         context, values = interaction.context, interaction.values
         assert context.session_id is not None, "Discord tells the channel of an interaction"

@@ -10,7 +10,7 @@ from channels.slack.session_ids import NAME, event_key, is_direct, place, sessio
 from channels.slack.settings import Direct
 from channels.slack.text import mentioned_ids, titled, without_mention
 from core.identity import BOT, Spot, Visitor
-from core.inbox_message import Attachment, Inbound, storable
+from core.inbox_message import Attachment, InboxMessage, storable_text
 
 #: Messages that people write; every other subtype is Slack's own talk, an edit, or a bot's.
 _SPOKEN = {None, "file_share", "thread_broadcast"}
@@ -56,7 +56,7 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
     root = event.get("thread_ts") or ("" if is_direct(channel) and direct == "single" else ts)
     author, home = f"{BOT}{bot_id}" if bot_id else user, str(event.get("user_team") or event.get("team") or team)
     title = titled(without_mention(words, bot_user_id))
-    inbound = Inbound(
+    inbound = InboxMessage(
         event_key=event_key(team, channel, ts),
         session_id=session_id(team, channel, root, direct),
         place=place(team, channel),
@@ -73,7 +73,7 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
             **({"name": name_of(event, bot_id)} if bot_id else {}),
         },
         author=author,
-        text=storable(without_mention(words, bot_user_id)),
+        text=storable_text(without_mention(words, bot_user_id)),
         sent_at=float(ts),
         attachments=tuple(map(attachment, event.get("files") or ())),
         brings=tuple(passed_on(event)),
@@ -149,7 +149,7 @@ def changed(body: Mapping[str, Any]) -> Change | None:
             return Change(event_key(team, channel, ts), None)
         case "message_changed" if now.get("text") != before.get("text"):
             said = without_mention(now.get("text") or "", bot_of(body))
-            return Change(event_key(team, channel, ts), storable(said))
+            return Change(event_key(team, channel, ts), storable_text(said))
     return None
 
 
@@ -158,7 +158,7 @@ def attachment(file: Mapping[str, Any]) -> Attachment:
     `file_access: check_file_info`.
     """
     return Attachment(
-        name=storable(file.get("name") or file.get("id") or "a file"),
+        name=storable_text(file.get("name") or file.get("id") or "a file"),
         mime_type=file.get("mimetype"),
         size=file.get("size") or 0,
         source={key: file[key] for key in _SOURCE if key in file},

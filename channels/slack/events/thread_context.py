@@ -17,7 +17,7 @@ from channels.slack.session_ids import NAME
 from channels.slack.text import to_words
 from core.conversations.history_state import Background
 from core.identity import BOT
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 
 #: Slack: the most messages that one call tells. And the most calls for one question.
 PAGE = 999
@@ -42,7 +42,7 @@ class SlackContextFetcher:
         self._directory = directory
         self._hears_all = hears_all
 
-    async def fetch(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+    async def fetch(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
         """See `Channel.around`.
 
         Raises:
@@ -84,7 +84,7 @@ class SlackContextFetcher:
             {author: names.get(author) or str(one.address.get("name", "")) for author, one in others.items()},
         )
 
-    async def _thread(self, messages: Sequence[Inbound], behind: Background | None) -> list[Answer]:
+    async def _thread(self, messages: Sequence[InboxMessage], behind: Background | None) -> list[Answer]:
         """What stands in the thread since the newest that the history holds, the questions included; nothing, if there
         can be nothing to be known of it.
         """
@@ -109,7 +109,7 @@ class SlackContextFetcher:
         return list({message["ts"]: message for message in told}.values())
 
 
-def _brought(message: Inbound) -> list[Mapping[str, Any]]:
+def _brought(message: InboxMessage) -> list[Mapping[str, Any]]:
     """What a message passes on, as an event told it."""
     return [part for part in message.brings if "text" in part]
 
@@ -127,7 +127,7 @@ def _before(message: Mapping[str, Any], names: Mapping[str, str]) -> Said:
     )
 
 
-def _passed_on(message: Inbound, part: Mapping[str, str], names: Mapping[str, str]) -> Said:
+def _passed_on(message: InboxMessage, part: Mapping[str, str], names: Mapping[str, str]) -> Said:
     author = part["author"]
     return Said(
         author=author or f"{NAME}:{part['name']}",

@@ -32,7 +32,7 @@ from channels.slack.settings import Direct
 from channels.slack.text import escaped, inert, titled, to_words
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT
-from core.inbox_message import Attachment, Inbound, storable
+from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.privacy.vault import Seal
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class SlackInteractionHandler(InteractionHandler):
         *,
         seal: Seal,
         direct: Direct,
-        surface: Callable[[Inbound], SlackSurface],
+        surface: Callable[[InboxMessage], SlackSurface],
         is_installed: Callable[[str], Awaitable[bool]],
     ) -> None:
         super().__init__(desk, intake, seal)
@@ -148,7 +148,7 @@ class SlackInteractionHandler(InteractionHandler):
         view = body["view"]
         kept = json.loads(view["private_metadata"])
         target, root = ResponseTarget.of_form(body, kept), kept["root"]
-        text = storable(str(view["state"]["values"][QUESTION][QUESTION]["value"] or "")).strip()
+        text = storable_text(str(view["state"]["values"][QUESTION][QUESTION]["value"] or "")).strip()
         context = target.context(session_id(target.team, target.channel, root, self._direct), root)
         return Interaction("question", context, {"text": text, "about": kept}, asdict(target))
 
@@ -213,7 +213,7 @@ class SlackInteractionHandler(InteractionHandler):
             text = await self._private.deliver(target, text, said.file, say, thread_ts=thread_ts)
         await self._private.respond(target, text, replaces=replaces)
 
-    async def show_question(self, interaction: Interaction) -> tuple[Inbound, Retract] | None:
+    async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
         """Post a question in the thread of the message that it is about."""
         target, context, asked = ResponseTarget(**interaction.surface), interaction.context, interaction.values["text"]
         kept, user = interaction.values["about"], target.user

@@ -14,7 +14,7 @@ from channels.i18n import messages as words
 from channels.intake import backfill
 from core.errors import StoreError
 from core.inbox.store import Accepted, Inbox
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.usage.user_rate_limits import Limited
 from sandbox.discord import DiscordSandbox
@@ -305,13 +305,13 @@ async def test_the_model_is_never_held_up(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story, kept = "word " * 300, list[str]()
-    answered = Turns.answered
+    answered = TurnStore.save_answer
 
-    async def keep(self: Turns, turn: Turn, text: str, usage: Any, receipt: Any = None) -> None:
+    async def keep(self: TurnStore, turn: Turn, text: str, usage: Any, receipt: Any = None) -> None:
         kept.append(text)
         await answered(self, turn, text, usage, receipt)
 
-    monkeypatch.setattr(Turns, "answered", keep)
+    monkeypatch.setattr(TurnStore, "save_answer", keep)
     async with running(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:
         server.faults.delay(PATCH, 6)
         question = await bot.ask("ada", "general", "a long one")

@@ -20,7 +20,7 @@ from core.errors import StoreError
 from core.inbox.watermarks import Place, Places
 from core.store.database import Database
 from core.store.schema import sessions
-from core.turns.queries import note
+from core.turns.queries import record_message
 from tests.channels.wiring import until
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.inbox_messages import inbound
@@ -585,7 +585,7 @@ async def test_a_stop_ends_what_its_author_asked_before_and_is_found_after_it_bu
         return Call(inbound(text, session=session, sent_at=at, author=author), is_called=True)
 
     async with places._database.write() as connection:
-        await note(connection, said("stop", since + 5).inbound, "command", kind="stop")
+        await record_message(connection, said("stop", since + 5).inbound, "command", kind="stop")
     calls = [said("a story", since), said("reset", since + 1), said("mine", since + 2, "ada"), said("now", since + 6)]
     found = await filter_missing(places, calls, {session}, {PLACE: 0.0}, since=0.0)
     assert [call.inbound.text for call in found] == ["reset", "mine", "now"]

@@ -13,7 +13,7 @@ from channels.intake import backfill
 from channels.slack.events import parser as hearing
 from core.errors import StoreError
 from core.inbox.store import Accepted, Inbox
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.sessions.prompt_text import END
 from core.usage.user_rate_limits import Limited
 from sandbox.slack import SlackSandbox
@@ -106,7 +106,7 @@ async def test_what_is_changed_while_it_is_being_kept_is_so_when_it_is_kept(
     accept, tries = Inbox.accept, [StoreError("out of reach")] * failures
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(self: Inbox, inbound: Inbound) -> Accepted | Limited:
+    async def slowly(self: Inbox, inbound: InboxMessage) -> Accepted | Limited:
         if tries:
             raise tries.pop()
         if not inbound.text.startswith("last"):

@@ -23,7 +23,7 @@ from core.errors import DamagedSessionError, StoreError, SurfaceError
 from core.identity import Visitor
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import Inbox
-from core.inbox_message import Attachment, Inbound, ReplyWithoutMention
+from core.inbox_message import Attachment, InboxMessage, ReplyWithoutMention
 from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
 from core.store.turn_states import Ended
@@ -87,7 +87,7 @@ class Place:
         )
         self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale, self._whisper, ways=WAYS)
 
-    async def _whisper(self, message: Inbound, text: str) -> None:
+    async def _whisper(self, message: InboxMessage, text: str) -> None:
         self.whispered.append((message.author, text))
 
     async def _answer(self, turn: Turn) -> None:
@@ -99,7 +99,7 @@ class Place:
     async def _remove(self, address: Address) -> None:
         self.signs.discard(address["number"])
 
-    async def _locale(self, _message: Inbound) -> str:
+    async def _locale(self, _message: InboxMessage) -> str:
         return self.locale
 
     async def _reshow(self, turn_id: str, *, ending: str = "") -> None:
@@ -115,12 +115,12 @@ class Place:
         self.said.append(text)
         self.files += [file] if file else []
 
-    async def hear(self, text: str = "hello", *, is_called: bool = True, **about: Any) -> Inbound:
+    async def hear(self, text: str = "hello", *, is_called: bool = True, **about: Any) -> InboxMessage:
         message = inbound(text, **about)
         await self.hear_again(message, is_called=is_called)
         return message
 
-    async def hear_again(self, message: Inbound, *, is_called: bool = True) -> None:
+    async def hear_again(self, message: InboxMessage, *, is_called: bool = True) -> None:
         await self.intake.take(Call(message, is_called))
         await self.intake.settle(1)
 
@@ -137,7 +137,7 @@ class Place:
 
     async def ended(self, turn: Turn, state: Ended = "done") -> Turn:
         if state == "done":
-            await self.turns.answered(turn, "Well.", {})
+            await self.turns.save_answer(turn, "Well.", {})
         await self.turns.end(turn, state)
         return turn
 
@@ -146,7 +146,7 @@ class Place:
         query = sa.select(inbox.c.inbound).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
         async with self.database.read() as connection:
             found = (await connection.execute(query.order_by(inbox.c.id))).scalars().all()
-        return [Inbound.from_json(said).text for said in found]
+        return [InboxMessage.from_json(said).text for said in found]
 
     async def count(self, table: sa.Table) -> int:
         async with self.database.read() as connection:
@@ -246,7 +246,7 @@ async def test_a_stop_ends_what_its_author_asked_and_is_seen_where_that_was_show
     assert place.said == [words.NOTHING_RUNS]
     await place.hear("Stop.")
     assert (place.said, place.signs) == ([words.NOTHING_RUNS], set())
-    assert await place.turns.running() == {turn.id: "stop"}
+    assert await place.turns.list_owned() == {turn.id: "stop"}
     assert await place.waiting() == []
 
 
@@ -391,7 +391,7 @@ async def test_a_reset_that_is_heard_again_late_ends_nothing_that_was_asked_sinc
     turn = await place.begun()
     for _ in range(2):
         await place.hear_again(reset)
-    assert await place.turns.running() == {turn.id: None}
+    assert await place.turns.list_owned() == {turn.id: None}
     assert place.said == [words.NOT_RESET]
 
 
@@ -401,13 +401,13 @@ async def test_a_stop_that_comes_late_ends_what_was_asked_by_then_and_nothing_el
     late = inbound("stop")
     await place.hear("said since")
     await place.intake.take(Call(late, True, is_late=True))
-    assert await place.turns.running() == {turn.id: STOP}
+    assert await place.turns.list_owned() == {turn.id: STOP}
     assert await place.waiting() == ["said since"]
     await place.ended(turn, "cancelled")
     since = await place.begun()
     too_late = inbound("stop", sent_at=late.sent_at)
     await place.intake.take(Call(too_late, True, is_late=True))
-    assert await place.turns.running() == {since.id: None}
+    assert await place.turns.list_owned() == {since.id: None}
 
 
 async def test_a_command_is_not_noted_before_all_is_known_that_it_takes(
@@ -467,7 +467,7 @@ async def test_a_stop_is_for_who_asked_and_for_what_runs(place: Place) -> None:
     turn = await place.begun()
     assert await place.press("stop", turn, "grace") == words.NOT_YOURS_TO_STOP
     assert await place.press("stop", turn) == ""
-    assert await place.turns.running() == {turn.id: "stop"}
+    assert await place.turns.list_owned() == {turn.id: "stop"}
     await place.ended(turn, "cancelled")
     assert await place.press("stop", turn) == words.ENDED
 
@@ -516,7 +516,7 @@ async def test_a_deletion_drops_what_waits_ends_what_runs_and_marks_what_was_ans
     runs = await place.hear("two")
     turn = await place.begun()
     await place.intake.deleted(runs.event_key)
-    assert await place.turns.running() == {turn.id: "withdrawn"}
+    assert await place.turns.list_owned() == {turn.id: "withdrawn"}
     await place.ended(turn, "cancelled")
     answered = await place.hear("three")
     other = await place.ended(await place.begun())

@@ -16,7 +16,7 @@ from channels.slack.client.api import SlackApi
 from channels.slack.replies.surface import SlackSurface
 from core.store.schema import artifacts
 from core.tools.tool import adapt
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from sandbox.models import CallTool, Fail
 from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 from tests.channels.replies.test_reply_end import dies, ended
@@ -97,7 +97,7 @@ async def test_each_file_is_there_once_when_a_process_dies_around_its_showing(
 ) -> None:
     async with talking(sandbox, tmp_path, MAKES[:1], "Here you are.", core=TOOLS) as talk:
         shares = 0
-        share, attach, shown = SlackSurface._share, DiscordApi.attach, Turns.shown
+        share, attach, shown = SlackSurface._share, DiscordApi.attach, TurnStore.save_message_ids
 
         async def dies_at_the_second(surface: Any, *more: Any) -> None:
             nonlocal shares
@@ -113,12 +113,12 @@ async def test_each_file_is_there_once_when_a_process_dies_around_its_showing(
 
         with monkeypatch.context() as death:
             if moment == "sent":
-                death.setattr(Turns, "shown", dies_before_the_record)
+                death.setattr(TurnStore, "save_message_ids", dies_before_the_record)
             elif moment == "recorded":
                 death.setattr(SlackSurface, "_share", dies_at_the_second)
                 death.setattr(DiscordApi, "attach", dies(talk))
             else:
-                death.setattr(Turns, "end", dies(talk))
+                death.setattr(TurnStore, "end", dies(talk))
             await talk.say("draw")
             await until(lambda: talk.bot.worker._stopping)
             await talk.bot.worker.stop(5)

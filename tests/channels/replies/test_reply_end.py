@@ -15,7 +15,7 @@ from channels.i18n import messages as words
 from channels.slack.replies.surface import SlackSurface
 from core.errors import ProviderSilentError, StoreError
 from core.store.database import Database
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from sandbox.models import Fail, Pause, ReceivedRequest, Say, Stall, Turn
 from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 from tests.channels.slack.conftest import quick_pings
@@ -131,7 +131,7 @@ async def test_a_file_is_there_once_when_a_process_dies_around_its_showing(
 ) -> None:
     async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
         with monkeypatch.context() as death:
-            death.setattr(Turns, "end", dies(talk))
+            death.setattr(TurnStore, "end", dies(talk))
             if not is_shown:
                 death.setattr(SlackSurface, "_share", dies(talk))
                 death.setattr(DiscordApi, "attach", dies(talk))
@@ -151,7 +151,7 @@ async def test_a_file_that_was_never_sent_whole_is_sent_anew(
 ) -> None:
     async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
         with monkeypatch.context() as death:
-            death.setattr(Turns, "end", dies(talk))
+            death.setattr(TurnStore, "end", dies(talk))
             await talk.say("long")
             await shows(talk, lambda found: any(words.IN_FILE in text for text in found))
             await talk.bot.worker.stop(5)

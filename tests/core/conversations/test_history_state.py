@@ -8,7 +8,7 @@ from core.conversations.service import Conversations
 from core.inbox.store import Inbox
 from core.store.database import Database
 from core.store.schema import messages
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from tests.core.conftest import done, never
@@ -23,7 +23,7 @@ async def asked(database: Database, turn: Turn) -> None:
 
 
 async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others(
-    database: Database, inbox: Inbox, turns: Turns
+    database: Database, inbox: Inbox, turns: TurnStore
 ) -> None:
     first = inbound("one", author="grace", sent_at=10.0)
     await inbox.accept(first)
@@ -56,7 +56,7 @@ async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others
 
 
 async def test_a_conversation_is_quiet_as_long_as_nobody_was_heard_to_speak_to_others(
-    database: Database, inbox: Inbox, turns: Turns
+    database: Database, inbox: Inbox, turns: TurnStore
 ) -> None:
     conversations = Conversations(database, turns, Worker(turns, never), budget=1)
 

@@ -14,7 +14,7 @@ from core.store.schema import approvals, channels, messages
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.store.turn_states import Ended
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.usage.meter import ModelCall
 from core.usage.prices import Prices
 from core.usage.spending import Spending
@@ -32,7 +32,9 @@ async def found(database: Faulty, *, holder: str | None = "7") -> list[Finding]:
     return list(findings(seen, holder=holder, time_limit=600, platforms=["slack"]))
 
 
-async def test_turns_are_listed_newest_first_by_what_is_asked_for(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+async def test_turns_are_listed_newest_first_by_what_is_asked_for(
+    inbox: Inbox, turns: TurnStore, database: Faulty
+) -> None:
     for number, author in enumerate(("ada", "grace", "ada")):
         await inbox.accept(inbound(session=f"place:{number}", author=author))
         (turn,) = await turns.claim(1)
@@ -57,7 +59,7 @@ async def test_turns_are_listed_newest_first_by_what_is_asked_for(inbox: Inbox, 
 
 
 async def test_what_is_not_as_it_should_be_is_found_and_told_with_what_to_do(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     assert await found(database) == []
     await inbox.accept(inbound(session="place:1"))
@@ -71,7 +73,7 @@ async def test_what_is_not_as_it_should_be_is_found_and_told_with_what_to_do(
         assert f"parley cancel {turn.id}" in finding.todo
     await change(database, sa.update(turns_table).where(row).values(owner="nobody"))
     assert [finding.kind for finding in await found(database)] == ["stuck"]
-    await change(database, sa.update(turns_table).where(row).values(created_at=time.time(), owner=turns.worker))
+    await change(database, sa.update(turns_table).where(row).values(created_at=time.time(), owner=turns.worker_id))
 
     await change(database, sa.insert(channels).values(name="slack", heard_at=time.time() - DEAF - 60))
     await change(database, sa.insert(channels).values(name="console", heard_at=1.0))
@@ -92,7 +94,7 @@ async def test_what_is_not_as_it_should_be_is_found_and_told_with_what_to_do(
     assert next(finding.kind for finding in await found(database, holder=None)) == "dead"
 
 
-async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
     first, second = inbound(author="ada"), inbound(author="grace")
     await inbox.accept(first)
     await inbox.accept(second)
@@ -113,7 +115,7 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: 
     assert running is not None
     assert (running.state, running.receipt, running.took) == ("running", None, None)
 
-    await turns.answered(turn, "the answer", {"input": 3, "output": 4}, {"history": history})
+    await turns.save_answer(turn, "the answer", {"input": 3, "output": 4}, {"history": history})
     asked = {
         "id": "a1", "turn": turn.id, "session": turn.session_id, "generation": 1, "run": "r", "call": "c",
         "asks_for": "f", "tool": "pay", "arguments": {}, "hash": "", "hint": "", "askers": [], "approvers": [],
@@ -121,7 +123,7 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: 
         "decision": "approved", "decider": "Ada", "decided_at": 3.0,
     }  # fmt: skip
     await change(database, sa.insert(approvals).values(**asked))
-    await turns.shown(turn, ["m1", "m2"])
+    await turns.save_message_ids(turn, ["m1", "m2"])
     await turns.end(turn, "done")
     account = await reports.get(turn.id)
     assert account is not None
@@ -144,13 +146,13 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: 
     assert await reports.of_message("elsewhere", "m9", first.event_key) == turn.id
 
 
-async def test_a_rerun_has_waited_since_it_was_requested(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+async def test_a_rerun_has_waited_since_it_was_requested(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
     await inbox.accept(inbound())
     (first,) = await turns.claim(1)
-    await turns.answered(first, "the answer", {})
+    await turns.save_answer(first, "the answer", {})
     await done(turns, first)
     await change(database, sa.update(inbox_table).values(accepted_at=time.time() - 600))
-    await inbox.again(first.id, author=first.inbound.author, kind="regenerate")
+    await inbox.again(first.id, author=first.newest_message.author, kind="regenerate")
     (rerun,) = await turns.claim(1)
     reports = TurnReports(database, Prices())
     waited = {report.id: report.waited for report in await reports.list(limit=2)}
@@ -158,12 +160,12 @@ async def test_a_rerun_has_waited_since_it_was_requested(inbox: Inbox, turns: Tu
     assert waited[rerun.id] < 5
 
 
-async def test_authors_have_their_last_known_names(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+async def test_authors_have_their_last_known_names(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
     await inbox.accept(inbound(session="slack:T:C", author="ada"))
     (turn,) = await turns.claim(1)
     turn.meter.author, turn.meter.author_name = "slack:ada", "Ada"
     turn.meter.add(ModelCall("m", input=1))
-    await turns.answered(turn, "the answer", turn.meter.to_json())
+    await turns.save_answer(turn, "the answer", turn.meter.to_json())
     await turns.end(turn, "done")
     await Spending(database, Prices()).count()
     (report,) = await TurnReports(database, Prices()).list(limit=1)
@@ -171,7 +173,7 @@ async def test_authors_have_their_last_known_names(inbox: Inbox, turns: Turns, d
 
 
 async def test_a_turn_that_ends_without_an_answer_keeps_its_receipt_and_one_that_is_reset_none(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     reports = TurnReports(database, Prices())
     states: tuple[Ended, ...] = ("failed", "cancelled")
@@ -185,7 +187,7 @@ async def test_a_turn_that_ends_without_an_answer_keeps_its_receipt_and_one_that
         assert account.receipt.seconds == 2.5
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
-    await turns.answered(turn, "the answer", {}, {"seconds": 1.0})
+    await turns.save_answer(turn, "the answer", {}, {"seconds": 1.0})
     await inbox.reset(inbound(text="reset"))
     await turns.end(turn, "cancelled", receipt={"seconds": 1.0})
     async with database.read() as connection:

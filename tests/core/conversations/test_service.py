@@ -14,7 +14,7 @@ from google.adk.events.event import Event
 from core.conversations.feedback import Feedback
 from core.conversations.service import Conversations, Latest
 from core.inbox.store import Inbox
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
 from core.privacy.retention import DAY, Pruning
 from core.sessions import resume
@@ -24,8 +24,8 @@ from core.sessions.service import SessionService
 from core.store.schema import feedback as feedback_table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.turns.cancel import Halt, Stopped
-from core.turns.store import RESET, STOP, Turns
+from core.turns.cancel import StopResult, StopTurnResult
+from core.turns.store import RESET, STOP, TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
@@ -34,12 +34,12 @@ from tests.core.sessions.events import answered, called, replied, said
 from tests.fixtures.inbox_messages import inbound
 
 
-def talks(database: Faulty, turns: Turns) -> Conversations:
+def talks(database: Faulty, turns: TurnStore) -> Conversations:
     return Conversations(database, turns, Worker(turns, never), budget=1000)
 
 
 @pytest.fixture
-def conversations(database: Faulty, turns: Turns) -> Conversations:
+def conversations(database: Faulty, turns: TurnStore) -> Conversations:
     return talks(database, turns)
 
 
@@ -48,18 +48,18 @@ def service(database: Faulty, tmp_path: Path) -> SessionService:
     return SessionService(database, TokenCounter(tmp_path))
 
 
-async def claimed(turns: Turns) -> Turn:
+async def claimed(turns: TurnStore) -> Turn:
     (turn,) = await turns.claim(10)
     return turn
 
 
-async def begun(inbox: Inbox, turns: Turns, text: str = "hello", **more: Any) -> Turn:
+async def begun(inbox: Inbox, turns: TurnStore, text: str = "hello", **more: Any) -> Turn:
     await inbox.accept(inbound(text, **more))
     return await claimed(turns)
 
 
 async def store(service: SessionService, turn: Turn, events: Sequence[Event]) -> None:
-    place = turn.inbound.place
+    place = turn.newest_message.place
     session = await service.get_session(app_name="app", user_id=place, session_id=turn.session_id)
     assert session is not None
     for event in events:
@@ -71,25 +71,25 @@ async def store(service: SessionService, turn: Turn, events: Sequence[Event]) ->
 
 
 async def test_what_runs_is_stopped_over_all_workers_and_what_waits_is_not_answered(
-    inbox: Inbox, turns: Turns, conversations: Conversations, database: Faulty
+    inbox: Inbox, turns: TurnStore, conversations: Conversations, database: Faulty
 ) -> None:
     turn = await begun(inbox, turns)
     waiting, elsewhere = inbound("later"), inbound(session="place:2")
     for message in (waiting, elsewhere):
         await inbox.accept(message)
     other = talks(database, await worker_on(database))
-    assert await other.stop("place:1", author=None) == Halt(turn.id, (waiting,))
-    assert await other.stop("place:1", author=None) == Halt(turn.id)
+    assert await other.stop("place:1", author=None) == StopResult(turn.id, (waiting,))
+    assert await other.stop("place:1", author=None) == StopResult(turn.id)
     if not database.is_sqlite:  # there, it is one process, whose leases end with it
-        assert await turns.running() == {turn.id: STOP}
+        assert await turns.list_owned() == {turn.id: STOP}
     await turns.end(turn, "cancelled", error=STOP)
     assert not await conversations.stop("place:1", author=None)
-    assert [next_one.inbound for next_one in await turns.claim(10)] == [elsewhere]
+    assert [next_one.newest_message for next_one in await turns.claim(10)] == [elsewhere]
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
-    inbox: Inbox, turns: Turns, conversations: Conversations, monkeypatch: pytest.MonkeyPatch
+    inbox: Inbox, turns: TurnStore, conversations: Conversations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = await begun(inbox, turns, "newer", sent_at=2.0)
     await inbox.accept(older := inbound("older", sent_at=1.0))
@@ -108,91 +108,91 @@ async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
         await asyncio.sleep(0.1)  # it waits for the row that the claim has locked
         go_on.set()
     assert [one.id for one in claiming.result()] == [turn.id]
-    assert stopping.result() == Halt(turn.id, (older,))
-    assert await turns.running() == {turn.id: STOP}
+    assert stopping.result() == StopResult(turn.id, (older,))
+    assert await turns.list_owned() == {turn.id: STOP}
 
 
 async def test_of_one_person_it_is_stopped_what_he_has_asked_for(
-    inbox: Inbox, turns: Turns, conversations: Conversations
+    inbox: Inbox, turns: TurnStore, conversations: Conversations
 ) -> None:
     turn = await begun(inbox, turns)
     theirs = inbound("theirs", author="grace")
     await inbox.accept(theirs)
-    assert await conversations.stop("place:1", author="linus") == Halt()
-    assert await conversations.stop("place:1", author="grace") == Halt(None, (theirs,))
-    assert await conversations.stop("place:1", author="ada", until=turn.inbound.sent_at - 1) == Halt()
-    assert await conversations.stop("place:1", author="ada", until=turn.inbound.sent_at) == Halt(turn.id)
+    assert await conversations.stop("place:1", author="linus") == StopResult()
+    assert await conversations.stop("place:1", author="grace") == StopResult(None, (theirs,))
+    assert await conversations.stop("place:1", author="ada", until=turn.newest_message.sent_at - 1) == StopResult()
+    assert await conversations.stop("place:1", author="ada", until=turn.newest_message.sent_at) == StopResult(turn.id)
 
 
 async def test_a_turn_that_answers_something_said_after_the_stop_as_well_goes_on(
-    inbox: Inbox, turns: Turns, conversations: Conversations
+    inbox: Inbox, turns: TurnStore, conversations: Conversations
 ) -> None:
     before, after = inbound("before"), inbound("after")
     for message in (before, after):
         await inbox.accept(message)
     turn = await claimed(turns)
     assert turn.messages == (before, after)
-    assert await conversations.stop("place:1", author="ada", until=before.sent_at) == Halt()
-    assert await conversations.stop("place:1", author="ada", until=after.sent_at) == Halt(turn.id)
+    assert await conversations.stop("place:1", author="ada", until=before.sent_at) == StopResult()
+    assert await conversations.stop("place:1", author="ada", until=after.sent_at) == StopResult(turn.id)
 
 
 async def test_what_was_to_be_answered_once_more_and_was_stopped_may_be_asked_for_again(
-    inbox: Inbox, turns: Turns, conversations: Conversations
+    inbox: Inbox, turns: TurnStore, conversations: Conversations
 ) -> None:
     turn = await begun(inbox, turns)
     await turns.end(turn, "failed")
     await inbox.again(turn.id, author="ada", kind="retry")
     halt = await conversations.stop("place:1", author="ada")
     assert halt is not None
-    assert len(halt.dropped) == 1
+    assert len(halt.dropped_messages) == 1
     assert await turns.claim(10) == []
     await inbox.again(turn.id, author="ada", kind="retry")
     assert (await claimed(turns)).origin == turn.id
 
 
 async def test_a_turn_is_stopped_by_who_asked_and_while_it_runs(
-    inbox: Inbox, turns: Turns, conversations: Conversations, database: Faulty
+    inbox: Inbox, turns: TurnStore, conversations: Conversations, database: Faulty
 ) -> None:
     turn = await begun(inbox, turns)
-    assert await conversations.stop_turn(turn.id, "grace") is Stopped.NOT_THEIRS
-    assert await conversations.stop_turn("nothing", "ada") is Stopped.OVER
+    assert await conversations.stop_turn(turn.id, "grace") is StopTurnResult.NOT_OWNER
+    assert await conversations.stop_turn("nothing", "ada") is StopTurnResult.NOT_RUNNING
     database.failures = 2
     pressed = await asyncio.gather(*(conversations.stop_turn(turn.id, "ada") for _ in range(5)))
-    assert set(pressed) == {Stopped.DONE}
-    assert await turns.running() == {turn.id: STOP}
-    await turns.answered(turn, "text", {})  # it had not heard of it yet
-    assert await conversations.stop_turn(turn.id, "ada") is Stopped.OVER
-    assert await conversations.stop("place:1", author=None) == Halt()
+    assert set(pressed) == {StopTurnResult.STOPPED}
+    assert await turns.list_owned() == {turn.id: STOP}
+    await turns.save_answer(turn, "text", {})  # it had not heard of it yet
+    assert await conversations.stop_turn(turn.id, "ada") is StopTurnResult.NOT_RUNNING
+    assert await conversations.stop("place:1", author=None) == StopResult()
 
 
 async def test_a_turn_that_nobody_runs_is_stopped_by_whoever_takes_it_up(
-    inbox: Inbox, turns: Turns, conversations: Conversations
+    inbox: Inbox, turns: TurnStore, conversations: Conversations
 ) -> None:
     turn = await begun(inbox, turns)
     await turns.hand_back(turn)
-    assert await conversations.stop_turn(turn.id, "ada") is Stopped.DONE
+    assert await conversations.stop_turn(turn.id, "ada") is StopTurnResult.STOPPED
     assert (await claimed(turns)).cancel == STOP
 
 
 async def test_what_a_reset_ends_is_not_stopped_besides(
-    inbox: Inbox, turns: Turns, conversations: Conversations
+    inbox: Inbox, turns: TurnStore, conversations: Conversations
 ) -> None:
     turn = await begun(inbox, turns)
     await inbox.reset(inbound("reset"))
-    assert await conversations.stop_turn(turn.id, "ada") is Stopped.OVER
-    assert await turns.running() == {turn.id: RESET}
+    assert await conversations.stop_turn(turn.id, "ada") is StopTurnResult.NOT_RUNNING
+    assert await turns.list_owned() == {turn.id: RESET}
 
 
 # --- what they are -------------------------------------------------------------------------------------------------
 
 
 async def test_the_status_tells_of_what_was_said_since_it_was_last_started_over(
-    inbox: Inbox, turns: Turns, conversations: Conversations, service: SessionService
+    inbox: Inbox, turns: TurnStore, conversations: Conversations, service: SessionService
 ) -> None:
     assert (await conversations.status("place:1")).model == MODELS[0]
     turn = await begun(inbox, turns)
     await store(service, turn, [said("hello", timestamp=5.0), called("c"), answered("c"), replied("hi")])
-    await turns.answered(turn, "hi", {"input": 100, "output": 20, "thinking": 3, "cached": 90})
+    await turns.save_answer(turn, "hi", {"input": 100, "output": 20, "thinking": 3, "cached": 90})
     await turns.end(turn, "done")
     second = await begun(inbox, turns)
     await inbox.accept(inbound())
@@ -208,7 +208,7 @@ async def test_the_status_tells_of_what_was_said_since_it_was_last_started_over(
 
 
 async def test_a_model_is_chosen_for_a_session_and_stays_when_it_is_started_over(
-    inbox: Inbox, turns: Turns, conversations: Conversations, database: Faulty
+    inbox: Inbox, turns: TurnStore, conversations: Conversations, database: Faulty
 ) -> None:
     assert await conversations.choose_model("place:1", "openai/other", place="place")
     assert not await conversations.choose_model("place:1", "openai/none", place="place")
@@ -233,7 +233,7 @@ async def test_many_first_choices_at_the_same_moment_begin_the_session_once(
 
 
 async def test_somebodys_recent_sessions_are_told_by_their_first_words(
-    inbox: Inbox, turns: Turns, conversations: Conversations
+    inbox: Inbox, turns: TurnStore, conversations: Conversations
 ) -> None:
     for session, text, author in (
         ("place:1", "the first\n  thread", "ada"),
@@ -266,7 +266,7 @@ class Room:
     async def hears(self, author: str, *, called: bool = False, follow: Any = "author", **more: Any) -> bool:
         return await self.hears_again(inbound(author=author, **more), called=called, follow=follow)
 
-    async def hears_again(self, message: Inbound, *, called: bool = False, follow: Any = "author") -> bool:
+    async def hears_again(self, message: InboxMessage, *, called: bool = False, follow: Any = "author") -> bool:
         is_for_it = called or await self.conversations.answers(message, follow=follow)
         if is_for_it:
             await self._inbox.accept(message)
@@ -340,10 +340,10 @@ async def test_where_it_is_muted_it_answers_when_it_is_called(room: Room, conver
 
 
 async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
-    inbox: Inbox, turns: Turns, conversations: Conversations
+    inbox: Inbox, turns: TurnStore, conversations: Conversations
 ) -> None:
     turn = await begun(inbox, turns)
-    await turns.shown(turn, ["m1"])
+    await turns.save_message_ids(turn, ["m1"])
     expected = Latest(
         turn_id=turn.id,
         origin=turn.id,
@@ -351,12 +351,12 @@ async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
         state="running",
         text=None,
         chunks=("m1",),
-        inbound=turn.inbound,
+        inbound=turn.newest_message,
         is_revised=False,
     )
     assert await conversations.latest(turn.id) == expected
     await done(turns, turn)
-    await inbox.revise(turn.inbound.event_key, "edited")
+    await inbox.revise(turn.newest_message.event_key, "edited")
     expected = replace(expected, state="done", text="the answer", is_revised=True)
     assert await conversations.latest(turn.id) == expected
     await inbox.again(turn.id, author="ada", kind="revise")
@@ -366,17 +366,17 @@ async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
     assert (latest.turn_id, latest.state, latest.inbound.text) == (again.id, "running", "edited")
     assert not latest.is_revised
     await done(turns, again)
-    await inbox.withdraw(turn.inbound.event_key)
+    await inbox.withdraw(turn.newest_message.event_key)
     latest = await conversations.latest(again.id)
     assert latest is not None
-    assert (latest.inbound.text, latest.inbound.address) == ("", turn.inbound.address)
+    assert (latest.inbound.text, latest.inbound.address) == ("", turn.newest_message.address)
     await inbox.reset(inbound("reset"))
     assert await conversations.latest(again.id) is None
     assert await conversations.latest("nothing") is None
 
 
 async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of_it(
-    inbox: Inbox, turns: Turns, conversations: Conversations, service: SessionService, database: Faulty
+    inbox: Inbox, turns: TurnStore, conversations: Conversations, service: SessionService, database: Faulty
 ) -> None:
     assert await conversations.exported("place:1", "md", Prices()) == ""
     opinions = Feedback(database)
@@ -404,7 +404,7 @@ async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of
 
 
 async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_it_is_about(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     opinions = Feedback(database)
 

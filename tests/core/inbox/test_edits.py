@@ -17,15 +17,15 @@ from core.sessions.service import SessionService
 from core.store.schema import blobs
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.turns.rerun import Refused
-from core.turns.store import STOP, WITHDRAWN, Turns
+from core.turns.rerun import RerunDenied
+from core.turns.store import STOP, WITHDRAWN, TurnStore
 from core.turns.turn import Turn
 from tests.core.conftest import Faulty, done, worker_on
 from tests.core.sessions.events import replied, said, texts
 from tests.fixtures.inbox_messages import inbound
 
 
-async def claimed(turns: Turns) -> Turn:
+async def claimed(turns: TurnStore) -> Turn:
     (turn,) = await turns.claim(10)
     return turn
 
@@ -35,7 +35,7 @@ async def all_that_is_kept(database: Faulty) -> str:
         return str((await connection.execute(sa.select(inbox_table))).all())
 
 
-async def test_what_is_edited_while_it_waits_is_answered_as_edited(inbox: Inbox, turns: Turns) -> None:
+async def test_what_is_edited_while_it_waits_is_answered_as_edited(inbox: Inbox, turns: TurnStore) -> None:
     first, second = inbound("one"), inbound("two")
     for message in (first, second):
         await inbox.accept(message)
@@ -48,7 +48,7 @@ async def test_what_is_edited_while_it_waits_is_answered_as_edited(inbox: Inbox,
 
 
 async def test_an_edit_that_comes_while_the_message_is_claimed_is_in_the_turn_or_known_beside_it(
-    inbox: Inbox, turns: Turns
+    inbox: Inbox, turns: TurnStore
 ) -> None:
     for number in range(10):
         message = inbound("old", session=f"place:{number}")
@@ -56,45 +56,45 @@ async def test_an_edit_that_comes_while_the_message_is_claimed_is_in_the_turn_or
         claimed, edited = await asyncio.gather(turns.claim(10), inbox.revise(message.event_key, "new"))
         turn = claimed[0] if claimed else (await turns.claim(10))[0]  # PostgreSQL: the claim passes over who is busy
         if edited is Revised.WAITS:
-            assert turn.inbound.text == "new"
+            assert turn.newest_message.text == "new"
         else:
             assert edited == Taken(turn.id, "running", is_revised=True)
-            assert turn.inbound.text == "old"
+            assert turn.newest_message.text == "old"
         await done(turns, turn)
 
 
 async def test_an_edit_of_what_a_turn_has_is_kept_beside_it_until_it_is_taken_back(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     for text in ("one", "two"):
         await inbox.accept(inbound(text))
     turn = await claimed(turns)
-    key = turn.inbound.event_key
+    key = turn.newest_message.event_key
     for state in ("running", "answered", "done"):
         if state == "answered":
-            await turns.answered(turn, "text", {})
+            await turns.save_answer(turn, "text", {})
         elif state == "done":
             await turns.end(turn, "done")
         edited = Taken(turn.id, state, is_revised=True, is_alone=False)
         assert await inbox.revise(key, f"two, {state}") == edited
         assert await inbox.revise(key, f"two, {state}") is Revised.SAME
     assert await inbox.revise(key, "two") == Taken(turn.id, "done", is_revised=False, is_alone=False)
-    assert await inbox.again(turn.id, author="ada", kind="revise") is Refused.OVER
+    assert await inbox.again(turn.id, author="ada", kind="revise") is RerunDenied.EXPIRED
 
 
-async def test_an_edit_names_the_newest_turn_that_answers_the_message(inbox: Inbox, turns: Turns) -> None:
+async def test_an_edit_names_the_newest_turn_that_answers_the_message(inbox: Inbox, turns: TurnStore) -> None:
     await inbox.accept(inbound("one"))
     turn = await claimed(turns)
     await done(turns, turn)
-    await inbox.revise(turn.inbound.event_key, "two")
+    await inbox.revise(turn.newest_message.event_key, "two")
     await inbox.again(turn.id, author="ada", kind="revise")
     again = await claimed(turns)
-    assert await inbox.revise(turn.inbound.event_key, "two") is Revised.SAME
-    assert await inbox.revise(turn.inbound.event_key, "three") == Taken(again.id, "running", is_revised=True)
+    assert await inbox.revise(turn.newest_message.event_key, "two") is Revised.SAME
+    assert await inbox.revise(turn.newest_message.event_key, "three") == Taken(again.id, "running", is_revised=True)
 
 
 async def test_what_is_unknown_reset_or_pruned_can_be_neither_edited_nor_deleted(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     ended, running, waiting = inbound("one"), inbound("two"), inbound("three")
     await inbox.accept(ended)
@@ -118,7 +118,7 @@ async def test_what_is_unknown_reset_or_pruned_can_be_neither_edited_nor_deleted
 
 
 async def test_what_is_deleted_while_it_waits_is_not_answered_however_often_it_is_told(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     first, second = inbound("a secret"), inbound("two")
     for message in (first, second):
@@ -132,25 +132,25 @@ async def test_what_is_deleted_while_it_waits_is_not_answered_however_often_it_i
 
 
 async def test_the_turn_that_answers_nothing_but_what_is_deleted_is_ended_by_whichever_worker_runs_it(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("a secret"))
     turn = await claimed(turns)
     for _ in range(2):
-        assert await inbox.withdraw(turn.inbound.event_key) == Taken(turn.id, "running", is_ended=True)
-    assert await turns.running() == {turn.id: WITHDRAWN}
+        assert await inbox.withdraw(turn.newest_message.event_key) == Taken(turn.id, "running", is_ended=True)
+    assert await turns.list_owned() == {turn.id: WITHDRAWN}
     await turns._lease.give_up()
     other = await worker_on(database)
     taken = await claimed(other)
-    assert (taken.cancel, taken.inbound.address) == (WITHDRAWN, turn.inbound.address)
+    assert (taken.cancel, taken.newest_message.address) == (WITHDRAWN, turn.newest_message.address)
     await other.end(taken, "cancelled", error=WITHDRAWN)
     assert "secret" not in await all_that_is_kept(database)
     for kind in ("retry", "regenerate", "revise"):
-        assert await inbox.again(turn.id, author="ada", kind=kind) is Refused.OVER
+        assert await inbox.again(turn.id, author="ada", kind=kind) is RerunDenied.EXPIRED
 
 
 async def test_what_was_said_about_what_is_deleted_meanwhile_is_forgotten_with_it(
-    inbox: Inbox, turns: Turns, database: Faulty, tmp_path: Path
+    inbox: Inbox, turns: TurnStore, database: Faulty, tmp_path: Path
 ) -> None:
     service = SessionService(database, TokenCounter(tmp_path))
 
@@ -170,12 +170,12 @@ async def test_what_was_said_about_what_is_deleted_meanwhile_is_forgotten_with_i
 
     await done(turns, await begun("one"))
     running = await begun("a secret")
-    await inbox.withdraw(running.inbound.event_key)
+    await inbox.withdraw(running.newest_message.event_key)
     await turns.end(running, "cancelled", error=WITHDRAWN)
     assert await history() == ["one", "about one"]
     answered = await begun("three")
-    await turns.answered(answered, "about three", {})
-    await inbox.withdraw(answered.inbound.event_key)
+    await turns.save_answer(answered, "about three", {})
+    await inbox.withdraw(answered.newest_message.event_key)
     await turns.end(answered, "done")  # it had not heard of it
     assert await history() == ["one", "about one", "three", "about three"]
     async with database.read() as connection:
@@ -184,7 +184,7 @@ async def test_what_was_said_about_what_is_deleted_meanwhile_is_forgotten_with_i
 
 
 async def test_of_the_bytes_that_came_along_those_stay_that_something_else_still_shows(
-    inbox: Inbox, turns: Turns, database: Faulty, tmp_path: Path
+    inbox: Inbox, turns: TurnStore, database: Faulty, tmp_path: Path
 ) -> None:
     service = SessionService(database, TokenCounter(tmp_path))
     both, own = b"shown by both" * 100, b"its own" * 200
@@ -201,20 +201,20 @@ async def test_of_the_bytes_that_came_along_those_stay_that_something_else_still
 
     await done(turns, await shown(both))
     running = await shown(both, own)
-    await inbox.withdraw(running.inbound.event_key)
+    await inbox.withdraw(running.newest_message.event_key)
     await turns.end(running, "cancelled", error=WITHDRAWN)
     async with database.read() as connection:
         assert (await connection.execute(sa.select(blobs.c.data))).scalars().all() == [both]
 
 
 async def test_of_several_messages_the_one_that_is_deleted_is_not_told_again(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     for text in ("one", "a secret"):
         await inbox.accept(inbound(text))
     turn = await claimed(turns)
-    assert await inbox.withdraw(turn.inbound.event_key) == Taken(turn.id, "running", is_alone=False)
-    assert await turns.running() == {turn.id: None}
+    assert await inbox.withdraw(turn.newest_message.event_key) == Taken(turn.id, "running", is_alone=False)
+    assert await turns.list_owned() == {turn.id: None}
     await done(turns, turn)
     await inbox.again(turn.id, author="ada", kind="regenerate")
     again = await claimed(turns)
@@ -223,25 +223,27 @@ async def test_of_several_messages_the_one_that_is_deleted_is_not_told_again(
 
 
 async def test_what_is_deleted_once_it_was_answered_is_answered_no_more(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("a secret"))
     turn = await claimed(turns)
     await done(turns, turn)
     await inbox.again(turn.id, author="ada", kind="regenerate")
-    assert await inbox.withdraw(turn.inbound.event_key) == Taken(turn.id, "done")
+    assert await inbox.withdraw(turn.newest_message.event_key) == Taken(turn.id, "done")
     assert await turns.claim(10) == []
     assert "secret" not in await all_that_is_kept(database)
 
 
-async def test_a_reset_outdoes_every_other_reason_to_end_a_turn(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+async def test_a_reset_outdoes_every_other_reason_to_end_a_turn(
+    inbox: Inbox, turns: TurnStore, database: Faulty
+) -> None:
     await inbox.accept(inbound("a secret"))
     turn = await claimed(turns)
     await inbox.reset(inbound("reset"))
     reasons: list[Any] = []
     async with database.write() as connection:
         for reason in (STOP, WITHDRAWN):
-            reasons.append(await turns.cancel(connection, turn.session_id, reason))
+            reasons.append(await turns.request_cancel(connection, turn.session_id, reason))
     assert reasons == [None, None]
     await turns.end(turn, "cancelled")
     assert "secret" not in await all_that_is_kept(database)

@@ -9,13 +9,13 @@ import sqlalchemy as sa
 
 from core.errors import StoreError
 from core.inbox.store import Accepted, Inbox
-from core.inbox_message import Attachment, Inbound
+from core.inbox_message import Attachment, InboxMessage
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import sessions
 from core.store.schema import turns as turns_table
-from core.turns.rerun import Refused
-from core.turns.store import RESET, Turns
+from core.turns.rerun import RerunDenied
+from core.turns.store import RESET, TurnStore
 from core.turns.turn import Turn
 from tests.core.conftest import Faulty, done
 from tests.fixtures.inbox_messages import inbound
@@ -60,13 +60,13 @@ async def test_a_message_that_cannot_be_kept_is_not_accepted(inbox: Inbox, datab
         await inbox.accept(inbound())
 
 
-async def test_what_comes_while_a_turn_runs_waits(inbox: Inbox, turns: Turns) -> None:
+async def test_what_comes_while_a_turn_runs_waits(inbox: Inbox, turns: TurnStore) -> None:
     assert await inbox.accept(inbound()) is Accepted.NEXT
     (turn,) = await turns.claim(10)
     assert await inbox.accept(inbound()) is Accepted.WAITS
     await done(turns, turn)
     (turn,) = await turns.claim(10)
-    await turns.answered(turn, "text", {})
+    await turns.save_answer(turn, "text", {})
     assert await inbox.accept(inbound()) is Accepted.WAITS
     assert await inbox.accept(inbound(session="place:2")) is Accepted.NEXT
 
@@ -78,7 +78,7 @@ async def test_a_session_is_known_once_something_was_accepted_in_it(inbox: Inbox
 
 
 async def test_a_command_is_noted_once_without_its_words_and_begins_no_conversation(
-    inbox: Inbox, turns: Turns, database: Database
+    inbox: Inbox, turns: TurnStore, database: Database
 ) -> None:
     command = inbound("status")
     noted = await asyncio.gather(*(inbox.note(command, "status") for _ in range(10)))
@@ -90,12 +90,12 @@ async def test_a_command_is_noted_once_without_its_words_and_begins_no_conversat
     assert len((await turns.claim(1))[0].messages) == 1
 
 
-async def test_a_reset_drops_what_waits_and_returns_it(inbox: Inbox, turns: Turns, database: Database) -> None:
+async def test_a_reset_drops_what_waits_and_returns_it(inbox: Inbox, turns: TurnStore, database: Database) -> None:
     waiting, elsewhere = [inbound(), inbound()], inbound(session="place:2")
     for message in (*waiting, elsewhere):
         await inbox.accept(message)
     assert await inbox.reset(inbound("reset")) == waiting
-    assert [turn.inbound for turn in await turns.claim(10)] == [elsewhere]
+    assert [turn.newest_message for turn in await turns.claim(10)] == [elsewhere]
     assert await inbox.accept(waiting[0]) is Accepted.KNOWN
 
 
@@ -106,24 +106,24 @@ async def test_a_reset_that_comes_twice_resets_once(inbox: Inbox) -> None:
     assert await inbox.reset(reset) is None
 
 
-async def test_a_reset_forgets_what_was_said(inbox: Inbox, turns: Turns, database: Database) -> None:
+async def test_a_reset_forgets_what_was_said(inbox: Inbox, turns: TurnStore, database: Database) -> None:
     await inbox.accept(inbound("a secret"))
     (ended,) = await turns.claim(10)
-    await turns.answered(ended, "the secret answer", {})
+    await turns.save_answer(ended, "the secret answer", {})
     await turns.end(ended, "done")
     await inbox.accept(inbound("a secret"))
     (running,) = await turns.claim(10)
-    await turns.answered(running, "the secret answer", {})
+    await turns.save_answer(running, "the secret answer", {})
     await inbox.accept(inbound("a secret"))
     await inbox.reset(inbound("reset"))
-    await turns.answered(running, "the secret answer", {})  # it had not heard of the reset yet
+    await turns.save_answer(running, "the secret answer", {})  # it had not heard of the reset yet
     await turns.end(running, "failed", error="the reply cannot be shown")
     kept = str(await rows(database)) + str(await rows(database, turns_table))
     assert "a secret" not in kept
     assert "secret answer" not in kept
 
 
-async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: Inbox, turns: Turns) -> None:
+async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: Inbox, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (first,) = await turns.claim(10)
     await inbox.reset(inbound("reset"))
@@ -131,11 +131,11 @@ async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: Inb
     assert await turns.claim(10, running=[first.id]) == []  # the old turn has yet to say that it ended
     await turns.end(first, "cancelled")
     (second,) = await turns.claim(10)
-    assert (second.inbound.text, second.generation) == ("anew", first.generation + 1)
+    assert (second.newest_message.text, second.generation) == ("anew", first.generation + 1)
 
 
 async def test_a_reset_that_is_found_late_drops_what_was_said_before_it_and_nothing_that_was_said_after_it(
-    inbox: Inbox, turns: Turns
+    inbox: Inbox, turns: TurnStore
 ) -> None:
     first, before, reset, after = inbound("first"), inbound("before"), inbound("reset"), inbound("after")
     await inbox.accept(first)
@@ -143,74 +143,77 @@ async def test_a_reset_that_is_found_late_drops_what_was_said_before_it_and_noth
     await inbox.accept(after)
     await inbox.accept(before)
     assert await inbox.reset(reset, until=reset.sent_at) == [before]
-    assert await turns.running() == {running.id: RESET}
+    assert await turns.list_owned() == {running.id: RESET}
     await turns.end(running, "cancelled")
     (turn,) = await turns.claim(10)
     assert (turn.messages, turn.generation) == ((after,), running.generation + 1)
 
 
 async def test_a_reset_that_is_found_when_what_was_said_after_it_has_a_turn_ends_nothing(
-    inbox: Inbox, turns: Turns
+    inbox: Inbox, turns: TurnStore
 ) -> None:
     reset, after, next_one = inbound("reset"), inbound("after"), inbound("next")
     await inbox.accept(after)
     (running,) = await turns.claim(10)
     await inbox.accept(next_one)
-    for became in (Refused.NEWER, None):
+    for became in (RerunDenied.SUPERSEDED, None):
         assert await inbox.reset(reset, until=reset.sent_at) is became
-    assert RESET not in (await turns.running()).values()
+    assert RESET not in (await turns.list_owned()).values()
     await done(turns, running)
     (turn,) = await turns.claim(10)
     assert (turn.messages, turn.generation) == ((next_one,), running.generation)
 
 
-async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: Inbox, turns: Turns) -> None:
+async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: Inbox, turns: TurnStore) -> None:
     file = Attachment("a.png", "image/png", 3, {"url": "https://a/b", "id": 1})
     message = replace(inbound("hé 😀"), address={"channel": "C1", "deep": [1, None]}, attachments=(file,))
     await inbox.accept(message)
     (turn,) = await turns.claim(1)
-    assert turn.inbound == message
+    assert turn.newest_message == message
 
 
-async def failed_turn(inbox: Inbox, turns: Turns, **more: Any) -> Turn:
+async def failed_turn(inbox: Inbox, turns: TurnStore, **more: Any) -> Turn:
     await inbox.accept(inbound(**more))
     (turn,) = await turns.claim(1)
-    await turns.shown(turn, ["m1", "m2"])
+    await turns.save_message_ids(turn, ["m1", "m2"])
     await turns.end(turn, "failed", error="why")
     return turn
 
 
-async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: Inbox, turns: Turns) -> None:
+async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: Inbox, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns, text="what is it?")
     accepted, message = await retried(inbox, failed)
     assert (accepted, message.text) == (Accepted.NEXT, "what is it?")
     (again,) = await turns.claim(1)
     assert (again.kind, again.origin, again.chunks) == ("retry", failed.id, ("m1", "m2"))
-    assert (again.inbound.text, again.inbound.address) == (failed.inbound.text, failed.inbound.address)
+    assert (again.newest_message.text, again.newest_message.address) == (
+        failed.newest_message.text,
+        failed.newest_message.address,
+    )
     await turns.end(again, "failed")
     await retried(inbox, again)
     (third,) = await turns.claim(1)
     assert third.origin == failed.id
 
 
-async def retried(inbox: Inbox, turn: Turn) -> tuple[Accepted, Inbound]:
+async def retried(inbox: Inbox, turn: Turn) -> tuple[Accepted, InboxMessage]:
     tried = await inbox.again(turn.id, author="ada", kind="retry")
     assert isinstance(tried, tuple)
     return tried
 
 
-async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: Inbox, turns: Turns) -> None:
+async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: Inbox, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns)
     tried = await asyncio.gather(*(retried(inbox, failed) for _ in range(8)))
     assert sorted(accepted.name for accepted, _ in tried) == ["KNOWN"] * 7 + ["NEXT"]
     (again,) = await turns.claim(10)
     assert (await retried(inbox, failed))[0] is Accepted.KNOWN
     await done(turns, again)
-    assert await inbox.again(failed.id, author="ada", kind="retry") is Refused.OVER
+    assert await inbox.again(failed.id, author="ada", kind="retry") is RerunDenied.EXPIRED
 
 
 async def test_a_press_waits_for_the_database_and_a_message_does_not(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     failed = await failed_turn(inbox, turns)
     database.failures = 2
@@ -221,36 +224,36 @@ async def test_a_press_waits_for_the_database_and_a_message_does_not(
             await take(inbound())
 
 
-async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbox, turns: Turns) -> None:
+async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbox, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns)
     second = inbound("second", sent_at=time.time() - 1)
     await inbox.accept(second)
     assert (await retried(inbox, failed))[0] is Accepted.WAITS
     (next_one,) = await turns.claim(10)
-    assert next_one.inbound == second
+    assert next_one.newest_message == second
     await done(turns, next_one)
     (last,) = await turns.claim(10)
     assert last.kind == "retry"
 
 
-async def test_only_the_author_may_have_it_tried_again(inbox: Inbox, turns: Turns) -> None:
+async def test_only_the_author_may_have_it_tried_again(inbox: Inbox, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns)
-    assert await inbox.again(failed.id, author="grace", kind="retry") is Refused.NOT_THEIRS
+    assert await inbox.again(failed.id, author="grace", kind="retry") is RerunDenied.NOT_OWNER
     assert await turns.claim(10) == []
 
 
-async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: Inbox, turns: Turns) -> None:
+async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: Inbox, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns)
     await inbox.accept(inbound(session="place:2"))
     (answered,) = await turns.claim(1)
     await done(turns, answered)
     await inbox.reset(inbound("reset"))
     for turn_id in (failed.id, answered.id, "nothing"):
-        assert await inbox.again(turn_id, author="ada", kind="retry") is Refused.OVER
+        assert await inbox.again(turn_id, author="ada", kind="retry") is RerunDenied.EXPIRED
 
 
-async def test_a_reset_drops_a_retry_that_waits(inbox: Inbox, turns: Turns) -> None:
+async def test_a_reset_drops_a_retry_that_waits(inbox: Inbox, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns)
     await retried(inbox, failed)
-    assert len(cast(list[Inbound], await inbox.reset(inbound("reset")))) == 1
+    assert len(cast(list[InboxMessage], await inbox.reset(inbound("reset")))) == 1
     assert await turns.claim(10) == []

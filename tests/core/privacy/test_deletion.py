@@ -30,7 +30,7 @@ from core.sessions.summarizer import summary
 from core.store.schema import approvals, memories, messages, metadata, sessions, state, tool_calls
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.usage.meter import Meter, ModelCall
 from core.usage.prices import Prices
@@ -53,7 +53,7 @@ SHARED, ALONE = "slack:T1:C1:171", "slack:T1:D9:172"
 class Office:
     """Conversations, with something in every table."""
 
-    def __init__(self, database: Faulty, inbox: Inbox, turns: Turns, service: SessionService) -> None:
+    def __init__(self, database: Faulty, inbox: Inbox, turns: TurnStore, service: SessionService) -> None:
         self.database, self.inbox, self.turns, self.service = database, inbox, turns, service
         self.books = Spending(database, PRICES)
 
@@ -136,7 +136,7 @@ class Office:
         turn.meter.place, turn.meter.author, turn.meter.author_name = said.place, f"slack:{author}", name
         turn.meter.day = day or turn.meter.day
         turn.meter.add(CALL)
-        await self.turns.answered(turn, f"{name}, you said {words}.", turn.meter.to_json())
+        await self.turns.save_answer(turn, f"{name}, you said {words}.", turn.meter.to_json())
         await self.turns.end(turn, "done")
         if is_counted:
             await self.books.count()
@@ -169,7 +169,7 @@ def _has(value: Any, words: tuple[str, ...]) -> bool:
 
 
 @pytest.fixture
-def office(database: Faulty, inbox: Inbox, turns: Turns, tmp_path: Path) -> Office:
+def office(database: Faulty, inbox: Inbox, turns: TurnStore, tmp_path: Path) -> Office:
     return Office(database, inbox, turns, SessionService(database, TokenCounter(tmp_path), agent="bot"))
 
 
@@ -343,7 +343,7 @@ async def test_a_conversation_that_was_old_and_is_spoken_in_meanwhile_stays_and_
     if meanwhile != "a turn runs":
         (turn,) = await office.turns.claim(1)
     assert turn.messages == (message,)
-    assert await office.turns.running() == {turn.id: None}
+    assert await office.turns.list_owned() == {turn.id: None}
     assert await office.holds("harmless teapot") != []
 
 
@@ -392,7 +392,7 @@ async def test_what_is_said_while_a_conversation_is_deleted_is_answered_in_one_t
 
     async def meanwhile(self: Forgetting, session: str, *which: Any) -> None:
         await office.inbox.accept(inbound("meanwhile", session=ALONE, author="U0GRACE"))
-        assert await office.turns.running() == {running.id: "reset"}
+        assert await office.turns.list_owned() == {running.id: "reset"}
         await office.turns.end(running, "cancelled", error="reset")
         if begins:
             begun.extend(await office.turns.claim(1))
@@ -403,7 +403,7 @@ async def test_what_is_said_while_a_conversation_is_deleted_is_answered_in_one_t
     await Forgetting(database, PRICES).forget(Wish(session=ALONE))
     assert await office.holds("vermilion umbrella") == []
     for turn in begun:
-        assert await office.turns.running() == {turn.id: None}
+        assert await office.turns.list_owned() == {turn.id: None}
         await office.turns.end(turn, "failed")
     (turn,) = await office.turns.claim(10)
     said = [message.text for one in (*begun, turn) for message in one.messages]
@@ -434,10 +434,10 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
     await office.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
     (turn,) = await office.turns.claim(1)
     loaded = await office.session(ALONE)
-    loaded.fence = office.turns.fence(turn)
+    loaded.fence = office.turns.fencing_token(turn)
     gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(session=ALONE)))
     async with asyncio.timeout(30):
-        while (await office.turns.running()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
+        while (await office.turns.list_owned()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
     await office.turns.end(turn, "cancelled", error="reset")
     await asyncio.wait_for(gone, 30)
@@ -503,7 +503,7 @@ async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forg
     await office.inbox.accept(inbound("tea?", session=SHARED, author="U0GRACE"))
     gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA")))
     async with asyncio.timeout(30):
-        while (await office.turns.running()).get(turn.id) != "stop":  # noqa: ASYNC110 - as a worker looks
+        while (await office.turns.list_owned()).get(turn.id) != "stop":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
     await office.turns.end(turn, "cancelled", error="stop")
     async with asyncio.timeout(30):
@@ -512,10 +512,10 @@ async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forg
     (following,) = claimed
     assert [message.text for message in following.messages] == ["tea?"]
     loaded = await office.session(SHARED)
-    loaded.fence = office.turns.fence(following)
+    loaded.fence = office.turns.fencing_token(following)
     async with asyncio.timeout(30):
         # as a worker looks
-        while not gone.done() and (await office.turns.running()).get(following.id) != "stop":  # noqa: ASYNC110
+        while not gone.done() and (await office.turns.list_owned()).get(following.id) != "stop":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     if not gone.done():  # it waits for this one as well, that has read his words
         reply = replied("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})

@@ -22,7 +22,7 @@ from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
 from core.sessions.summarizer import summary
 from core.store.schema import messages, sessions
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.usage.meter import ModelCall
 from core.usage.prices import Prices, exact
 from core.usage.spending import Spending
@@ -40,7 +40,7 @@ async def whole(database: Faulty, form: str, **more: int) -> str:
 
 
 @pytest.fixture
-async def conversation(database: Faulty, inbox: Inbox, turns: Turns, service: SessionService) -> str:
+async def conversation(database: Faulty, inbox: Inbox, turns: TurnStore, service: SessionService) -> str:
     """One with a tool, a picture, a file that was made, an opinion and a summary; the id of its turn."""
     await inbox.accept(inbound("look", session=SESSION, author="U1"))
     (turn,) = await turns.claim(1)
@@ -59,7 +59,7 @@ async def conversation(database: Faulty, inbox: Inbox, turns: Turns, service: Se
         app_name="app", user_id="place", session_id=SESSION, filename="../../etc/cron.d/x.csv", artifact=saved
     )
     turn.meter.add(CALL)
-    await turns.answered(turn, "**A cat.**", turn.meter.to_json())
+    await turns.save_answer(turn, "**A cat.**", turn.meter.to_json())
     await turns.end(turn, "done")
     await Feedback(database).give(turn.id, "U2", "good")
     row = columns(to_row(summary("Ada looks.\nAt a cat.", begin=1.0, end=2.0)), 5)
@@ -135,7 +135,7 @@ async def test_programs_read_the_same_and_get_the_files(conversation: str, datab
 
 
 async def test_an_answer_of_lango_agent_is_exported_as_that_of_parley(
-    database: Faulty, inbox: Inbox, turns: Turns, service: SessionService
+    database: Faulty, inbox: Inbox, turns: TurnStore, service: SessionService
 ) -> None:
     turn = await claimed(inbox, turns, place="place")
     session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
@@ -149,7 +149,7 @@ async def test_an_answer_of_lango_agent_is_exported_as_that_of_parley(
 
 
 async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_is_counted(
-    database: Faulty, inbox: Inbox, turns: Turns, service: SessionService
+    database: Faulty, inbox: Inbox, turns: TurnStore, service: SessionService
 ) -> None:
     async def dollars() -> str:
         told = json.loads(await whole(database, "json"))
@@ -168,7 +168,7 @@ async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_i
     partly = PRICES.bill([ModelCall(MODEL, input=CALL.input, output=CALL.output)])[0]
     assert await dollars() == exact(partly)
     turn.meter.add(CALL)
-    await turns.answered(turn, "A cat.", turn.meter.to_json())
+    await turns.save_answer(turn, "A cat.", turn.meter.to_json())
     assert await dollars() == exact(COST)
     await turns.end(turn, "done")
     assert await dollars() == exact(COST)

@@ -11,7 +11,7 @@ from core.privacy.retention import DAY, HOUR, Pruning
 from core.store.schema import inbox as inbox_table
 from core.store.schema import tool_calls, workers
 from core.store.schema import turns as turns_table
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from tests.core.conftest import Faulty, done, never
 from tests.fixtures.inbox_messages import inbound
@@ -36,7 +36,7 @@ async def counts(database: Faulty) -> dict[str, int]:
         }
 
 
-async def answered(inbox: Inbox, turns: Turns, **said: Any) -> None:
+async def answered(inbox: Inbox, turns: TurnStore, **said: Any) -> None:
     await inbox.accept(inbound(**said))
     (turn,) = await turns.claim(1)
     await done(turns, turn)
@@ -48,13 +48,13 @@ async def emptied(database: Faulty, *, days: float = 30) -> None:
         pass
 
 
-async def spoken_in(database: Faulty, turns: Turns, author: str) -> list[str]:
+async def spoken_in(database: Faulty, turns: TurnStore, author: str) -> list[str]:
     conversations = Conversations(database, turns, Worker(turns, never), budget=1)
     return [one.session_id for one in await conversations.recent("place", author, 9)]
 
 
 async def test_what_ended_long_ago_goes_and_where_each_one_speaks_stays_known(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     for author in ("ada", "bob"):
         for number in range(3):
@@ -68,7 +68,7 @@ async def test_what_ended_long_ago_goes_and_where_each_one_speaks_stays_known(
     assert await spoken_in(database, turns, "ada") == ["place:ada2"]
 
 
-async def test_what_is_young_or_has_not_ended_stays(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+async def test_what_is_young_or_has_not_ended_stays(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
     await answered(inbox, turns, session="place:1")
     await inbox.accept(inbound(session="place:2"))
     await turns.claim(1)
@@ -82,7 +82,9 @@ async def test_what_is_young_or_has_not_ended_stays(inbox: Inbox, turns: Turns, 
     assert await inbox.accept(inbound(session="place:2")) is Accepted.WAITS
 
 
-async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(turns: Turns, database: Faulty) -> None:
+async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(
+    turns: TurnStore, database: Faulty
+) -> None:
     now = time.time()
     async with database.write() as connection:
         for id_, lease in (("gone", now - 2 * HOUR), ("silent", now - HOUR / 2)):
@@ -90,11 +92,11 @@ async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(t
     await emptied(database)
     async with database.read() as connection:
         left = set((await connection.execute(sa.select(workers.c.id))).scalars())
-    assert left == {"silent", turns.worker}
+    assert left == {"silent", turns.worker_id}
 
 
 async def test_it_goes_in_small_steps(
-    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
+    inbox: Inbox, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruning, "STEP", 2)
     for number in range(5):
@@ -107,7 +109,7 @@ async def test_it_goes_in_small_steps(
 
 
 async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_more(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("what is it?"))
     (first,) = await turns.claim(1)
@@ -116,7 +118,7 @@ async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_mo
     await inbox.again(first.id, author="ada", kind="regenerate")
     await emptied(database)
     (again,) = await turns.claim(1)
-    assert (again.origin, again.inbound.text) == (first.id, "what is it?")
+    assert (again.origin, again.newest_message.text) == (first.id, "what is it?")
     await emptied(database)
     await done(turns, again)
     await age(database, days=29)
@@ -129,11 +131,11 @@ async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_mo
     await emptied(database)
     assert await counts(database) == {"turns": 2, "inbox": 2, "tool_calls": 0}
     await inbox.again(again.id, author="ada", kind="regenerate")
-    assert [turn.inbound.text for turn in await turns.claim(1)] == ["what is it?"]
+    assert [turn.newest_message.text for turn in await turns.claim(1)] == ["what is it?"]
 
 
 async def test_what_was_overheard_does_not_let_it_be_forgotten_where_one_speaks(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await answered(inbox, turns, session="place:1", author="grace")
     await answered(inbox, turns, session="place:2", author="ada")

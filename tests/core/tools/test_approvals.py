@@ -17,7 +17,7 @@ from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tools.adk_confirmations import Ask
 from core.tools.approvals import Approval, Approvals, Verdict
-from core.turns.store import STOP, Turns
+from core.turns.store import STOP, TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from tests.core.conftest import Faulty, never, worker_on
@@ -26,12 +26,12 @@ from tests.fixtures.inbox_messages import inbound
 ADA, BOB = User("ada", "Ada"), User("bob", "Bob", frozenset({"r1"}))
 
 
-def approvals_of(database: Faulty, turns: Turns, **more: Any) -> Approvals:
+def approvals_of(database: Faulty, turns: TurnStore, **more: Any) -> Approvals:
     return Approvals(database, turns, Worker(turns, never), **more)
 
 
 @pytest.fixture
-def approvals(database: Faulty, turns: Turns) -> Approvals:
+def approvals(database: Faulty, turns: TurnStore) -> Approvals:
     return approvals_of(database, turns)
 
 
@@ -39,7 +39,7 @@ def ask(number: int = 1, **more: Any) -> Ask:
     return Ask("run", f"q{number}", f"c{number}", "pay", {"sum": number}, **more)
 
 
-async def asking(inbox: Inbox, turns: Turns, approvals: Approvals, *asks: Ask) -> Turn:
+async def asking(inbox: Inbox, turns: TurnStore, approvals: Approvals, *asks: Ask) -> Turn:
     """A turn that has come to its end with what it asks for."""
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
@@ -48,7 +48,7 @@ async def asking(inbox: Inbox, turns: Turns, approvals: Approvals, *asks: Ask) -
     return turn
 
 
-async def both_late(inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals) -> None:
+async def both_late(inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals) -> None:
     """Two conversations, each with something that nobody has decided in time."""
     for session in ("one", "two"):
         await inbox.accept(inbound(author="ada", session=session))
@@ -65,7 +65,7 @@ async def count(database: Faulty, of: sa.Table) -> int:
 
 
 async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
-    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.asked(turn.id)
@@ -78,14 +78,14 @@ async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
     assert {found.approval and found.approval.verdict for found in decided} == {first.verdict}
     (next_,) = await turns.claim(5)
     assert (next_.kind, next_.run, next_.origin) == ("approval", "run", next_.id)
-    assert next_.inbound.event_key == f"approval:{one.id}"
+    assert next_.newest_message.event_key == f"approval:{one.id}"
     (decision,) = await approvals.decisions(next_.origin)
     assert (decision.call, decision.hash) == ("q1", ask().hash)
     assert decision.is_allowed == (first.verdict != "denied")
 
 
 async def test_a_turn_goes_on_when_all_that_it_asks_for_is_decided(
-    inbox: Inbox, turns: Turns, approvals: Approvals
+    inbox: Inbox, turns: TurnStore, approvals: Approvals
 ) -> None:
     turn = await asking(inbox, turns, approvals, ask(1), ask(2))
     one, two = await approvals.asked(turn.id)
@@ -96,7 +96,9 @@ async def test_a_turn_goes_on_when_all_that_it_asks_for_is_decided(
     assert sorted(found.is_allowed for found in await approvals.decisions(next_.origin)) == [False, True]
 
 
-async def test_what_is_late_is_denied_once(inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals) -> None:
+async def test_what_is_late_is_denied_once(
+    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
+) -> None:
     turn = await asking(inbox, turns, approvals, ask(1), ask(2))
     assert await approvals.expire() == []
     async with database.write() as connection:
@@ -128,7 +130,7 @@ def test_who_may_decide(approvers: tuple[str, ...], who: set[str]) -> None:
 
 
 async def test_the_tools_own_rule_goes_before_that_of_the_settings(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     approvals = approvals_of(database, turns, approvers=(OTHERS,))
     turn = await asking(inbox, turns, approvals, ask(1), ask(2, approvers=("bob",)), ask(3, may_always=False))
@@ -140,7 +142,7 @@ async def test_the_tools_own_rule_goes_before_that_of_the_settings(
 
 
 async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
-    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -152,19 +154,19 @@ async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
 
 
 async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
-    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
     async with database.write() as connection:
-        await turns.cancel(connection, turn.session_id, STOP)
+        await turns.request_cancel(connection, turn.session_id, STOP)
     assert await approvals.answered(turn, "text", {}, [ask()]) == []
     await turns.end(turn, "cancelled", error=STOP)
     assert await count(database, table) == 0
 
 
 async def test_an_expired_approval_that_cannot_be_read_blocks_no_other(
-    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     await both_late(inbox, turns, database, approvals)
     async with database.write() as connection:
@@ -173,7 +175,7 @@ async def test_an_expired_approval_that_cannot_be_read_blocks_no_other(
 
 
 async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
-    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     await both_late(inbox, turns, database, approvals)
     shown, both = list[str](), asyncio.Event()
@@ -192,7 +194,7 @@ async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
 
 
 async def test_a_decision_outlives_a_database_that_is_away(
-    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.asked(turn.id)
@@ -201,7 +203,7 @@ async def test_a_decision_outlives_a_database_that_is_away(
 
 
 async def test_what_was_asked_for_goes_with_its_session_and_with_its_turn(
-    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals, tmp_path: Path
+    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals, tmp_path: Path
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.asked(turn.id)

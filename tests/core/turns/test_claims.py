@@ -15,13 +15,13 @@ from core.store.schema import inbox as inbox_table
 from core.store.schema import sessions
 from core.store.schema import turns as turns_table
 from core.turns import claims
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from tests.core.conftest import MODELS, Faulty, done, worker_on
 from tests.fixtures.inbox_messages import inbound
 
 
-async def test_a_claim_begins_the_next_turn_of_each_session(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+async def test_a_claim_begins_the_next_turn_of_each_session(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
     for number in range(3):
         await inbox.accept(inbound(session=f"place:{number}"))
     async with database.write() as connection:
@@ -41,7 +41,7 @@ async def test_a_claim_begins_the_next_turn_of_each_session(inbox: Inbox, turns:
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_a_claim_skips_a_session_that_another_transaction_has_locked(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(edited := inbound("what was said", session="p:1"))
     await inbox.accept(inbound(session="p:2"))
@@ -57,12 +57,12 @@ async def test_a_claim_skips_a_session_that_another_transaction_has_locked(
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_workers_that_claim_while_messages_come_claim_each_message_once(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     said = [inbound(session=f"p:{number % 3}") for number in range(60)]
     taken = list[Turn]()
 
-    async def work(worker: Turns) -> None:
+    async def work(worker: TurnStore) -> None:
         while sum(len(turn.messages) for turn in taken) < len(said):
             for turn in await worker.claim(2):
                 taken.append(turn)
@@ -81,13 +81,13 @@ async def test_workers_that_claim_while_messages_come_claim_each_message_once(
 
 
 async def test_a_turn_that_cannot_begin_claims_no_message(
-    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
+    inbox: Inbox, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     await inbox.accept(inbound(session="p:2"))
     with monkeypatch.context() as same_id:
-        same_id.setattr(claims, "new_id", lambda: turn.id)
+        same_id.setattr(claims, "new_turn_id", lambda: turn.id)
         assert await turns.claim(1, running=[turn.id]) == []
     async with database.read() as connection:
         waiting = sa.select(inbox_table.c.session).where(inbox_table.c.turn.is_(None))
@@ -96,7 +96,7 @@ async def test_a_turn_that_cannot_begin_claims_no_message(
     assert other.session_id == "p:2"
 
 
-async def test_a_cancelled_claim_takes_nothing_or_all(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+async def test_a_cancelled_claim_takes_nothing_or_all(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
     """Wherever it is cancelled, a turn and its messages go together, and the next claim has them."""
     for number in range(12):
         session = f"place:{number}"
@@ -115,7 +115,7 @@ async def test_a_cancelled_claim_takes_nothing_or_all(inbox: Inbox, turns: Turns
         await turns.end(turn, "failed")
 
 
-async def test_turns_are_claimed_round_robin_over_people(inbox: Inbox, turns: Turns) -> None:
+async def test_turns_are_claimed_round_robin_over_people(inbox: Inbox, turns: TurnStore) -> None:
     people = ["ada"] * 6 + ["grace"] * 2 + ["linus"]
     for number, author in enumerate(people):
         await inbox.accept(inbound(session=f"place:{number}", author=author))
@@ -123,7 +123,7 @@ async def test_turns_are_claimed_round_robin_over_people(inbox: Inbox, turns: Tu
     for number in range(4):
         claimed += await turns.claim(1, running=[turn.id for turn in claimed])
         await inbox.accept(inbound(session=f"late:{number}", author="ada"))
-    served = [turn.inbound.author for turn in claimed]
+    served = [turn.newest_message.author for turn in claimed]
     assert served == ["ada", "grace", "linus", "ada", "grace", "ada", "ada", "ada"]
 
 
@@ -146,7 +146,7 @@ def queries_of(database: Faulty) -> Iterator[list[tuple[str, Any]]]:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_messages_that_are_never_answered_slow_no_claim_down(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     with queries_of(database) as sent:

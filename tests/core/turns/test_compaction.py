@@ -31,8 +31,8 @@ from core.store.schema import messages, sessions, spending
 from core.store.schema import turns as turns_table
 from core.tools.call_log import Journal
 from core.turns import compaction as compactions
-from core.turns.compaction import Compaction
-from core.turns.store import Turns
+from core.turns.compaction import HistoryCompactor
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.usage.meter import ModelCall
 from core.usage.prices import DOLLAR, Prices
@@ -72,10 +72,10 @@ class Talk:
 
     database: Faulty
     inbox: Inbox
-    turns: Turns
+    turns: TurnStore
     runtime: AgentRuntime
     service: SessionService
-    compaction: Compaction
+    compaction: HistoryCompactor
     model: ScriptedOpenAI
     sums: list[ReceivedRequest] = field(default_factory=list)
     asked: list[ReceivedRequest] = field(default_factory=list)
@@ -86,16 +86,16 @@ class Talk:
         """Say it, and have it answered by a whole turn."""
         await self.inbox.accept(inbound(text, session=SESSION))
         (turn,) = await self.turns.claim(1)
-        self.compaction.give_way(turn.session_id)
+        self.compaction.cancel(turn.session_id)
         reply = await self.run(turn)
         turn.meter.place, turn.meter.author, turn.meter.author_name = PLACE, "slack:ada", "Ada"
         turn.meter.add(ModelCall("openai/scripted", input=7, output=1))
-        await self.turns.answered(turn, reply, turn.meter.to_json())
+        await self.turns.save_answer(turn, reply, turn.meter.to_json())
         await self.turns.end(turn, "done")
         self.last = turn
-        self.compaction.offer(turn)
+        self.compaction.schedule(turn)
         if rests:
-            await self.compaction.idle()
+            await self.compaction.wait_until_idle()
         return reply
 
     async def run(self, turn: Turn) -> str:
@@ -103,11 +103,13 @@ class Talk:
             RunRequest(
                 user_id=PLACE,
                 session_id=SESSION,
-                text=turn.inbound.text,
-                spoken=Spoken(((turn.inbound.author, turn.inbound.text),), {turn.inbound.author: "Ada"}),
+                text=turn.newest_message.text,
+                spoken=Spoken(
+                    ((turn.newest_message.author, turn.newest_message.text),), {turn.newest_message.author: "Ada"}
+                ),
                 run_id=turn.origin,
                 generation=turn.generation,
-                fence=self.turns.fence(turn),
+                fence=self.turns.fencing_token(turn),
                 streaming=False,
             )
         )
@@ -122,8 +124,8 @@ class Talk:
             content = types.Content(role=role, parts=[types.Part(text=words)])
             await self.service.append_event(session, Event(author=author, invocation_id=words[:8], content=content))
         if offers:
-            self.compaction.offer(self.last)
-            await self.compaction.idle()
+            self.compaction.schedule(self.last)
+            await self.compaction.wait_until_idle()
 
     async def session(self) -> StoredSession:
         found = await self.service.get_session(app_name=self.runtime.app.name, user_id=PLACE, session_id=SESSION)
@@ -149,7 +151,7 @@ def priced(folder: Path) -> Path:
 
 @pytest.fixture
 async def talk(
-    database: Faulty, inbox: Inbox, turns: Turns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: Faulty, inbox: Inbox, turns: TurnStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Talk]:
     monkeypatch.setattr(compactions, "AGAIN", 0.0)
     counter = TokenCounter(tmp_path)
@@ -170,7 +172,7 @@ async def talk(
 
         prices = Prices(priced(tmp_path))
         caps = Caps(database, prices, Spending(database, prices), Limits(person=DOLLAR))
-        compaction = Compaction(database, turns, Summarizer(chosen, counter), caps, budget=4_000, rest=0.0)
+        compaction = HistoryCompactor(database, turns, Summarizer(chosen, counter), caps, budget=4_000, rest=0.0)
         one = Talk(database, inbox, turns, runtime, service, compaction, model)
         yield one
         await compaction.aclose()
@@ -281,7 +283,7 @@ async def test_it_is_given_up_when_a_new_turn_comes_and_done_when_that_has_ended
 
     talk.compaction._summarizer.sum_up = waits  # type: ignore[method-assign, assignment]
     assert talk.last is not None
-    talk.compaction.offer(talk.last)
+    talk.compaction.schedule(talk.last)
     await asyncio.wait_for(begun.wait(), 30)
     talk.compaction._summarizer.sum_up = held  # type: ignore[method-assign]
     await asyncio.wait_for(talk.ask("and now?"), 30)
@@ -297,11 +299,11 @@ async def test_of_several_workers_one_stores_a_summary(talk: Talk) -> None:
     assert talk.last is not None
     own = talk.compaction
     lease = Lease(talk.database, seconds=30)
-    turns = Turns(talk.database, lease, Agents("app"))
-    other = Compaction(talk.database, turns, own._summarizer, own._caps, budget=4_000, rest=0.0)
+    turns = TurnStore(talk.database, lease, Agents("app"))
+    other = HistoryCompactor(talk.database, turns, own._summarizer, own._caps, budget=4_000, rest=0.0)
     for one in (own, other):
-        one.offer(talk.last)
-    await asyncio.gather(own.idle(), other.idle())
+        one.schedule(talk.last)
+    await asyncio.gather(own.wait_until_idle(), other.wait_until_idle())
     (found,) = await talk.summaries()
     assert FACTS[1] in found.content
 
@@ -319,8 +321,8 @@ async def test_no_summary_is_stored_of_a_history_that_changes_meanwhile(talk: Ta
         return await sum_up(*args, **more)
 
     talk.compaction._summarizer.sum_up = sum_up_while_redacted  # type: ignore[method-assign]
-    talk.compaction.offer(talk.last)
-    await talk.compaction.idle()
+    talk.compaction.schedule(talk.last)
+    await talk.compaction.wait_until_idle()
     assert len(talk.sums) == 1
     assert await talk.summaries() == []
 

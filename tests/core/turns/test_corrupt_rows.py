@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from core.inbox.store import Inbox
 from core.store.schema import messages
-from core.turns.queries import Again
-from core.turns.store import Turns
+from core.turns.queries import RerunKind
+from core.turns.store import TurnStore
 from tests.core.conftest import Faulty, done
 from tests.fixtures.inbox_messages import inbound
 
@@ -38,19 +38,19 @@ async def damage(database: Faulty, table: str, what: str, session: str, *, key: 
         await connection.exec_driver_sql(f"UPDATE {table} SET {what} WHERE id = ({newest})")
 
 
-async def ended(turns: Turns) -> list[tuple[str, str, bool]]:
+async def ended(turns: TurnStore) -> list[tuple[str, str, bool]]:
     """Each turn that can be claimed, one after the other, until none can."""
     told = []
     while claimed := await turns.claim(10):
         for turn in claimed:
-            told.append((turn.session_id, turn.inbound.text, turn.is_damaged))
+            told.append((turn.session_id, turn.newest_message.text, turn.is_damaged))
             await done(turns, turn)
     return told
 
 
 @pytest.mark.parametrize(("database_url", "what"), on_each(TURNS, TURNS_OF_SQLITE), indirect=["database_url"])
 async def test_a_turn_that_cannot_be_read_fails_and_stops_no_other(
-    inbox: Inbox, turns: Turns, database: Faulty, what: str
+    inbox: Inbox, turns: TurnStore, database: Faulty, what: str
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))
     await turns.claim(1)
@@ -64,7 +64,7 @@ async def test_a_turn_that_cannot_be_read_fails_and_stops_no_other(
 @pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
 @pytest.mark.parametrize(("database_url", "what"), on_each(MESSAGES, MESSAGES_OF_SQLITE), indirect=["database_url"])
 async def test_a_message_that_cannot_be_read_stops_no_other(
-    inbox: Inbox, turns: Turns, database: Faulty, what: str, is_taken: bool
+    inbox: Inbox, turns: TurnStore, database: Faulty, what: str, is_taken: bool
 ) -> None:
     await inbox.accept(inbound("before", session="p:left"))
     assert await ended(turns) == [("p:left", "before", False)]
@@ -81,7 +81,7 @@ async def test_a_message_that_cannot_be_read_stops_no_other(
 
 
 async def test_what_is_tried_again_of_a_turn_that_cannot_be_read_stops_no_other(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))
     (turn,) = await turns.claim(1)
@@ -96,11 +96,11 @@ async def test_what_is_tried_again_of_a_turn_that_cannot_be_read_stops_no_other(
 @pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
 @pytest.mark.parametrize("kind", ["retry", "regenerate"])
 async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_other(
-    inbox: Inbox, turns: Turns, database: Faulty, is_taken: bool, kind: Again
+    inbox: Inbox, turns: TurnStore, database: Faulty, is_taken: bool, kind: RerunKind
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))
     (turn,) = await turns.claim(1)
-    await turns.answered(turn, "the answer", {})
+    await turns.save_answer(turn, "the answer", {})
     await turns.end(turn, "failed" if kind == "retry" else "done")
     await inbox.again(turn.id, author="ada", kind=kind)
     if is_taken:
@@ -117,7 +117,7 @@ async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("column", ["model", "agent"])
 async def test_a_session_that_cannot_be_read_stops_no_other(
-    inbox: Inbox, turns: Turns, database: Faulty, column: str
+    inbox: Inbox, turns: TurnStore, database: Faulty, column: str
 ) -> None:
     for session in ("p:left", "p:other"):
         await inbox.accept(inbound("hello", session=session))
@@ -127,7 +127,7 @@ async def test_a_session_that_cannot_be_read_stops_no_other(
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_of_a_session_in_which_nothing_can_be_read_the_others_hear_nothing(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("before", session="p:left"))
     await ended(turns)
@@ -151,7 +151,7 @@ HISTORY_OF_SQLITE = [
 @pytest.mark.parametrize("again", [False, True], ids=["left", "tried again"])
 @pytest.mark.parametrize(("database_url", "what"), on_each(HISTORY, HISTORY_OF_SQLITE), indirect=["database_url"])
 async def test_a_history_that_cannot_be_read_stops_no_other_when_a_run_is_to_go_on_with_it(
-    inbox: Inbox, turns: Turns, database: Faulty, what: str, again: bool
+    inbox: Inbox, turns: TurnStore, database: Faulty, what: str, again: bool
 ) -> None:
     await inbox.accept(inbound("left", session="p:left", author="ada"))
     (turn,) = await turns.claim(1)

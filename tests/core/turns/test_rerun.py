@@ -11,14 +11,14 @@ from google.adk.events.event import Event
 
 from core.inbox.edits import Taken
 from core.inbox.store import Accepted, Inbox
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
-from core.turns.queries import Again
-from core.turns.rerun import Refused
-from core.turns.store import STOP, Turns
+from core.turns.queries import RerunKind
+from core.turns.rerun import RerunDenied
+from core.turns.store import STOP, TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from tests.core.conftest import Faulty, done, never, worker_on
@@ -33,7 +33,7 @@ def service(database: Faulty, tmp_path: Path) -> SessionService:
 
 async def store(service: SessionService, turn: Turn, *events: Event) -> None:
     """Store what a turn's run says."""
-    place = turn.inbound.place
+    place = turn.newest_message.place
     session = await service.get_session(app_name="app", user_id=place, session_id=turn.session_id)
     assert session is not None
     for event in events:
@@ -45,12 +45,12 @@ async def told(database: Faulty) -> list[str]:
         return list((await connection.execute(sa.select(messages.c.content).order_by(messages.c.id))).scalars())
 
 
-async def claimed(turns: Turns) -> Turn:
+async def claimed(turns: TurnStore) -> Turn:
     (turn,) = await turns.claim(10)
     return turn
 
 
-async def answered_turn(inbox: Inbox, turns: Turns, service: SessionService, *words: str, **more: Any) -> Turn:
+async def answered_turn(inbox: Inbox, turns: TurnStore, service: SessionService, *words: str, **more: Any) -> Turn:
     """A turn that has answered messages with a tool, in two messages of the platform's."""
     for text in words:
         await inbox.accept(inbound(text, **more))
@@ -60,19 +60,19 @@ async def answered_turn(inbox: Inbox, turns: Turns, service: SessionService, *wo
     async with inbox._database.write() as connection:
         row = {"session": turn.session_id, "run": turn.origin, "id": "c1", "tool": "t", "arguments": {}, "hash": ""}
         await connection.execute(sa.insert(tool_calls).values(**row, state="ended", begun_at=time.time()))
-    await turns.shown(turn, ["m1", "m2"])
+    await turns.save_message_ids(turn, ["m1", "m2"])
     await done(turns, turn)
     return turn
 
 
-async def asked(inbox: Inbox, turn: Turn, kind: Again = "regenerate") -> tuple[Accepted, Inbound]:
+async def asked(inbox: Inbox, turn: Turn, kind: RerunKind = "regenerate") -> tuple[Accepted, InboxMessage]:
     wanted = await inbox.again(turn.id, author="ada", kind=kind)
     assert isinstance(wanted, tuple)
     return wanted
 
 
 async def test_an_answer_is_made_anew_in_its_reply_and_behind_the_same_question(
-    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     await answered_turn(inbox, turns, service, "before")
     turn = await answered_turn(inbox, turns, service, "one", "two")
@@ -88,7 +88,7 @@ async def test_an_answer_is_made_anew_in_its_reply_and_behind_the_same_question(
 
 
 async def test_what_the_new_run_has_stored_is_not_taken_out_again_by_whoever_takes_it_up(
-    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
     await asked(inbox, turn)
@@ -110,67 +110,67 @@ async def test_what_the_new_run_has_stored_is_not_taken_out_again_by_whoever_tak
 
 
 async def test_a_press_that_comes_often_over_two_workers_and_in_several_ways_does_it_once(
-    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
-    await inbox.revise(turn.inbound.event_key, "two")
+    await inbox.revise(turn.newest_message.event_key, "two")
     second = await worker_on(database)
     other = Inbox(database, second, Worker(second, never))
-    ways: list[tuple[Inbox, Again]] = [(inbox, "regenerate"), (other, "regenerate"), (other, "revise")]
+    ways: list[tuple[Inbox, RerunKind]] = [(inbox, "regenerate"), (other, "regenerate"), (other, "revise")]
     pressed = await asyncio.gather(*(asked(into, turn, kind) for into, kind in ways * 3))
     assert sorted(accepted.name for accepted, _ in pressed) == ["KNOWN"] * 8 + ["NEXT"]
     again = await claimed(second)
-    assert (again.kind, again.inbound.text) == ("revise", "two")
+    assert (again.kind, again.newest_message.text) == ("revise", "two")
     assert (await asked(inbox, turn))[0] is Accepted.KNOWN
     await done(second, again)
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.OVER
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
     await asked(inbox, again)
     assert (await claimed(second)).origin == turn.id
 
 
 @pytest.mark.parametrize("state", ["answered", "stopped"])
 async def test_an_answer_that_is_just_shown_or_was_stopped_can_be_made_anew(
-    inbox: Inbox, turns: Turns, state: str
+    inbox: Inbox, turns: TurnStore, state: str
 ) -> None:
     await inbox.accept(inbound())
     turn = await claimed(turns)
     if state == "answered":
-        await turns.answered(turn, "text", {})
+        await turns.save_answer(turn, "text", {})
     else:
         async with inbox._database.write() as connection:
-            assert await turns.cancel(connection, turn.session_id, STOP) == turn.id
+            assert await turns.request_cancel(connection, turn.session_id, STOP) == turn.id
     assert (await asked(inbox, turn))[0] is Accepted.WAITS
     assert await turns.claim(10, running=[turn.id]) == []
     await turns.end(turn, "done" if state == "answered" else "cancelled", error=STOP)
     assert (await claimed(turns)).origin == turn.id
 
 
-async def test_what_runs_failed_or_is_not_there_is_not_made_anew(inbox: Inbox, turns: Turns) -> None:
+async def test_what_runs_failed_or_is_not_there_is_not_made_anew(inbox: Inbox, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     turn = await claimed(turns)
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.OVER
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
     await turns.end(turn, "failed")
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.OVER
-    assert await inbox.again("nothing", author="ada", kind="regenerate") is Refused.OVER
-    assert await inbox.again(turn.id, author="ada", kind="revise") is Refused.OVER
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
+    assert await inbox.again("nothing", author="ada", kind="regenerate") is RerunDenied.EXPIRED
+    assert await inbox.again(turn.id, author="ada", kind="revise") is RerunDenied.EXPIRED
 
 
 async def test_only_who_asked_has_it_answered_anew_and_only_while_nothing_was_said_since(
-    inbox: Inbox, turns: Turns, service: SessionService
+    inbox: Inbox, turns: TurnStore, service: SessionService
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
-    assert await inbox.again(turn.id, author="grace", kind="regenerate") is Refused.NOT_THEIRS
+    assert await inbox.again(turn.id, author="grace", kind="regenerate") is RerunDenied.NOT_OWNER
     await inbox.accept(inbound("two"))
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.NEWER
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
     second = await claimed(turns)
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.NEWER
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
     await done(turns, second)
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.NEWER
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
     assert (await asked(inbox, second))[0] is Accepted.NEXT
 
 
 async def test_what_was_sent_before_and_comes_late_leaves_both_answered(
-    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
     await asked(inbox, turn)
@@ -184,7 +184,7 @@ async def test_what_was_sent_before_and_comes_late_leaves_both_answered(
 
 
 async def test_a_retry_that_was_wanted_of_a_turn_that_came_to_its_answer_after_all_is_none(
-    inbox: Inbox, turns: Turns
+    inbox: Inbox, turns: TurnStore
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -196,17 +196,17 @@ async def test_a_retry_that_was_wanted_of_a_turn_that_came_to_its_answer_after_a
 
 
 async def test_after_a_reset_nothing_is_answered_anew_and_what_waited_for_it_is_dropped(
-    inbox: Inbox, turns: Turns, service: SessionService
+    inbox: Inbox, turns: TurnStore, service: SessionService
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
     await asked(inbox, turn)
-    assert len(cast(list[Inbound], await inbox.reset(inbound("reset")))) == 1
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.OVER
+    assert len(cast(list[InboxMessage], await inbox.reset(inbound("reset")))) == 1
+    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
     assert await turns.claim(10) == []
 
 
 async def test_a_reset_that_comes_late_drops_what_was_to_be_answered_anew_and_not_what_was_said_since(
-    inbox: Inbox, turns: Turns
+    inbox: Inbox, turns: TurnStore
 ) -> None:
     await inbox.accept(inbound("one"))
     failed = await claimed(turns)
@@ -214,12 +214,12 @@ async def test_a_reset_that_comes_late_drops_what_was_to_be_answered_anew_and_no
     reset, since = inbound("reset"), inbound("since")
     await asked(inbox, failed, "retry")
     await inbox.accept(since)
-    assert len(cast(list[Inbound], await inbox.reset(reset, until=reset.sent_at))) == 1
+    assert len(cast(list[InboxMessage], await inbox.reset(reset, until=reset.sent_at))) == 1
     assert (await claimed(turns)).messages == (since,)
 
 
 async def test_an_edited_question_is_asked_as_it_is_now(
-    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     await answered_turn(inbox, turns, service, "before")
     turn = await answered_turn(inbox, turns, service, "one", "two")
@@ -237,34 +237,34 @@ async def test_an_edited_question_is_asked_as_it_is_now(
     assert (await told(database))[-1] == "three two"
 
 
-async def test_what_runs_is_ended_when_its_edited_question_is_to_be_answered(inbox: Inbox, turns: Turns) -> None:
+async def test_what_runs_is_ended_when_its_edited_question_is_to_be_answered(inbox: Inbox, turns: TurnStore) -> None:
     await inbox.accept(inbound("one"))
     turn = await claimed(turns)
-    edited = await inbox.revise(turn.inbound.event_key, "two")
+    edited = await inbox.revise(turn.newest_message.event_key, "two")
     assert edited == Taken(turn.id, "running", is_revised=True)
     assert (await asked(inbox, turn, "revise"))[0] is Accepted.WAITS
-    assert await turns.running() == {turn.id: STOP}
+    assert await turns.list_owned() == {turn.id: STOP}
     await turns.end(turn, "cancelled", error=STOP)
     again = await claimed(turns)
-    assert (again.kind, again.inbound.text) == ("revise", "two")
+    assert (again.kind, again.newest_message.text) == ("revise", "two")
 
 
 async def test_what_is_tried_again_is_asked_as_it_was_edited_meanwhile(
-    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     await inbox.accept(inbound("one"))
     turn = await claimed(turns)
     await store(service, turn, said("one"))
     await turns.end(turn, "failed")
     await asked(inbox, turn, "retry")
-    await inbox.revise(turn.inbound.event_key, "two")
+    await inbox.revise(turn.newest_message.event_key, "two")
     again = await claimed(turns)
-    assert (again.kind, again.inbound.text) == ("revise", "two")
+    assert (again.kind, again.newest_message.text) == ("revise", "two")
     assert await told(database) == []
 
 
 async def test_a_session_goes_on_with_the_model_that_was_chosen_when_a_turn_was_begun(
-    inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
+    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
     assert turn.model is None

@@ -11,15 +11,15 @@ from sqlalchemy.exc import IntegrityError
 
 from core.errors import StoreError, TurnLostError
 from core.inbox.store import Inbox
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.store.database import Database
 from core.store.notify import Notices
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.store.schema import workers
 from core.turns.claims import MAX_MESSAGES
-from core.turns.rerun import Refused
-from core.turns.store import Turns
+from core.turns.rerun import RerunDenied
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from tests.core.conftest import Faulty, done, worker_on
 from tests.fixtures.inbox_messages import inbound
@@ -31,7 +31,7 @@ async def column(database: Database, chosen: sa.Column[Any]) -> list[Any]:
 
 
 async def test_the_messages_of_a_session_are_taken_as_they_were_sent_and_while_none_is_under_way(
-    inbox: Inbox, turns: Turns
+    inbox: Inbox, turns: TurnStore
 ) -> None:
     first, second, third = inbound(), inbound(), inbound()
     await inbox.accept(second)
@@ -44,7 +44,7 @@ async def test_the_messages_of_a_session_are_taken_as_they_were_sent_and_while_n
     assert turn.messages + last.messages == (first, second, third)
 
 
-async def test_no_more_turns_begin_than_asked_for(inbox: Inbox, turns: Turns) -> None:
+async def test_no_more_turns_begin_than_asked_for(inbox: Inbox, turns: TurnStore) -> None:
     for number in range(5):
         await inbox.accept(inbound(session=f"place:{number}"))
     sizes, running = [], list[str]()
@@ -55,7 +55,9 @@ async def test_no_more_turns_begin_than_asked_for(inbox: Inbox, turns: Turns) ->
     assert sizes == [2, 2, 1, 0]
 
 
-async def test_what_a_worker_runs_it_does_not_begin_again_when_its_lease_has_ended(inbox: Inbox, turns: Turns) -> None:
+async def test_what_a_worker_runs_it_does_not_begin_again_when_its_lease_has_ended(
+    inbox: Inbox, turns: TurnStore
+) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     await turns._lease.give_up()
@@ -64,13 +66,13 @@ async def test_what_a_worker_runs_it_does_not_begin_again_when_its_lease_has_end
 
 
 async def test_many_workers_that_claim_at_once_begin_each_turn_once(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     for number in range(24):
         await inbox.accept(inbound(session=f"place:{number % 8}"))
     workers = [turns] if database.is_sqlite else [await worker_on(database) for _ in range(4)]
 
-    async def claimed(worker: Turns) -> list[Turn]:
+    async def claimed(worker: TurnStore) -> list[Turn]:
         mine = list[Turn]()
         for _ in range(8):
             mine += await worker.claim(1, running=[turn.id for turn in mine])
@@ -81,7 +83,7 @@ async def test_many_workers_that_claim_at_once_begin_each_turn_once(
 
 
 async def test_the_database_itself_refuses_a_second_turn_of_a_session(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     await turns.claim(1)
@@ -92,32 +94,34 @@ async def test_the_database_itself_refuses_a_second_turn_of_a_session(
             await connection.execute(sa.insert(turns_table).values(**row))
 
 
-async def test_a_turn_that_was_left_over_is_taken_up_as_it_was(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+async def test_a_turn_that_was_left_over_is_taken_up_as_it_was(
+    inbox: Inbox, turns: TurnStore, database: Faulty
+) -> None:
     for number in range(3):
         await inbox.accept(inbound(session=f"place:{number}"))
     running, answered, ended = await turns.claim(10)
-    await turns.shown(running, ["m1", "m2"])
-    await turns.answered(answered, "the answer", {"input": 1})
+    await turns.save_message_ids(running, ["m1", "m2"])
+    await turns.save_answer(answered, "the answer", {"input": 1})
     await done(turns, ended)
     one, other = await (await successor(database, turns)).claim(10)
     assert one == replace(running, chunks=("m1", "m2"), attempt=2, is_resumed=True)
     assert other == replace(answered, text="the answer", attempt=2, is_resumed=True)
 
 
-async def successor(database: Faulty, turns: Turns) -> Turns:
+async def successor(database: Faulty, turns: TurnStore) -> TurnStore:
     """Another worker, when the one of `turns` is gone."""
     await turns._lease.give_up()
     return await worker_on(database)
 
 
 async def test_what_waited_together_is_answered_together_and_by_every_attempt(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     said = [inbound(f"part {number}") for number in range(3)]
     for message in said:
         await inbox.accept(message)
     (turn,) = await turns.claim(10)
-    assert (turn.messages, turn.inbound) == (tuple(said), said[-1])
+    assert (turn.messages, turn.newest_message) == (tuple(said), said[-1])
     later = inbound("part 4")
     await inbox.accept(later)
     new = await successor(database, turns)
@@ -128,7 +132,7 @@ async def test_what_waited_together_is_answered_together_and_by_every_attempt(
     assert last.messages == (later,)
 
 
-async def test_one_turn_answers_so_many_messages_and_no_more(inbox: Inbox, turns: Turns) -> None:
+async def test_one_turn_answers_so_many_messages_and_no_more(inbox: Inbox, turns: TurnStore) -> None:
     said = [inbound() for _ in range(MAX_MESSAGES + 1)]
     for message in said:
         await inbox.accept(message)
@@ -140,14 +144,14 @@ async def test_one_turn_answers_so_many_messages_and_no_more(inbox: Inbox, turns
 
 
 async def test_a_retry_is_a_turn_of_its_own_and_answers_what_the_failed_one_did(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     said = [inbound("one"), inbound("two", author="bob")]
     for message in said:
         await inbox.accept(message)
     (failed,) = await turns.claim(1)
     await turns.end(failed, "failed", error="why")
-    assert await inbox.again(failed.id, author="eve", kind="retry") is Refused.NOT_THEIRS
+    assert await inbox.again(failed.id, author="eve", kind="retry") is RerunDenied.NOT_OWNER
     await inbox.again(failed.id, author="bob", kind="retry")
     await inbox.accept(inbound("meanwhile", sent_at=time.time() + 1))
     (retry,) = await turns.claim(10)
@@ -157,14 +161,14 @@ async def test_a_retry_is_a_turn_of_its_own_and_answers_what_the_failed_one_did(
 
 
 async def test_what_a_worker_writes_of_a_turn_that_another_one_has_is_refused(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     (taken,) = await (await successor(database, turns)).claim(1)
     for write in (
-        turns.shown(turn, ["m1"]),
-        turns.answered(turn, "text", {}),
+        turns.save_message_ids(turn, ["m1"]),
+        turns.save_answer(turn, "text", {}),
         turns.end(turn, "failed"),
         turns.hand_back(turn),
     ):
@@ -172,16 +176,16 @@ async def test_what_a_worker_writes_of_a_turn_that_another_one_has_is_refused(
             await write
     assert await column(database, turns_table.c.state) == ["running"]
     assert await column(database, turns_table.c.attempt) == [taken.attempt]
-    assert await turns.running() == {}
+    assert await turns.list_owned() == {}
 
 
 async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried_in_vain(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     for number in range(2):
         await inbox.accept(inbound(session=f"place:{number}"))
     running, answered = await turns.claim(10)
-    await turns.answered(answered, "the answer", {})
+    await turns.save_answer(answered, "the answer", {})
     for turn in (running, answered):
         await turns.hand_back(turn)
     assert await column(database, turns_table.c.state) == ["queued", "answered"]
@@ -195,7 +199,7 @@ async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried
 
 
 async def test_a_turn_is_handed_back_though_the_others_cannot_be_told(
-    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
+    inbox: Inbox, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -209,7 +213,7 @@ async def test_a_turn_is_handed_back_though_the_others_cannot_be_told(
 
 
 async def test_an_attempt_counts_when_a_lease_expires_with_the_turn_running(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -219,14 +223,14 @@ async def test_an_attempt_counts_when_a_lease_expires_with_the_turn_running(
         (turn,) = await turns.claim(1)
         assert turn.attempt == attempt
         with pytest.raises(TurnLostError):
-            await former.shown(its, ["m1"])
+            await former.save_message_ids(its, ["m1"])
     await turns.hand_back(turn)
     (turn,) = await (await successor(database, turns)).claim(1)
     assert turn.attempt == 4, "a restart counts nothing"
     assert await column(database, turns_table.c.attempt) == [4]
 
 
-async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox: Inbox, turns: Turns) -> None:
+async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox: Inbox, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     assert await turns.claim(1, running=[turn.id]) == []
@@ -234,7 +238,7 @@ async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox:
 
 
 async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itself(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -244,16 +248,16 @@ async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itse
     assert [again.id for again in await turns.claim(1)] == [turn.id]
 
 
-async def test_a_reset_marks_the_turn_that_runs_for_whoever_runs_it(inbox: Inbox, turns: Turns) -> None:
+async def test_a_reset_marks_the_turn_that_runs_for_whoever_runs_it(inbox: Inbox, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
-    assert await turns.running() == {turn.id: None}
+    assert await turns.list_owned() == {turn.id: None}
     await inbox.reset(inbound("reset"))
-    assert await turns.running() == {turn.id: "reset"}
+    assert await turns.list_owned() == {turn.id: "reset"}
 
 
 async def test_a_reset_forgets_what_was_said_when_the_turn_that_answered_it_has_ended(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (failed,) = await turns.claim(1)
@@ -268,7 +272,7 @@ async def test_a_reset_forgets_what_was_said_when_the_turn_that_answered_it_has_
     assert set(await column(database, inbox_table.c.inbound)) == {None}
 
 
-async def test_a_turn_ends_with_the_message_that_it_answered(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+async def test_a_turn_ends_with_the_message_that_it_answered(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     await turns.end(turn, "failed", error="why")
@@ -277,18 +281,18 @@ async def test_a_turn_ends_with_the_message_that_it_answered(inbox: Inbox, turns
     assert await (await successor(database, turns)).claim(10) == []
 
 
-async def test_a_passing_fault_of_the_database_loses_no_end(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+async def test_a_passing_fault_of_the_database_loses_no_end(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     database.failures = 2
-    await turns.answered(turn, "text", {})
+    await turns.save_answer(turn, "text", {})
     database.failures = 2
     await done(turns, turn)
     assert await column(database, turns_table.c.state) == ["done"]
 
 
 async def test_a_fault_that_stays_is_told_after_some_attempts_and_the_turn_is_taken_up_later(
-    inbox: Inbox, turns: Turns, database: Faulty
+    inbox: Inbox, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -302,7 +306,7 @@ async def test_a_fault_that_stays_is_told_after_some_attempts_and_the_turn_is_ta
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"text": "half"}'])
 async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
-    inbox: Inbox, turns: Turns, database: Faulty, damage: str, caplog: pytest.LogCaptureFixture
+    inbox: Inbox, turns: TurnStore, database: Faulty, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     if not database.is_sqlite and damage == "{":  # it takes no JSON that is none
         damage = "0"
@@ -326,12 +330,12 @@ async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=15), st.integers(1, 4))
 async def test_every_message_gets_one_turn_in_the_order_of_its_session(
-    turns: Turns, inbox: Inbox, said: list[tuple[str, int]], limit: int
+    turns: TurnStore, inbox: Inbox, said: list[tuple[str, int]], limit: int
 ) -> None:
     messages = [inbound(session=f"p:{name}", sent_at=float(at)) for name, at in said]
     for message in messages:
         await inbox.accept(message)
-    taken = list[Inbound]()
+    taken = list[InboxMessage]()
     while claimed := await turns.claim(limit):
         assert len(claimed) <= limit
         assert len({turn.session_id for turn in claimed}) == len(claimed)

@@ -12,7 +12,7 @@ from core.errors import StoreError
 from core.inbox.store import Inbox
 from core.store.schema import turns as turns_table
 from core.turns import worker
-from core.turns.store import LOST, RESET, SHUTDOWN, STOP, Turns
+from core.turns.store import LOST, RESET, SHUTDOWN, STOP, TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from tests.core.conftest import Faulty, worker_on
@@ -25,7 +25,9 @@ SECRET = "password=hunter2"
 class Bench:
     """A worker at work, whose turns do what the test says."""
 
-    def __init__(self, database: Faulty, turns: Turns, folder: Path, *, limit: int, poll: float, rest: float) -> None:
+    def __init__(
+        self, database: Faulty, turns: TurnStore, folder: Path, *, limit: int, poll: float, rest: float
+    ) -> None:
         self.database = database
         self.turns = turns
         self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._rest, rest=rest)
@@ -47,7 +49,7 @@ class Bench:
     async def _look(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
         self.is_looking = True
         try:
-            return await Turns.claim(self.turns, limit, running=running)
+            return await TurnStore.claim(self.turns, limit, running=running)
         finally:
             self.is_looking = False
             self.looks += 1
@@ -60,7 +62,7 @@ class Bench:
         await self._tell()
         try:
             await self.go_on.wait()
-            if turn.inbound.text == "break":
+            if turn.newest_message.text == "break":
                 raise ValueError(SECRET)
         except asyncio.CancelledError as stop:
             self.stops.append(stop.args)
@@ -70,7 +72,7 @@ class Bench:
             raise
         finally:
             await self.turns.end(turn, "failed")
-            self.ended.append(turn.inbound.text)
+            self.ended.append(turn.newest_message.text)
             await self._tell()
 
     async def is_handed_back(self) -> bool:
@@ -125,10 +127,10 @@ async def test_a_session_runs_one_turn_at_a_time_and_sessions_run_side_by_side(t
         await bench.until(lambda: len(bench.begun) == 2)
         await bench.inbox.accept(inbound("a2", session="p:a"))
         await bench.until(lambda: len(bench.begun) == 2)
-        assert [turn.inbound.text for turn in bench.begun] == ["a1", "b1"]
+        assert [turn.newest_message.text for turn in bench.begun] == ["a1", "b1"]
         bench.go_on.set()
         await bench.until(lambda: len(bench.ended) == 3)
-        assert bench.begun[2].inbound.text == "a2"
+        assert bench.begun[2].newest_message.text == "a2"
 
 
 async def test_a_turn_that_is_cancelled_before_its_first_step_begins_and_ends(
@@ -168,7 +170,7 @@ async def test_a_flood_delays_another_person_by_no_more_than_one_turn(database_u
         await bench.inbox.accept(inbound("question", session="q:1", author="grace"))
         bench.go_on.set()
         await bench.until(lambda: len(bench.begun) == 51)
-        assert "question" in [turn.inbound.text for turn in bench.begun[:4]]
+        assert "question" in [turn.newest_message.text for turn in bench.begun[:4]]
 
 
 async def test_turns_of_one_claim_start_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,34 +243,34 @@ async def test_a_database_that_fails_while_turns_are_claimed_is_asked_again(
 async def test_a_turn_that_the_database_interrupts_counts_no_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_away: bool
 ) -> None:
-    end, failures = Turns.end, iter(range(4))
+    end, failures = TurnStore.end, iter(range(4))
 
-    async def fails(self: Turns, *of: Any, **more: Any) -> None:
+    async def fails(self: TurnStore, *of: Any, **more: Any) -> None:
         if next(failures, None) is not None:
             error = StoreError("out of reach")
             error.retryable = is_away
             raise error
         await end(self, *of, **more)
 
-    monkeypatch.setattr(Turns, "end", fails)
+    monkeypatch.setattr(TurnStore, "end", fails)
     async with working(tmp_path, poll=0.01) as bench:
         bench.go_on.set()
         await bench.inbox.accept(inbound("hello"))
         await bench.until(lambda: bench.ended)
-        assert [(turn.claim, turn.attempt) for turn in bench.begun] == [(claim, 1) for claim in range(1, 6)]
+        assert [(turn.claim_number, turn.attempt) for turn in bench.begun] == [(claim, 1) for claim in range(1, 6)]
 
 
 async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    claim, faults = Turns.claim, iter([RuntimeError("nobody foresaw it")])
+    claim, faults = TurnStore.claim, iter([RuntimeError("nobody foresaw it")])
 
-    async def failing(self: Turns, *of: Any, **more: Any) -> list[Turn]:
+    async def failing(self: TurnStore, *of: Any, **more: Any) -> list[Turn]:
         if error := next(faults, None):
             raise error
         return await claim(self, *of, **more)
 
-    monkeypatch.setattr(Turns, "claim", failing)
+    monkeypatch.setattr(TurnStore, "claim", failing)
     async with working(tmp_path, poll=0.01) as bench:
         await bench.inbox.accept(inbound())
         await bench.until(lambda: bench.begun)
@@ -348,15 +350,15 @@ async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path:
 async def test_what_is_claimed_when_the_grace_of_a_stop_is_over_is_handed_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim, claimed, go_on = Turns.claim, asyncio.Event(), asyncio.Event()
+    claim, claimed, go_on = TurnStore.claim, asyncio.Event(), asyncio.Event()
 
-    async def slow(self: Turns, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+    async def slow(self: TurnStore, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
         if turns := await claim(self, limit, running=running):
             claimed.set()
             await go_on.wait()
         return turns
 
-    monkeypatch.setattr(Turns, "claim", slow)
+    monkeypatch.setattr(TurnStore, "claim", slow)
     async with working(tmp_path) as bench:
         await bench.inbox.accept(inbound("claimed late"))
         await claimed.wait()
@@ -376,7 +378,7 @@ async def test_a_turn_that_rests_when_the_stop_comes_is_handed_back(
     async with working(tmp_path) as bench:
         bench.go_on.set()
         with monkeypatch.context() as outage:
-            outage.setattr(Turns, "end", away)
+            outage.setattr(TurnStore, "end", away)
             await bench.inbox.accept(inbound("hello"))
             await bench.until(lambda: bench.begun)
             await bench.worker.stop(5)
@@ -418,8 +420,8 @@ async def test_a_turn_that_has_rested_while_a_stop_waits_for_others_is_handed_ba
         stopping = asyncio.create_task(bench.worker.stop(0.3))
         await asyncio.sleep(0)
         with monkeypatch.context() as outage:
-            outage.setattr(Turns, "end", away)
-            (run,) = [run for run in bench.worker._running.values() if run.turn.inbound.text == "fails"]
+            outage.setattr(TurnStore, "end", away)
+            (run,) = [run for run in bench.worker._running.values() if run.turn.newest_message.text == "fails"]
             run.task.cancel()
             await asyncio.wait([run.task])
         await stopping
@@ -432,17 +434,17 @@ async def test_a_turn_that_is_told_to_end_while_a_stop_hands_it_back_is_handed_b
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 5.0)
-    hand_back = Turns.hand_back
+    hand_back = TurnStore.hand_back
     async with working(tmp_path) as bench:
         bench.go_on.set()
 
-        async def told(self: Turns, turn: Turn, said: str = "") -> None:
+        async def told(self: TurnStore, turn: Turn, said: str = "") -> None:
             bench.worker.cancel(turn.id, STOP)
             await hand_back(self, turn, said)
 
         with monkeypatch.context() as outage:
-            outage.setattr(Turns, "end", away)
-            outage.setattr(Turns, "hand_back", told)
+            outage.setattr(TurnStore, "end", away)
+            outage.setattr(TurnStore, "hand_back", told)
             await bench.inbox.accept(inbound("hello"))
             await bench.until(lambda: bench.begun)
             await bench.worker.stop(5)
@@ -458,18 +460,18 @@ async def test_a_turn_that_fails_again_and_again_is_taken_up_after_longer_and_lo
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.02)
 
-    async def fails(self: Turns, *_of: Any, **_more: Any) -> None:
+    async def fails(self: TurnStore, *_of: Any, **_more: Any) -> None:
         error = StoreError("a row that cannot be read")
         error.retryable = False
         raise error
 
-    end = Turns.end
-    monkeypatch.setattr(Turns, "end", fails)
+    end = TurnStore.end
+    monkeypatch.setattr(TurnStore, "end", fails)
     async with working(tmp_path, poll=0.005) as bench:
         bench.go_on.set()
         await bench.inbox.accept(inbound("hello"))
         await bench.until(lambda: len(bench.begun) == 5)
-        monkeypatch.setattr(Turns, "end", end)
+        monkeypatch.setattr(TurnStore, "end", end)
         await bench.until(lambda: bench.ended)
         pauses = [then - now for now, then in pairwise(bench.began_at)]
         assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.04, 0.08, 0.16), strict=False))
@@ -498,19 +500,19 @@ async def test_a_turn_that_another_worker_has_claimed_ends_without_a_word(
 
 async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "WATCH", 0.01)
-    running, fails = Turns.running, [StoreError("out of reach"), ValueError("a stored text is not UTF-8")]
+    running, fails = TurnStore.list_owned, [StoreError("out of reach"), ValueError("a stored text is not UTF-8")]
 
-    async def failing(self: Turns) -> dict[str, str | None]:
+    async def failing(self: TurnStore) -> dict[str, str | None]:
         if fails:
             raise fails.pop()
         return await running(self)
 
-    monkeypatch.setattr(Turns, "running", failing)
+    monkeypatch.setattr(TurnStore, "list_owned", failing)
     async with working(tmp_path) as bench:
         await bench.inbox.accept(inbound(session="p:a"))
         await bench.until(lambda: bench.begun)
         async with bench.database.write() as connection:
-            assert await bench.turns.cancel(connection, "p:a", STOP) == bench.begun[0].id
+            assert await bench.turns.request_cancel(connection, "p:a", STOP) == bench.begun[0].id
         await bench.until(lambda: bench.stops)
         assert not fails
         assert bench.stops == [(STOP,)]

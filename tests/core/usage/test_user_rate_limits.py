@@ -10,8 +10,8 @@ from core.inbox.store import Accepted, Inbox
 from core.sessions.routing import Agents
 from core.store.database import Database
 from core.store.schema import inbox as table
-from core.turns.rerun import Refused
-from core.turns.store import Turns
+from core.turns.rerun import RerunDenied
+from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import LIMITED, CommandLimiter, Limited, Rate, Rates, Refusals
 from core.workers.lease import Lease
@@ -24,7 +24,7 @@ Workers = Callable[[Rates], Inbox]
 async def workers(database: Database, tmp_path: Path) -> Workers:
     lease = Lease(database)
     await lease.take()
-    turns = Turns(database, lease, Agents("parley"))
+    turns = TurnStore(database, lease, Agents("parley"))
 
     async def nobody(turn: object) -> None:
         raise AssertionError(turn)
@@ -61,7 +61,7 @@ async def test_a_place_has_a_limit_that_its_people_share_and_commands_do_not_cou
     assert await inbox.accept(inbound(session="place:2", author="grace")) is Accepted.NEXT
     assert isinstance(await inbox.accept(inbound(session="place:3", author="linus")), Limited)
     assert await inbox.accept(inbound(session="elsewhere:1", author="linus")) is Accepted.NEXT
-    assert await inbox.again("unknown", author="ada", kind="retry") is Refused.OVER
+    assert await inbox.again("unknown", author="ada", kind="retry") is RerunDenied.EXPIRED
 
 
 async def test_when_time_has_passed_one_may_ask_again(workers: Workers, database: Database) -> None:

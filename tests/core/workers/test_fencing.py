@@ -31,7 +31,7 @@ from core.store.schema import turns as turns_table
 from core.tools.call_log import Call, Journal
 from core.tools.tool import Tool, adapt
 from core.turns import claims
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from tests.core.conftest import Faulty, with_tables, worker_on
 from tests.core.sessions.events import answer_ids, answered, call_ids, called, replied, said, texts
@@ -82,22 +82,22 @@ def sessions(database: Slow, tmp_path: Path) -> SessionService:
 
 
 @pytest.fixture
-async def turn(inbox: Inbox, turns: Turns) -> Turn:
+async def turn(inbox: Inbox, turns: TurnStore) -> Turn:
     """One that `turns` has claimed."""
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     return turn
 
 
-async def loaded(sessions: SessionService, turns: Turns, turn: Turn) -> StoredSession:
+async def loaded(sessions: SessionService, turns: TurnStore, turn: Turn) -> StoredSession:
     """The session, for a run of the turn."""
     session = await sessions.get_session(app_name=APP, user_id=PLACE, session_id=SESSION)
     assert isinstance(session, StoredSession)
-    session.fence = turns.fence(turn)
+    session.fence = turns.fencing_token(turn)
     return session
 
 
-async def taken(turns: Turns, database: Slow) -> tuple[Turns, Turn]:
+async def taken(turns: TurnStore, database: Slow) -> tuple[TurnStore, Turn]:
     """Another worker, and the turn that it has when the lease of the first one has ended."""
     await turns._lease.give_up()
     other = await worker_on(database)
@@ -108,8 +108,8 @@ async def taken(turns: Turns, database: Slow) -> tuple[Turns, Turn]:
     raise AssertionError("nobody takes it up")
 
 
-def call(turns: Turns, turn: Turn) -> Call:
-    return Call(SESSION, 1, turn.origin, "c1", "pay", {"sum": 3}, turns.fence(turn))
+def call(turns: TurnStore, turn: Turn) -> Call:
+    return Call(SESSION, 1, turn.origin, "c1", "pay", {"sum": 3}, turns.fencing_token(turn))
 
 
 async def count(database: Slow, table: sa.Table) -> int:
@@ -133,7 +133,7 @@ KINDS: dict[str, Callable[[], Event]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_what_the_former_owner_appends_is_refused_and_what_the_new_one_does_is_stored(
-    sessions: SessionService, database: Slow, turns: Turns, turn: Turn, kind: str
+    sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn, kind: str
 ) -> None:
     late = await loaded(sessions, turns, turn)
     for event in (said("hello", invocation_id=turn.origin), called("c", long_running_tool_ids={"c"})):
@@ -149,7 +149,7 @@ async def test_what_the_former_owner_appends_is_refused_and_what_the_new_one_doe
     assert len(session.events) == (2 if kind == "state alone" else 3)
 
 
-async def test_the_former_owner_neither_begins_nor_ends_a_tool(database: Slow, turns: Turns, turn: Turn) -> None:
+async def test_the_former_owner_neither_begins_nor_ends_a_tool(database: Slow, turns: TurnStore, turn: Turn) -> None:
     journal, late = Journal(database), call(turns, turn)
     assert await journal.begin(late) is None
     other, again = await taken(turns, database)
@@ -167,18 +167,18 @@ async def test_the_former_owner_neither_begins_nor_ends_a_tool(database: Slow, t
 
 
 async def test_who_was_slow_sees_that_the_turn_is_another_ones_before_he_shows_more(
-    database: Slow, turns: Turns, turn: Turn
+    database: Slow, turns: TurnStore, turn: Turn
 ) -> None:
-    await turns.hold(turn)
+    await turns.check_owned(turn)
     turns._lease._until = 0.0
-    await turns.hold(turn)
+    await turns.check_owned(turn)
     await taken(turns, database)
     with pytest.raises(TurnLostError):
-        await turns.hold(turn)
+        await turns.check_owned(turn)
 
 
 async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
-    sessions: SessionService, database: Slow, turns: Turns, turn: Turn
+    sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn
 ) -> None:
     late, journal = await loaded(sessions, turns, turn), Journal(database)
     await turns._lease.give_up()
@@ -199,7 +199,9 @@ async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
 
 
 @pytest.mark.parametrize("delay", [0, 1, 2, 4, 8])
-async def test_of_two_workers_exactly_one_begins_a_tool(database: Slow, turns: Turns, turn: Turn, delay: int) -> None:
+async def test_of_two_workers_exactly_one_begins_a_tool(
+    database: Slow, turns: TurnStore, turn: Turn, delay: int
+) -> None:
     journal = Journal(database)
     begun = []
 
@@ -219,7 +221,7 @@ async def test_of_two_workers_exactly_one_begins_a_tool(database: Slow, turns: T
 
 
 async def test_one_that_was_handed_back_is_the_next_ones_alone(
-    sessions: SessionService, database: Slow, turns: Turns, turn: Turn
+    sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn
 ) -> None:
     late = await loaded(sessions, turns, turn)
     await turns.hand_back(turn)
@@ -237,10 +239,10 @@ class Crew:
 
     sessions: SessionService
     database: Slow
-    turns: Turns
+    turns: TurnStore
     paid: int = 0
 
-    async def run(self, turns: Turns, turn: Turn) -> BaseException | None:
+    async def run(self, turns: TurnStore, turn: Turn) -> BaseException | None:
         """The error with which a run of the turn has ended, if one."""
         provider = ScriptedProvider([Text("To pay."), ToolCall("c1", "pay", {}), Done()], "Paid.")
         if any(event.get_function_calls() for event in (await loaded(self.sessions, turns, turn)).events):
@@ -266,7 +268,7 @@ class Crew:
                     text="Pay!",
                     run_id=turn.origin,
                     generation=turn.generation,
-                    fence=turns.fence(turn),
+                    fence=turns.fencing_token(turn),
                 )
             )
         ]
@@ -279,7 +281,7 @@ class Crew:
 
 
 async def test_wherever_the_lease_ends_in_the_middle_the_history_is_one_run_and_the_tool_is_called_once(
-    sessions: SessionService, database: Slow, turns: Turns, turn: Turn
+    sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn
 ) -> None:
     met, place = list[str](), 0
     while True:
@@ -304,7 +306,7 @@ async def test_wherever_the_lease_ends_in_the_middle_the_history_is_one_run_and_
         turn = replace(turn, generation=turn.generation + 1)
         async with database.write() as connection:  # all is as it was before
             await begin_generation(connection, SESSION)
-            anew = {"owner": turns.worker, "claims": turn.claim, "generation": turn.generation}
+            anew = {"owner": turns.worker_id, "claims": turn.claim_number, "generation": turn.generation}
             await connection.execute(sa.update(turns_table).values(**anew))
         await turns._lease.take()
     assert {"statement", "transaction"} == set(met)

@@ -13,7 +13,7 @@ from core.errors import StoreError, TurnLostError
 from core.inbox.store import Inbox
 from core.sessions.routing import Agents
 from core.store.schema import workers
-from core.turns.store import Turns
+from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from core.workers import lease as lease_module
 from core.workers.lease import Lease
@@ -158,17 +158,17 @@ async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_l
     shared: Faulty, passes: Passes
 ) -> None:
     leases = [await taken(shared), await taken(shared, seconds=10 * SECONDS)]
-    slow, other = [Turns(shared, lease, Agents("app")) for lease in leases]
+    slow, other = [TurnStore(shared, lease, Agents("app")) for lease in leases]
     inbox = Inbox(shared, slow, Worker(slow, never))
     await inbox.accept(inbound())
     (turn,) = await slow.claim(1)
-    await slow.hold(turn)
+    await slow.check_owned(turn)
     await passes(shared, SECONDS)
     assert await other.claim(1)
     await slow._lease.take()
     assert slow._lease.holds
     with pytest.raises(TurnLostError):
-        await slow.hold(turn)
+        await slow.check_owned(turn)
 
 
 async def test_on_sqlite_who_comes_next_is_the_only_one(database: Faulty) -> None:

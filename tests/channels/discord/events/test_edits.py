@@ -10,7 +10,7 @@ from channels.i18n import messages as words
 from core.concurrency import retry
 from core.errors import StoreError
 from core.inbox.store import Accepted, Inbox
-from core.inbox_message import Inbound
+from core.inbox_message import InboxMessage
 from core.usage.user_rate_limits import Limited
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
@@ -79,7 +79,7 @@ async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_i
 ) -> None:
     take_in, accept = asyncio.Event(), Inbox.accept
 
-    async def slowly(self: Inbox, inbound: Inbound) -> Accepted | Limited:
+    async def slowly(self: Inbox, inbound: InboxMessage) -> Accepted | Limited:
         await take_in.wait()
         return await accept(self, inbound)
 

@@ -9,7 +9,7 @@ import pytest
 from channels.i18n import messages as words
 from channels.slack.events.parser import STOPPED
 from core.conversations.service import Conversations
-from core.turns.cancel import Halt
+from core.turns.cancel import StopResult
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
@@ -66,7 +66,7 @@ async def test_told_of_twice_it_stops_nothing_that_was_said_since(
         await bot.shows(later, lambda texts: texts[-1].startswith("It is"))
         again, stop = asyncio.Event(), Conversations.stop
 
-        async def stopping(self: Conversations, *of: Any, **more: Any) -> Halt | None:
+        async def stopping(self: Conversations, *of: Any, **more: Any) -> StopResult | None:
             halt = await stop(self, *of, **more)
             again.set()
             return halt
