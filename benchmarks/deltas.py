@@ -19,7 +19,7 @@ from core.agents.factory import make_app
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.agents.warmup import warm_up
 from core.concurrency import gc_tuning as garbage
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.coalescing import CoalescingProvider
@@ -106,7 +106,7 @@ async def measure(provider: Provider, streams: int) -> Figures:
         database = Database(f"sqlite+aiosqlite:///{Path(folder) / 'bench.db'}")
         await migrate(database)
         lease = Lease(database)
-        await lease.take()
+        await lease.acquire()
         sessions = SessionService(database, TokenCounter(Path(".parley/tiktoken")))
         app = make_app(AgentConfig(), model=ModelAdapter(model="speaker", provider=provider))
         runtime, turns = AgentRuntime(app, sessions), TurnStore(database, lease, Agents(app.name))
@@ -121,7 +121,7 @@ async def measure(provider: Provider, streams: int) -> Figures:
                 ended.release()
 
         worker = Worker(turns, answer, limit=streams, at_rest=garbage.collect)
-        inbox = Inbox(database, turns, worker)
+        inbox = InboxStore(database, turns, worker)
         for number in range(streams):
             await inbox.accept(message(number))
         garbage.settle()

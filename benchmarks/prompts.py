@@ -30,9 +30,9 @@ from channels.intake.context import Context
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.agents.runtime import AgentRuntime
-from core.conversations.history_state import Background
-from core.conversations.service import Conversations
-from core.inbox.store import Inbox
+from core.conversations.history_state import HistoryState
+from core.conversations.service import ConversationService
+from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.providers.openai import OpenAIProvider
@@ -104,7 +104,7 @@ class Thread(Place):
         super().__init__()
         self._has_context = has_context
 
-    async def around(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
+    async def around(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
         if not self._has_context:
             return Around()
         at, number = messages[-1].sent_at, messages[-1].event_key
@@ -162,7 +162,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
         stack.push_async_callback(database.aclose)
         await migrate(database)
         lease = Lease(database)
-        await lease.take()
+        await lease.acquire()
         provider = OpenAIProvider("no-key", server.base_url)
         stack.push_async_callback(provider.aclose)
         adapter = ModelAdapter(model=MODEL, provider=provider)
@@ -182,7 +182,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
             runtime,
             store,
             {thread.name: thread},
-            Conversations(database, store, worker, budget=0),
+            ConversationService(database, store, worker, budget=0),
             Context(database, counter.count),
             approvals=Approvals(database, store, worker),
             door=Door(),
@@ -197,7 +197,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
             rest=0.0,
         )
         stack.push_async_callback(compaction.aclose)
-        inbox = Inbox(database, store, worker)
+        inbox = InboxStore(database, store, worker)
         for number in range(turns):
             await inbox.accept(message(number))
             [turn] = await store.claim(1)

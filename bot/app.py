@@ -24,13 +24,13 @@ from channels.services import Desk
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retried
 from core.concurrency.tasks import beside
-from core.conversations.feedback import Feedback
-from core.conversations.service import Conversations
+from core.conversations.feedback import FeedbackStore
+from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.errors import OverdueError, SettingsError
 from core.inbox.interactions import InteractionQueue
-from core.inbox.store import Inbox
-from core.inbox.watermarks import Places
+from core.inbox.store import InboxStore
+from core.inbox.watermarks import Watermarks
 from core.privacy.retention import Pruning, Retention
 from core.privacy.vault import Vault
 from core.secret_redaction import traced
@@ -47,7 +47,7 @@ from core.usage.spending import Spending
 from core.usage.spending_limits import Caps
 from core.usage.user_rate_limits import Refusals
 from core.workers.lease import Lease
-from core.workers.rate_limit_sharing import Uses, exchange_usage
+from core.workers.rate_limit_sharing import LimitUsages, exchange_usage
 from core.workers.shard_assignment import ShardAssignment
 
 log = logging.getLogger(__name__)
@@ -160,9 +160,9 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
         loaded = await load_agents(settings, database, prices, stack)
         spending = Spending(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
-        await retried(lease.take, what="the lease", patience=START_PATIENCE)
-        stack.push_async_callback(lease.give_up)
-        await stack.enter_async_context(beside(lease.keep(), name="lease"))
+        await retried(lease.acquire, what="the lease", patience=START_PATIENCE)
+        stack.push_async_callback(lease.release)
+        await stack.enter_async_context(beside(lease.keep_renewed(), name="lease"))
         pruning = Pruning(database, days=settings.turn_retention_days)
         await stack.enter_async_context(beside(pruning.run(), name="pruning"))
         await stack.enter_async_context(beside(spending.run(), name="spending"))
@@ -176,8 +176,8 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
 
         turns = TurnStore(database, lease, loaded.agents)
         worker = Worker(turns, answer, limit=settings.max_concurrent_turns, at_rest=garbage.collect)
-        inbox = Inbox(database, turns, worker, rates=settings.user_rate_limits)
-        conversations = Conversations(database, turns, worker, budget=settings.history_max_tokens)
+        inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
+        conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
         approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
         caps = Caps(database, prices, spending, settings.spending_limits)
         compaction = HistoryCompactor(
@@ -206,7 +206,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
         desk = Desk(
             inbox,
             conversations,
-            Feedback(database),
+            FeedbackStore(database),
             answerer.reshow,
             approvals,
             answerer.reask,
@@ -233,7 +233,7 @@ def _open(
     stack: AsyncExitStack,
 ) -> list[AbstractRouteDef]:
     """Make the channels that have their tokens, to be closed with `stack`; what is to be served for them."""
-    places, bounds, routes = Places(database), settings.backfill_limits, list[AbstractRouteDef]()
+    places, bounds, routes = Watermarks(database), settings.backfill_limits, list[AbstractRouteDef]()
     if settings.slack is not None:
         from channels.slack.adapter import SlackChannel  # noqa: PLC0415 - imported only when it is configured
 
@@ -278,10 +278,10 @@ async def _start(channels: Collection[Channel]) -> None:
 async def _share_limits(database: Database, lease: Lease, channels: Collection[Channel]) -> None:
     """Divide the platforms' rate limits with the other workers. No two platforms have a limiter's name in common."""
 
-    def announce() -> Uses:
+    def announce() -> LimitUsages:
         return {name: use for channel in channels for name, use in channel.limiters.announce_usage().items()}
 
-    def share(others: Sequence[Uses]) -> None:
+    def share(others: Sequence[LimitUsages]) -> None:
         for channel in channels:
             channel.limiters.share(others)
 

@@ -28,7 +28,7 @@ from core.agents.events import StreamEvent
 from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.concurrency.tasks import Work
-from core.conversations.service import Conversations, Latest
+from core.conversations.service import ConversationService, LatestTurn
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError, lasts
 from core.inbox_message import InboxMessage, storable_text
 from core.secret_redaction import traced
@@ -58,7 +58,7 @@ class Answerer:
         runtime: AgentRuntime,
         turns: TurnStore,
         channels: Mapping[str, Channel],
-        conversations: Conversations,
+        conversations: ConversationService,
         context: Context,
         *,
         approvals: Approvals,
@@ -155,7 +155,7 @@ class Answerer:
             StoreError: what is kept of it cannot be read.
             SurfaceError: it cannot be shown.
         """
-        latest = await self._conversations.latest(turn_id)
+        latest = await self._conversations.get_latest_turn(turn_id)
         if latest is not None and not self._offer(latest):
             await self._standing.show(self._channel(latest.inbound), latest, ending=ending)
 
@@ -171,7 +171,7 @@ class Answerer:
         """
         await show_request(self._channel(approval.inbound), self._approvals, approval, is_void=is_void)
 
-    def _offer(self, latest: Latest) -> bool:
+    def _offer(self, latest: LatestTurn) -> bool:
         """Show other buttons under a reply that grows here; false if it does not."""
         at_work = self._at_work.get(latest.turn_id)
         if at_work is None or at_work.reply is None or at_work.reply.is_closed:

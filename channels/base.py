@@ -9,10 +9,10 @@ from typing import Any, Literal, Protocol
 from aiohttp import web
 
 from channels.markdown.dialect import Limits
-from core.conversations.history_state import Background
+from core.conversations.history_state import HistoryState
 from core.errors import SurfaceError
 from core.inbox_message import Attachment, InboxMessage
-from core.workers.rate_limit_sharing import Uses
+from core.workers.rate_limit_sharing import LimitUsages
 
 #: Room in each message for a line under the text that says what is going on, in whatever unit.
 STATUS_RESERVE = 102
@@ -318,11 +318,11 @@ class RateLimits(Protocol):
         """The part that is free, at least, of each limit: from 0 to 1."""
         ...
 
-    def announce_usage(self) -> Uses:
+    def announce_usage(self) -> LimitUsages:
         """Return what the other workers are told of this one's usage."""
         ...
 
-    def share(self, others: Sequence[Uses]) -> None:
+    def share(self, others: Sequence[LimitUsages]) -> None:
         """Divide the limits with other workers, by what each of them has announced."""
         ...
 
@@ -402,7 +402,7 @@ class Channel(Protocol):
         """
         ...
 
-    async def around(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
+    async def around(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
         """What was said around the messages that a turn answers: what they quote and pass on and, in a thread, what
         others than the bot have said up to the newest of them and the history does not hold.
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from channels.access import Door
-from core.conversations.feedback import Feedback
-from core.conversations.service import Conversations
+from core.conversations.feedback import FeedbackStore
+from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.inbox.interactions import InteractionQueue
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.inbox_message import ReplyWithoutMention
 from core.tools.approvals import Approval, Approvals
 from core.usage.spending import Spending
@@ -31,9 +31,9 @@ class Reshow(Protocol):
 class Desk:
     """One for all channels of a process."""
 
-    inbox: Inbox
-    conversations: Conversations
-    feedback: Feedback
+    inbox: InboxStore
+    conversations: ConversationService
+    feedback: FeedbackStore
     reshow: Reshow
     approvals: Approvals
     reask: Reask

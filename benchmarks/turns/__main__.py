@@ -2,7 +2,7 @@
 
 BENCH_DATABASE ("sqlite", "postgres") narrows it.
 
-The turns are real ones, from `Inbox.accept` over the worker, ADK and the reply to the turn's end. The model says one
+The turns are real ones, from `InboxStore.accept` over the worker and ADK to the end of the turn. The model says one
 word at once, and what is shown stands at once. PostgreSQL is a server on this machine that does not wait for its disk.
 """
 

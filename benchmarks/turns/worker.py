@@ -23,9 +23,9 @@ from core.agents.factory import make_app
 from core.agents.runtime import AgentRuntime
 from core.agents.warmup import warm_up
 from core.concurrency import gc_tuning as garbage
-from core.conversations.history_state import Background
-from core.conversations.service import Conversations
-from core.inbox.store import Inbox
+from core.conversations.history_state import HistoryState
+from core.conversations.service import ConversationService
+from core.inbox.store import InboxStore
 from core.inbox_message import Attachment, InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.provider import NOTHING, Done, ProviderEvent, Request, Takes, Text
@@ -108,7 +108,7 @@ class Place:
     async def fetch(self, inbound: InboxMessage, file: Attachment, check: Check) -> Fetched:
         raise UnreadableFileError("there are none")
 
-    async def around(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
+    async def around(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
         return Around()
 
 
@@ -155,7 +155,7 @@ class Crew:
     """The parts that a bench talks to."""
 
     database: Database
-    inbox: Inbox
+    inbox: InboxStore
     turns: TurnStore
 
 
@@ -191,8 +191,8 @@ async def at_work(
         if database.is_sqlite:
             await migrate(database)
         lease = Lease(database)
-        await lease.take()
-        stack.push_async_callback(lease.give_up)
+        await lease.acquire()
+        stack.push_async_callback(lease.release)
         counter = TokenCounter(Path(".parley/tiktoken"))
         sessions = SessionService(database, counter, agent="parley")
         app = make_app(AgentConfig(name="parley"), model=ModelAdapter(model="quiet", provider=Model(seconds)))
@@ -217,7 +217,7 @@ async def at_work(
             ended(turn)
 
         worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect)
-        conversations = Conversations(database, turns, worker, budget=0)
+        conversations = ConversationService(database, turns, worker, budget=0)
         approvals = Approvals(database, turns, worker)
         context = Context(database, counter.count)
         answerer = Answerer(
@@ -230,9 +230,12 @@ async def at_work(
             door=Door(),
         )
         garbage.settle()
-        tasks = [asyncio.create_task(lease.keep(), name="lease"), asyncio.create_task(worker.run(), name="worker")]
+        tasks = [
+            asyncio.create_task(lease.keep_renewed(), name="lease"),
+            asyncio.create_task(worker.run(), name="worker"),
+        ]
         try:
-            yield Crew(database, Inbox(database, turns, worker), turns)
+            yield Crew(database, InboxStore(database, turns, worker), turns)
         finally:
             await worker.stop(0.1)
             tasks[0].cancel()

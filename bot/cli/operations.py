@@ -18,11 +18,12 @@ from bot import settings as configuration
 from bot.cli import database as stored
 from bot.cli import turn_view
 from bot.monitoring.diagnostics import NEAR, findings, is_alive
-from core.conversations.overview import overview, sessions_seen
-from core.conversations.service import Conversations
+from core.conversations.overview import get_overview
+from core.conversations.overview import list_sessions as load_sessions
+from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReport, TurnReports
 from core.errors import ParleyError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.sessions.routing import Agents
 from core.store.database import Database
 from core.store.lock import holder
@@ -73,7 +74,7 @@ def status(*, as_json: bool) -> None:
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         prices = Prices(settings.prices_file)
-        seen, by = await overview(database, prices), holder(database)
+        seen, by = await get_overview(database, prices), holder(database)
         names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
         caps = await Caps(database, prices, Spending(database, prices), settings.spending_limits).near(NEAR)
         told = findings(seen, holder=by, time_limit=settings.turn_timeout_seconds, platforms=names, caps=caps)
@@ -91,7 +92,7 @@ def status(*, as_json: bool) -> None:
                 [
                     worker.id,
                     "at work" if is_alive(worker, by) else "gone",
-                    f"process {by}" if worker.left is None and by else tables.span(worker.left),
+                    f"process {by}" if worker.lease_seconds is None and by else tables.span(worker.lease_seconds),
                     worker.turns,
                 ]
                 for worker in seen.workers
@@ -106,8 +107,11 @@ def status(*, as_json: bool) -> None:
             ],
         )
         tables.show("Channels", ["name", "all heard until"], [[c.name, _ago(c.heard)] for c in seen.channels])
-        waiting = f"for up to {tables.span(seen.waiting.oldest)}" if seen.waiting.messages else ""
-        tables.say(f"Waiting: {seen.waiting.messages} messages {waiting}".rstrip(), f"To be decided: {seen.undecided}")
+        waiting = f"for up to {tables.span(seen.get_queue_overview.oldest)}" if seen.get_queue_overview.messages else ""
+        tables.say(
+            f"Waiting: {seen.get_queue_overview.messages} messages {waiting}".rstrip(),
+            f"To be decided: {seen.undecided}",
+        )
         for finding in wrong:
             tables.say(f"{finding.kind.upper():8} {finding.line}", f"         {finding.todo}")
         if not wrong:
@@ -151,7 +155,7 @@ def list_sessions(
     """List the sessions that were spoken in last."""
 
     async def work(database: Database, _settings: configuration.Settings) -> int:
-        found = await sessions_seen(database, limit=limit, beginning=beginning, person=person)
+        found = await load_sessions(database, limit=limit, beginning=beginning, person=person)
         if as_json:
             tables.dump(found)
             return 0
@@ -160,7 +164,15 @@ def list_sessions(
             "Sessions",
             columns,
             [
-                [s.id, tables.short(s.spoken_at), s.people, s.messages, s.model or "", s.running or "", s.waiting]
+                [
+                    s.id,
+                    tables.short(s.spoken_at),
+                    s.people,
+                    s.messages,
+                    s.model or "",
+                    s.running or "",
+                    s.get_queue_overview,
+                ]
                 for s in found
             ],
         )
@@ -190,7 +202,7 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
         reports = _reports(database, settings)
         report = await _find(reports, turn)
         inbox, _ = _hands(database, report)
-        asked = await inbox.again(report.id, author=None, kind="retry")
+        asked = await inbox.request_rerun(report.id, author=None, kind="retry")
         if isinstance(asked, RerunDenied):
             if report.state != "failed":
                 raise ParleyError(f"turn {report.id} is {report.state}: only what failed is tried again")
@@ -240,7 +252,7 @@ async def _find(reports: TurnReports, given: str) -> TurnReport:
             f"{tables.plain(given)[:40]!r} is no id of a turn: it has up to 10 of 0-9 and a-f, as an apology shows it; "
             "`parley turns` lists them"
         )
-    found = await reports.find_ids(id_, _NAMED)
+    found = await reports.find_turn_ids(id_, _NAMED)
     if len(found) > 1 and id_ not in found:
         raise UnknownIdError(f"several turns begin with {id_}: {', '.join(found)}; write more of it")
     report = await reports.get(id_ if id_ in found else found[0]) if found else None
@@ -249,11 +261,11 @@ async def _find(reports: TurnReports, given: str) -> TurnReport:
     return report
 
 
-def _hands(database: Database, report: TurnReport) -> tuple[Inbox, Conversations]:
+def _hands(database: Database, report: TurnReport) -> tuple[InboxStore, ConversationService]:
     """What buttons go through, for one who runs no turns himself."""
     turns = TurnStore(database, Lease(database), Agents(report.app))
     worker = Worker(turns, _never)
-    return Inbox(database, turns, worker), Conversations(database, turns, worker, budget=0)
+    return InboxStore(database, turns, worker), ConversationService(database, turns, worker, budget=0)
 
 
 async def _never(turn: Turn) -> None:
@@ -270,7 +282,7 @@ async def _waited(
 ) -> AskedFor:
     """Wait until a worker has done what was asked for."""
     until = time.monotonic() + seconds
-    seen = await overview(database, reports.prices)
+    seen = await get_overview(database, reports.prices)
     works = any(is_alive(worker, holder(database)) for worker in seen.workers)
     while works:
         now = await reports.get(report.id)

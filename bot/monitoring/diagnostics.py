@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from core.conversations.overview import Overview, WorkerSeen
+from core.conversations.overview import Overview, WorkerOverview
 from core.conversations.turn_report import TurnReport
 from core.usage.prices import dollars
 from core.usage.spending_limits import Near
@@ -65,13 +65,13 @@ class Finding:
     todo: str
 
 
-def is_alive(worker: WorkerSeen, holder: str | None) -> bool:
+def is_alive(worker: WorkerOverview, holder: str | None) -> bool:
     """Whether a worker is at work.
 
     Args:
         holder: the process that holds the file, where leases do not end.
     """
-    return holder is not None if worker.left is None else worker.left > 0
+    return holder is not None if worker.lease_seconds is None else worker.lease_seconds > 0
 
 
 def findings(
@@ -100,9 +100,9 @@ def findings(
             yield Finding("dead", worker.id, gone, "another worker takes them within seconds; if not, start one")
     for turn in seen.running:
         yield from _turn(turn, seen.at - turn.created_at, alive, time_limit)
-    if seen.waiting.free > UNTAKEN:
-        since = f"one of them for {seen.waiting.free:.0f} s with none before it"
-        line = f"messages that wait: {seen.waiting.messages}, {since}"
+    if seen.get_queue_overview.free > UNTAKEN:
+        since = f"one of them for {seen.get_queue_overview.free:.0f} s with none before it"
+        line = f"messages that wait: {seen.get_queue_overview.messages}, {since}"
         yield Finding(
             "waiting", "inbox", line, "the workers are all busy, or hang: raise MAX_CONCURRENT_TURNS, or add one"
         )

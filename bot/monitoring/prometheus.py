@@ -23,7 +23,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from bot.monitoring.health import Health
 from channels.base import Channel
 from core.concurrency.tasks import beside
-from core.conversations.overview import waiting
+from core.conversations.overview import get_queue_overview
 from core.errors import StoreError
 from core.observability import metrics
 from core.secret_redaction import traced
@@ -89,7 +89,7 @@ class Metrics:
             metrics.budget_left.set(channel.limiters.headroom, {"channel": channel.name})
         try:
             async with asyncio.timeout(DATABASE_SECONDS):
-                found = await waiting(database)
+                found = await get_queue_overview(database)
         except (StoreError, TimeoutError) as error:
             log.warning("cannot tell what waits: %s", traced(error))
         else:

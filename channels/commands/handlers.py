@@ -224,7 +224,7 @@ class Commands:
         """What an answer was made of, by one of its messages or by its question; as `run`."""
         say, reports = words.of(asker.locale), self._desk.turn_reports
         try:
-            turn_id = await reports.of_message(asker.session_id or "", message_id, event_key)
+            turn_id = await reports.find_turn_of_message(asker.session_id or "", message_id, event_key)
             return Said(await render_report(reports, turn_id, asker.author, say, is_admin=self._is_admin(asker)))
         except StoreError as error:
             log.error("why cannot be told: %s", traced(error))
@@ -246,7 +246,7 @@ class Commands:
             return Said(await self._why(argument, asker, say))
         if session is None and name in WITH_NAME and not argument:
             session = ""  # it is yet to begin
-        if session is None or not (name in WITH_NAME or await self._desk.inbox.is_session(session)):
+        if session is None or not (name in WITH_NAME or await self._desk.inbox.has_session(session)):
             return Said(say(words.NOTHING_TO_RESET))
         return await self._in_session(name, argument, session, asker, say)
 
@@ -269,7 +269,7 @@ class Commands:
     async def _mute(self, session: str, asker: Asker, is_mute: bool) -> str:
         if is_mute and asker.spot.is_direct:
             return words.NOT_MUTED
-        await self._desk.conversations.mute(session, is_mute)
+        await self._desk.conversations.set_muted(session, is_mute)
         return words.MUTED if is_mute else words.LISTENING
 
     async def _export(self, session: str, wanted: str, asker: Asker, say: Words) -> Said:
@@ -278,13 +278,17 @@ class Commands:
             return Said(say(words.NO_SUCH_FORM))
         prices = self._desk.spending.prices
         viewer = Viewer(asker.author, is_admin=self._is_admin(asker), is_private=asker.is_private)
-        exported = await self._desk.conversations.exported(session, form, prices, most=MOST_EXPORTED, viewer=viewer)
+        exported = await self._desk.conversations.export_session(
+            session, form, prices, most=MOST_EXPORTED, viewer=viewer
+        )
         return Said(say(words.EXPORTED), File(f"transcript.{form}", exported.encode()))
 
     async def _why(self, named: str, asker: Asker, say: Words) -> str:
         reports, is_admin = self._desk.turn_reports, self._is_admin(asker)
         author = None if is_admin else asker.author
-        turn_id = turn_in(named) or await reports.newest(session_id=asker.session_id, place=asker.place, author=author)
+        turn_id = turn_in(named) or await reports.find_newest_turn(
+            session_id=asker.session_id, place=asker.place, author=author
+        )
         return await render_report(reports, turn_id, asker.author, say, is_admin=is_admin)
 
     def _is_admin(self, asker: Asker) -> bool:
@@ -292,7 +296,7 @@ class Commands:
 
     async def _stop(self, session: str, asker: Asker, say: Words) -> Said:
         asked = asker.message(session, "stop")
-        halt = await self._desk.conversations.stop(session, author=asker.author, until=asker.until, asked=asked)
+        halt = await self._desk.conversations.stop_session(session, author=asker.author, until=asker.until, asked=asked)
         if halt is None:
             return Said(say(words.STOPPING), is_seen=True)
         self._take_back(halt.dropped_messages)
@@ -304,7 +308,7 @@ class Commands:
     async def _reset(self, session: str, asker: Asker, say: Words) -> Said:
         inbound = asker.message(session, "reset")
         asked = await self._desk.approvals.open(session_id=session)
-        dropped = await self._desk.inbox.reset(inbound, until=asker.until)
+        dropped = await self._desk.inbox.reset_session(inbound, until=asker.until)
         if isinstance(dropped, RerunDenied):
             return Said(say(words.NOT_RESET))
         for approval in asked if dropped is not None else ():
@@ -313,7 +317,7 @@ class Commands:
         return Said(say(words.RESET_DONE), is_seen=dropped is None)
 
     async def _status(self, session: str, asker: Asker, say: Words) -> Said:
-        status = await self._desk.conversations.status(session, asker.spots)
+        status = await self._desk.conversations.get_status(session, asker.spots)
         lines = [say(words.STATUS_AGENT, agent=status.agent), say(words.STATUS_MODEL, model=status.model)]
         if status.since is not None:
             since = datetime.fromtimestamp(status.since, UTC)
@@ -349,19 +353,19 @@ class Commands:
         listed = "\n".join(_listed(name, conversations.agents.described(name)) for name in offered)
         if wanted:
             return Said("\n".join([say(words.NO_SUCH_AGENT, agent=_bounded(wanted)), listed]))
-        chosen = await conversations.agent(session, asker.spots)
+        chosen = await conversations.get_agent(session, asker.spots)
         lines = [say(words.AGENT_IS, agent=chosen.name)]
-        if chosen.missed:
-            lines.append(say(words.AGENT_GONE, agent=chosen.missed))
+        if chosen.unavailable_choice:
+            lines.append(say(words.AGENT_GONE, agent=chosen.unavailable_choice))
         lines += [say(words.AGENTS_ARE), listed] if len(offered) > 1 else [say(words.ONE_AGENT)]
         return Said("\n".join(lines))
 
     async def _model(self, session: str, wanted: str, asker: Asker, say: Words) -> Said:
         conversations = self._desk.conversations
-        models = await conversations.offered(session, asker.spots)
+        models = await conversations.list_models(session, asker.spots)
         others = ", ".join(f"`{model}`" for model in models)
         if not wanted:
-            lines = [say(words.MODEL_IS, model=await conversations.model(session, asker.spots))]
+            lines = [say(words.MODEL_IS, model=await conversations.get_model(session, asker.spots))]
             lines += [say(words.MODELS_ARE, models=others) if len(models) > 1 else say(words.ONE_MODEL)]
             return Said("\n".join(lines))
         if wanted in models:

@@ -12,7 +12,7 @@ from channels.replies.reactions import Receipts
 from channels.services import Desk
 from core.errors import StoreError
 from core.identity import User, Visitor
-from core.inbox.store import Accepted
+from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
 from core.tools.approvals import Verdict
@@ -79,16 +79,16 @@ class PressHandler:
                 refusals = {StopTurnResult.NOT_OWNER: words.NOT_YOURS_TO_STOP, StopTurnResult.NOT_RUNNING: words.ENDED}
                 return say(refusals[stopped]) if stopped in refusals else ""
             case "good" | "bad":
-                is_given = await self._desk.feedback.give(turn_id, author, wish)
+                is_given = await self._desk.feedback.save_feedback(turn_id, author, wish)
                 return say(words.NOTED if is_given else words.FORGOTTEN)
         open_approvals = await self._desk.approvals.asked(turn_id) if wish != "retry" else ()
-        match await self._desk.inbox.again(turn_id, author=author, kind=wish):
+        match await self._desk.inbox.request_rerun(turn_id, author=author, kind=wish):
             case RerunDenied() as refused:
                 return say(_RERUN_REFUSALS[refused])
             case Limited() as limited:
                 return too_often(limited, say)
             case accepted, InboxMessage() as inbound:
-                if accepted is Accepted.WAITS:
+                if accepted is AcceptResult.WAITING:
                     self._receipts.give(inbound.address)
                 for approval in open_approvals:
                     self._run(self._desk.reask(approval, is_void=True), name="request")

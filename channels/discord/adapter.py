@@ -37,9 +37,9 @@ from channels.services import Desk
 from channels.settings import Bounds
 from core.concurrency.retry import retried
 from core.concurrency.tasks import Work
-from core.conversations.history_state import Background
+from core.conversations.history_state import HistoryState
 from core.errors import ParleyError, SettingsError, SurfaceError
-from core.inbox.watermarks import Places
+from core.inbox.watermarks import Watermarks
 from core.inbox_message import Attachment, InboxMessage
 from core.privacy.vault import Seal
 from core.secret_redaction import traced
@@ -73,7 +73,7 @@ class DiscordChannel:
     pulse = PULSE
 
     def __init__(
-        self, settings: DiscordSettings, desk: Desk, places: Places, bounds: Bounds, assignment: ShardAssignment
+        self, settings: DiscordSettings, desk: Desk, places: Watermarks, bounds: Bounds, assignment: ShardAssignment
     ) -> None:
         self._settings = settings
         self._client = make_client(settings)
@@ -128,7 +128,7 @@ class DiscordChannel:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 self._shards = self._divided(*await self._count())
-            changes = self._assignment.changes(self._shards.count)
+            changes = self._assignment.watch(self._shards.count)
             failed = await self._lead(await anext(changes))
             for error in failed.values():
                 raise error
@@ -149,7 +149,7 @@ class DiscordChannel:
         await self._interactions.stop(SETTLE_TIMEOUT)
         await self._work.end(SETTLE_TIMEOUT)
         await self._shards.stop()
-        await self._assignment.give_up()
+        await self._assignment.release()
         await self._intake.settle(SETTLE_TIMEOUT)
 
     async def _follow(self, changes: AsyncGenerator[frozenset[int], None]) -> None:
@@ -184,7 +184,7 @@ class DiscordChannel:
                 look=self._look,
                 heard_at=heard_at,
                 holds=True,
-                part=self._assignment.part_name(shard, count),
+                part=self._assignment.row_name(shard, count),
                 covers=lambda place: shard_of(place, count) == shard,
             )
 
@@ -196,7 +196,7 @@ class DiscordChannel:
     def heard_at(self) -> float:
         """Until what it hears has come, it is deaf from when on it was to hear, unless another worker does so."""
         heard_at = self._shards.heard_at
-        if heard_at or not (self._led or self._assignment.is_vacant):
+        if heard_at or not (self._led or self._assignment.has_free_shard):
             self._deaf_since = 0.0
         return heard_at or self._deaf_since
 
@@ -247,7 +247,7 @@ class DiscordChannel:
     async def fetch(self, inbound: InboxMessage, file: Attachment, check: Check) -> Fetched:
         return await self._downloads.fetch(file, check)
 
-    async def around(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
+    async def around(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
         return await self._surroundings.look(messages, behind)
 
     async def _count(self) -> tuple[int, int]:
@@ -262,7 +262,7 @@ class DiscordChannel:
         told = await self._api.call("gateway", ask, self._api.budget(("gateway",), MESSAGES))
         assert told is not None, "only a tick may be dropped"
         recommended, at_once = told
-        divided = await retried(self._assignment.count, what="how many shards there are")
+        divided = await retried(self._assignment.get_shard_count, what="how many shards there are")
         return self._settings.shards or divided or recommended, at_once
 
     async def _connection(

@@ -19,7 +19,7 @@ from channels.settings import Bounds
 from core.concurrency.retry import backoff, persist, retried
 from core.concurrency.tasks import abreast, run_every
 from core.errors import StoreError
-from core.inbox.watermarks import Place, Places
+from core.inbox.watermarks import ActivePlace, Watermarks
 from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ WATERMARK_SECONDS, STOP_TIMEOUT = 10.0, 2.0
 
 #: Takes a time (seconds since the epoch); returns a function that fetches the messages of a place since then, which
 #: raises `ParleyError`.
-Look = Callable[[float], Callable[[Place], Awaitable[list[Call]]]]
+Look = Callable[[float], Callable[[ActivePlace], Awaitable[list[Call]]]]
 
 
 @dataclass(slots=True)
@@ -79,8 +79,8 @@ class _Gap:
     """
 
     since: float
-    fetch: Callable[[Place], Awaitable[list[Call]]]
-    places: dict[str, Place] | None = None
+    fetch: Callable[[ActivePlace], Awaitable[list[Call]]]
+    places: dict[str, ActivePlace] | None = None
     active: set[str] = field(default_factory=set)
     fetches: dict[str, asyncio.Task[Exception | None]] = field(default_factory=dict)
     found: int = 0
@@ -102,7 +102,7 @@ class Backfill:
     def __init__(
         self,
         channel: str,
-        places: Places,
+        places: Watermarks,
         bounds: Bounds,
         *,
         take: Callable[[Call], Awaitable[None]],
@@ -140,7 +140,7 @@ class Backfill:
             StoreError: the watermark cannot be read.
             Exception: what `connect` raises.
         """
-        heard_at = await retried(lambda: self._places.heard_at(self._part), what=f"the watermark of {self._part}")
+        heard_at = await retried(lambda: self._places.get_watermark(self._part), what=f"the watermark of {self._part}")
         if heard_at is not None:
             self.open_gap(heard_at)
         self._watermark = heard_at or 0.0
@@ -339,11 +339,11 @@ class Backfill:
         begun = {place.id: place.begun_at for place in places.values()}
         return await filter_missing(self._places, await gap.fetch(places[place_id]), gap.active, begun, since=since)
 
-    async def _places_of(self, gap: _Gap) -> Mapping[str, Place]:
+    async def _places_of(self, gap: _Gap) -> Mapping[str, ActivePlace]:
         """Return the places in which the bot was spoken to, the one with the newest message first."""
         if gap.places is None:
             active_since = self._bounded(gap.since - OVERLAP_SECONDS) - ACTIVE_SECONDS
-            served = await self._places.served(self._channel, since=active_since, limit=MAX_PLACES)
+            served = await self._places.list_active_places(self._channel, since=active_since, limit=MAX_PLACES)
             gap.places = {place.id: place for place in served if self._covers(place.id)}
             gap.active.update(session for place in gap.places.values() for session in place.sessions)
         return gap.places
@@ -353,7 +353,7 @@ class Backfill:
     async def _save_watermark(self) -> None:
         until = min(self._heard_at(), self._since, *map(_sent_at, self._pending.values()))
         if self._watermark is not None and until and until != self._watermark:
-            await self._places.keep_heard_at(self._part, until)
+            await self._places.save_watermark(self._part, until)
             self._watermark = until
 
     def _run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -364,7 +364,7 @@ class Backfill:
 
 
 async def filter_missing(
-    places: Places, calls: Sequence[Call], active: set[str], begun: Mapping[str, float], *, since: float
+    places: Watermarks, calls: Sequence[Call], active: set[str], begun: Mapping[str, float], *, since: float
 ) -> list[Call]:
     """Return those of the fetched messages that are to be stored, in the order in which they were sent.
 
@@ -378,9 +378,9 @@ async def filter_missing(
     """
     if not calls:
         return []
-    known = await places.known(call.inbound.event_key for call in calls)
+    known = await places.find_known_keys(call.inbound.event_key for call in calls)
     sessions = {call.inbound.session_id for call in calls}
-    over, stopped = await places.cancelled_at(sessions)
+    over, stopped = await places.get_cancellation_times(sessions)
     found = []
     for call in sorted(calls, key=_sent_at):
         inbound = call.inbound

@@ -16,7 +16,7 @@ from channels.rate_limits.caller import deadline
 from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import Others
 from core.concurrency.retry import retried
-from core.conversations.history_state import background
+from core.conversations.history_state import get_history_state
 from core.inbox_message import INVISIBLE, InboxMessage, storable_text
 from core.secret_redaction import traced
 from core.sessions.prompt_text import CLOSE, MARK, OPEN, Spoken, attributed, frame, lines, plain
@@ -98,7 +98,7 @@ class Context:
         if not self._most:
             return Around()
         if not is_alone or turn.is_resumed or turn.kind != "message":
-            behind = await retried(lambda: background(self._database, turn), what=f"turn {turn.id}")
+            behind = await retried(lambda: get_history_state(self._database, turn), what=f"turn {turn.id}")
             if behind is None:
                 return Around()
         try:

@@ -32,8 +32,8 @@ from channels.services import Desk
 from core.concurrency.tasks import Work
 from core.errors import StoreError, SurfaceError
 from core.identity import Spot, Visitor
-from core.inbox.edits import Revised, Taken
-from core.inbox.store import Accepted
+from core.inbox.edits import ClaimedMessage, EditResult
+from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
 from core.usage.user_rate_limits import LIMITED, Kind, Limited
@@ -136,7 +136,7 @@ class Intake:
     async def limited(self, said: InboxMessage | Asker) -> Limited | None:
         """Whether that would be one too many, as far as can be seen before it is taken."""
         try:
-            return await self._desk.inbox.limited(said.event_key, author=said.author, place=said.place)
+            return await self._desk.inbox.find_rate_limit(said.event_key, author=said.author, place=said.place)
         except StoreError as error:
             log.warning("it is not known how much somebody has asked: %s", traced(error))
             return None
@@ -147,7 +147,7 @@ class Intake:
         Raises:
             StoreError: it cannot be seen.
         """
-        return await self._desk.inbox.knows(said.event_key)
+        return await self._desk.inbox.has_message(said.event_key)
 
     async def _send_away(self, call: Call, sentence: Callable[[Words], str]) -> None:
         text = sentence(words.of(await words.told(self._locale(call.inbound))))
@@ -180,7 +180,7 @@ class Intake:
         if isinstance(accepted, Limited):
             if call.send_away or await self._is_to_be_told(call.inbound.who, "rate", until=accepted.until):
                 self.run(self._send_away(call, partial(too_often, accepted)), name="refusal")
-        elif accepted is Accepted.WAITS:
+        elif accepted is AcceptResult.WAITING:
             self._receipts.give(call.inbound.address)
 
     async def _admits(self, call: Call) -> bool:
@@ -200,7 +200,7 @@ class Intake:
             return not await conversations.is_muted(call.inbound.session_id)
         if call.is_called:
             return True
-        return await conversations.answers(call.inbound, follow=follow, is_on_answer=call.is_on_answer)
+        return await conversations.is_for_bot(call.inbound, follow=follow, is_on_answer=call.is_on_answer)
 
     async def _do(self, name: Name, argument: str, call: Call) -> None:
         """Do what a message asks for, and say there what came of it, once however often it is heard. It is noted when
@@ -208,24 +208,24 @@ class Intake:
         """
         inbound = call.inbound
         asker = Asker.of(inbound, await words.told(self._locale(inbound)))
-        is_kept_by_itself = name in ENDING and await self._desk.inbox.is_session(inbound.session_id)
+        is_kept_by_itself = name in ENDING and await self._desk.inbox.has_session(inbound.session_id)
         if not is_kept_by_itself and await self.knows(inbound):
             return
         if limited := self.commands.count(asker):
-            await self._desk.inbox.note(inbound, name, outcome=LIMITED)
+            await self._desk.inbox.record_command(inbound, name, outcome=LIMITED)
             if await self._is_to_be_told(inbound.who, "command", until=limited.until):
                 self.run(self._send_away(call, partial(too_many, limited)), name="refusal")
             return
         among = _CHOICES.get(name)  # Slack may bring one again that is not known to be late
-        if among and await self._desk.inbox.is_outdone(inbound, among=among):
-            await self._desk.inbox.note(inbound, name)
+        if among and await self._desk.inbox.has_newer_command(inbound, names=among):
+            await self._desk.inbox.record_command(inbound, name)
             return
         if name in PRIVATE:
             said = Said(words.of(asker.locale)(PRIVATE[name]))
         else:
             comes_again = name in ENDING or name in _CHOICES
             said = await self.commands.run_counted(name, argument, asker, comes_again=comes_again)
-        is_first = is_kept_by_itself or await self._desk.inbox.note(inbound, name)
+        is_first = is_kept_by_itself or await self._desk.inbox.record_command(inbound, name)
         if is_first and not said.is_seen:
             self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
 
@@ -243,10 +243,10 @@ class Intake:
         Raises:
             StoreError: it could not be noted, and must not be acknowledged.
         """
-        revised = await self._desk.inbox.revise(event_key, text, calls=calls)
-        if isinstance(revised, Taken):
+        revised = await self._desk.inbox.edit_message(event_key, text, is_mention=calls)
+        if isinstance(revised, ClaimedMessage):
             self.run(self._desk.reshow(revised.turn_id), name="edit")
-        return revised is Revised.UNHEARD
+        return revised is EditResult.NOT_RECEIVED
 
     async def deleted(self, event_key: str) -> None:
         """Take note that a message was deleted: it is not answered any more, or the answer says what became of it.
@@ -255,8 +255,10 @@ class Intake:
             StoreError: it could not be noted, and must not be acknowledged.
         """
         asked = await self._desk.approvals.open(event_key=event_key)
-        withdrawn = await self._desk.inbox.withdraw(event_key)
-        if isinstance(withdrawn, Taken) and withdrawn.is_alone:  # what is being ended may come to its end before that
+        withdrawn = await self._desk.inbox.delete_message(event_key)
+        if (
+            isinstance(withdrawn, ClaimedMessage) and withdrawn.is_only_message
+        ):  # what is being ended may come to its end before that
             for approval in asked:
                 self.run(self._desk.reask(approval, is_void=True), name="request")
             self.run(self._desk.reshow(withdrawn.turn_id, ending=words.WITHDRAWN), name="deletion")

@@ -14,7 +14,7 @@ from itertools import count
 
 from channels.base import SILENT, Priority
 from core.concurrency import event_loop
-from core.workers.rate_limit_sharing import Use
+from core.workers.rate_limit_sharing import LimitUsage
 
 #: Seconds that a reply is expected to stream. Stream updates spread the free calls over what is left of them, and over
 #: the minimum at least.
@@ -98,8 +98,8 @@ class RateLimiter:
         self._queue: list[_Waiter] = []
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
-        self._announced = Use()
-        self._rounds: deque[tuple[Use, Sequence[Use]]] = deque(maxlen=SETTLE_ROUNDS)
+        self._announced = LimitUsage()
+        self._rounds: deque[tuple[LimitUsage, Sequence[LimitUsage]]] = deque(maxlen=SETTLE_ROUNDS)
 
     @contextmanager
     def track_reply(self, since: float) -> Iterator[None]:
@@ -208,13 +208,13 @@ class RateLimiter:
         is_used = self._used or self._queue or self._replies or self._reserved
         return not is_used and event_loop.now() >= self._closed_until
 
-    def announce_usage(self) -> Use:
+    def announce_usage(self) -> LimitUsage:
         """Return what the other workers are told, and go by it from now on."""
         self._expire()
-        self._announced = Use(max(len(self._replies), self._reserved), self._used)
+        self._announced = LimitUsage(max(len(self._replies), self._reserved), self._used)
         return self._announced
 
-    def share(self, others: Sequence[Use]) -> None:
+    def share(self, others: Sequence[LimitUsage]) -> None:
         """Divide the limit with other workers, by what each of them has announced."""
         if not others:
             self._rounds.clear()
@@ -331,7 +331,7 @@ class RateLimiter:
             self._backoff_until += seconds
 
 
-def _divide(calls: int, mine: Use, others: Sequence[Use], *, is_window: bool) -> int:
+def _divide(calls: int, mine: LimitUsage, others: Sequence[LimitUsage], *, is_window: bool) -> int:
     each = calls / sum(1 + REPLY_WEIGHT * use.live for use in (mine, *others))
     excess = sum(max(0.0, use.used - each * (1 + REPLY_WEIGHT * use.live)) for use in others) if is_window else 0.0
     return int(each * (1 + REPLY_WEIGHT * mine.live) - excess)

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 
 from channels.rate_limits.limiter import RateLimiter, Window
-from core.workers.rate_limit_sharing import Use, Uses
+from core.workers.rate_limit_sharing import LimitUsage, LimitUsages
 
 #: How many limiters are kept before idle ones are dropped.
 MAX_LIMITERS = 1000
@@ -20,7 +20,7 @@ class RateLimiters:
     def __init__(self, *, speed: float = 1.0) -> None:
         self._speed = speed
         self._limiters: dict[Hashable, RateLimiter] = {}
-        self._others: Sequence[Uses] = ()
+        self._others: Sequence[LimitUsages] = ()
 
     def get(self, key: Hashable, window: Window) -> RateLimiter:
         limiter = self._limiters.get(key)
@@ -31,12 +31,12 @@ class RateLimiters:
             self._share(key, limiter)
         return limiter
 
-    def announce_usage(self) -> dict[str, Use]:
+    def announce_usage(self) -> dict[str, LimitUsage]:
         """Return what the other workers are told of this one's usage."""
         usage = {_digest(key): limiter.announce_usage() for key, limiter in self._limiters.items()}
-        return {name: use for name, use in usage.items() if use != Use()}
+        return {name: use for name, use in usage.items() if use != LimitUsage()}
 
-    def share(self, others: Sequence[Uses]) -> None:
+    def share(self, others: Sequence[LimitUsages]) -> None:
         """Divide the limits with other workers, by what each of them has announced."""
         self._others = others
         for key, limiter in self._limiters.items():
@@ -48,7 +48,7 @@ class RateLimiters:
         return min((limiter.headroom for limiter in self._limiters.values()), default=1.0)
 
     def _share(self, key: Hashable, limiter: RateLimiter) -> None:
-        limiter.share([other.get(_digest(key), Use()) for other in self._others])
+        limiter.share([other.get(_digest(key), LimitUsage()) for other in self._others])
 
 
 def _digest(key: Hashable) -> str:

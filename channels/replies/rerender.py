@@ -14,7 +14,7 @@ from channels.replies.buttons import under_answer
 from channels.replies.reply import FILE_NAME, Reply
 from channels.settings import Extra, ReplySettings
 from core.agents.runtime import AgentRuntime
-from core.conversations.service import Conversations, Latest
+from core.conversations.service import ConversationService, LatestTurn
 from core.errors import StoreError, SurfaceError, TurnLostError, lasts
 from core.secret_redaction import traced
 from core.store.turn_states import UNDER_WAY
@@ -35,7 +35,7 @@ class Standing:
     def __init__(
         self,
         runtime: AgentRuntime,
-        conversations: Conversations,
+        conversations: ConversationService,
         approvals: Approvals,
         settings: ReplySettings,
     ) -> None:
@@ -44,7 +44,7 @@ class Standing:
         self._approvals = approvals
         self._settings = settings
 
-    async def show(self, channel: Channel, turn: Latest, *, ending: str = "") -> None:
+    async def show(self, channel: Channel, turn: LatestTurn, *, ending: str = "") -> None:
         """Show the reply of a turn as it is to be seen now, when the turn has ended, whoever runs it. A reply of which
         no text is kept, or not all messages stand, stays as it is.
 
@@ -84,7 +84,7 @@ class Standing:
             StoreError: the database is away.
         """
         try:
-            latest = await self._conversations.latest(turn_id)
+            latest = await self._conversations.get_latest_turn(turn_id)
         except Exception as error:
             if not lasts(error):
                 raise
@@ -98,7 +98,7 @@ class Standing:
         not see what is posted after that.
         """
         try:
-            latest = await self._conversations.latest(turn_id)
+            latest = await self._conversations.get_latest_turn(turn_id)
             if latest is not None and (latest := await self._ended(latest)) is None:
                 return
             known = latest.chunks if latest is not None else ()
@@ -106,20 +106,20 @@ class Standing:
         except (StoreError, SurfaceError) as error:
             log.warning("turn %s: messages that were posted beside its reply may stay: %s", turn_id, traced(error))
 
-    async def _ended(self, latest: Latest) -> Latest | None:
+    async def _ended(self, latest: LatestTurn) -> LatestTurn | None:
         """What stands of a turn when it has ended; nothing if it is forgotten, or does not end."""
-        ended: Latest | None = latest
+        ended: LatestTurn | None = latest
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.time_limit):
                 while ended is not None and ended.state in UNDER_WAY:
                     await asyncio.sleep(LOOK_SECONDS)
-                    ended = await self._conversations.latest(latest.turn_id)
+                    ended = await self._conversations.get_latest_turn(latest.turn_id)
                 return ended
         return None
 
-    async def _hold_still(self, latest: Latest) -> None:
+    async def _hold_still(self, latest: LatestTurn) -> None:
         """See that nothing else is to be shown there meanwhile: another turn answers, or people changed more."""
-        if await self._conversations.latest(latest.turn_id) != latest:
+        if await self._conversations.get_latest_turn(latest.turn_id) != latest:
             raise TurnLostError(f"turn {latest.turn_id} does not stand as it did")
 
 

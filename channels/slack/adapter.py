@@ -40,9 +40,9 @@ from channels.slack.replies.surface import SlackSurface
 from channels.slack.session_ids import NAME
 from channels.slack.settings import SlackSettings
 from channels.slack.text import to_words
-from core.conversations.history_state import Background
+from core.conversations.history_state import HistoryState
 from core.errors import SettingsError
-from core.inbox.watermarks import Places
+from core.inbox.watermarks import Watermarks
 from core.inbox_message import Attachment, InboxMessage
 from core.privacy.vault import Seal, Vault
 from core.secret_redaction import traced
@@ -70,7 +70,7 @@ class SlackChannel:
     pulse = max(PING_INTERVAL, PROOF_INTERVAL)
 
     def __init__(
-        self, settings: SlackSettings, desk: Desk, places: Places, bounds: Bounds, vault: Vault | None = None
+        self, settings: SlackSettings, desk: Desk, places: Watermarks, bounds: Bounds, vault: Vault | None = None
     ) -> None:
         self._desk = desk
         self._app_token = settings.app_token if settings.mode == "socket" else ""
@@ -211,7 +211,7 @@ class SlackChannel:
     async def fetch(self, inbound: InboxMessage, file: Attachment, check: Check) -> Fetched:
         return await self._downloads.fetch(str(inbound.address["team"]), file, check)
 
-    async def around(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
+    async def around(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
         return await self._context.fetch(messages, behind)
 
     async def _dispatch(
@@ -297,7 +297,7 @@ class SlackChannel:
         if not inbound.is_bot:
             return False
         most = self._settings.bot_loop_limit
-        return await self._desk.conversations.bots_in_a_row(inbound.session_id, most) >= most
+        return await self._desk.conversations.count_newest_bot_messages(inbound.session_id, most) >= most
 
     def _surface_of(self, inbound: InboxMessage) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)

@@ -21,7 +21,7 @@ from core.sessions.prompt_text import Spoken
 from core.sessions.resume import correction_of
 from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
-from core.workers.fencing import Fence
+from core.workers.fencing import FencingToken
 
 with warnings.catch_warnings():  # ADK: to go on with a run is an experiment
     warnings.simplefilter("ignore")
@@ -76,7 +76,7 @@ class OneRunner(Runner):
         return self._session.extent if isinstance(self._session, StoredSession) else None
 
     async def stored(
-        self, run_id: str, generation: int | None, fence: Fence | None, spoken: Spoken | None, **session: str
+        self, run_id: str, generation: int | None, fence: FencingToken | None, spoken: Spoken | None, **session: str
     ) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
 

@@ -41,7 +41,7 @@ from core.sessions.prompt_text import Spoken
 from core.sessions.resume import correction_of
 from core.tools.adk_confirmations import Ask, Decision, asks_in, events_after, to_contents
 from core.usage.meter import Meter, run_with
-from core.workers.fencing import Fence
+from core.workers.fencing import FencingToken
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class RunRequest:
     model: str | None = None
     run_id: str | None = None
     generation: int | None = None
-    fence: Fence | None = None
+    fence: FencingToken | None = None
     spoken: Spoken | None = None
     decisions: Sequence[Decision] = ()
     meter: Meter = field(default_factory=Meter)

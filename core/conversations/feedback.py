@@ -12,13 +12,13 @@ from core.store.upsert import insert_or_update
 Verdict = Literal["good", "bad"]
 
 
-class Feedback:
+class FeedbackStore:
     """The `feedback` table."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def give(self, turn_id: str, author: str, verdict: Verdict) -> bool:
+    async def save_feedback(self, turn_id: str, author: str, verdict: Verdict) -> bool:
         """Keep what a reader thinks of a turn's answer; his newest word counts.
 
         Returns:

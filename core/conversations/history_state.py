@@ -18,7 +18,7 @@ OTHERS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
+class HistoryState:
     """Attributes:
     since: when the newest message was sent that the history holds, or that has ended it (seconds since the epoch); 0 if
         it holds none.
@@ -31,7 +31,7 @@ class Background:
     is_quiet: bool = False
 
 
-async def background(database: Database, turn: Turn) -> Background | None:
+async def get_history_state(database: Database, turn: Turn) -> HistoryState | None:
     """What stands behind a turn; none if its run has stored already what it is asked, and goes on from that."""
     async with database.read() as connection:
         if (await connection.execute(sa.select(is_stored(turn.session_id, turn.generation, turn.origin)))).scalar():
@@ -39,7 +39,7 @@ async def background(database: Database, turn: Turn) -> Background | None:
         since, overheard, is_muted = (await connection.execute(_said(turn))).one()
         others = (await connection.execute(_others(turn))).scalars().all()
     is_quiet = since > 0 and overheard <= since and not is_muted  # where it is muted, nobody is listened to
-    return Background(since, tuple(message for said in others if (message := parse_message(said))), is_quiet)
+    return HistoryState(since, tuple(message for said in others if (message := parse_message(said))), is_quiet)
 
 
 def _said(turn: Turn) -> sa.Select[Any]:

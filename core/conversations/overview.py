@@ -15,7 +15,7 @@ HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSeen:
+class WorkerOverview:
     """A process.
 
     Attributes:
@@ -24,12 +24,12 @@ class WorkerSeen:
     """
 
     id: str
-    left: float | None
+    lease_seconds: float | None
     turns: int
 
 
 @dataclass(frozen=True, slots=True)
-class SessionSeen:
+class SessionOverview:
     """A session, in a line.
 
     Attributes:
@@ -49,11 +49,11 @@ class SessionSeen:
     model: str | None
     is_muted: bool
     running: str | None
-    waiting: int
+    get_queue_overview: int
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class QueueOverview:
     """What waits for a turn: how many messages, in how many sessions, and for how many seconds the oldest does.
 
     Attributes:
@@ -67,7 +67,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelSeen:
+class ChannelOverview:
     """A platform's adapter: seconds since all that was said there had been heard; None if that is not known."""
 
     name: str
@@ -76,7 +76,7 @@ class ChannelSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailureGroup:
     """Turns that have failed for the same kind of cause, and the newest of them."""
 
     cause: str
@@ -89,15 +89,15 @@ class Overview:
     """All of it, at one moment."""
 
     at: float
-    workers: tuple[WorkerSeen, ...]
+    workers: tuple[WorkerOverview, ...]
     running: tuple[TurnReport, ...]
-    waiting: Waiting
+    get_queue_overview: QueueOverview
     undecided: int
-    channels: tuple[ChannelSeen, ...]
-    failures: tuple[Failure, ...]
+    channels: tuple[ChannelOverview, ...]
+    failures: tuple[FailureGroup, ...]
 
 
-async def overview(database: Database, prices: Prices) -> Overview:
+async def get_overview(database: Database, prices: Prices) -> Overview:
     """Return the current state, and the failures of the last hour.
 
     Args:
@@ -114,14 +114,14 @@ async def overview(database: Database, prices: Prices) -> Overview:
             at=now,
             workers=await _workers(connection, now, ends=not database.is_sqlite),
             running=tuple(await load_reports(connection, (await connection.execute(running)).all(), prices)),
-            waiting=await _waiting(connection, now),
+            get_queue_overview=await _waiting(connection, now),
             undecided=(await connection.execute(undecided)).scalar_one(),
             channels=await _channels(connection, now),
             failures=await _failures(connection, now - HOUR),
         )
 
 
-async def waiting(database: Database) -> Waiting:
+async def get_queue_overview(database: Database) -> QueueOverview:
     """What waits now.
 
     Raises:
@@ -131,9 +131,9 @@ async def waiting(database: Database) -> Waiting:
         return await _waiting(connection, float((await connection.execute(sa.select(database.now))).scalar_one()))
 
 
-async def sessions_seen(
+async def list_sessions(
     database: Database, *, limit: int, beginning: str = "", person: str | None = None
-) -> tuple[SessionSeen, ...]:
+) -> tuple[SessionOverview, ...]:
     """The sessions in which somebody has spoken last.
 
     Args:
@@ -161,16 +161,16 @@ async def sessions_seen(
         .order_by(newest.c.spoken_at.desc())
     )
     async with database.read() as connection:
-        return tuple(SessionSeen(**row) for row in (await connection.execute(query)).mappings())
+        return tuple(SessionOverview(**row) for row in (await connection.execute(query)).mappings())
 
 
-async def _workers(connection: AsyncConnection, now: float, *, ends: bool) -> tuple[WorkerSeen, ...]:
+async def _workers(connection: AsyncConnection, now: float, *, ends: bool) -> tuple[WorkerOverview, ...]:
     own = sa.select(sa.func.count()).where(turns.c.owner == workers.c.id, is_active(turns)).scalar_subquery()
     rows = (await connection.execute(sa.select(workers.c.id, workers.c.lease, own).order_by(workers.c.id))).all()
-    return tuple(WorkerSeen(id_, lease - now if ends else None, count) for id_, lease, count in rows)
+    return tuple(WorkerOverview(id_, lease - now if ends else None, count) for id_, lease, count in rows)
 
 
-async def _waiting(connection: AsyncConnection, now: float) -> Waiting:
+async def _waiting(connection: AsyncConnection, now: float) -> QueueOverview:
     busy = sa.exists().where(turns.c.session == inbox.c.session, is_active(turns))
     query = sa.select(
         sa.func.count(),
@@ -179,21 +179,21 @@ async def _waiting(connection: AsyncConnection, now: float) -> Waiting:
         sa.func.min(sa.case((~busy, inbox.c.accepted_at))),
     ).where(is_waiting(inbox))
     count, of_sessions, oldest, free = (await connection.execute(query)).one()
-    return Waiting(count, of_sessions, now - oldest if oldest else 0.0, now - free if free else 0.0)
+    return QueueOverview(count, of_sessions, now - oldest if oldest else 0.0, now - free if free else 0.0)
 
 
-async def _channels(connection: AsyncConnection, now: float) -> tuple[ChannelSeen, ...]:
+async def _channels(connection: AsyncConnection, now: float) -> tuple[ChannelOverview, ...]:
     rows = (await connection.execute(sa.select(channels).order_by(channels.c.name))).all()
     return tuple(
-        ChannelSeen(row.name, row.leader, None if row.heard_at is None else now - row.heard_at) for row in rows
+        ChannelOverview(row.name, row.leader, None if row.heard_at is None else now - row.heard_at) for row in rows
     )
 
 
-async def _failures(connection: AsyncConnection, since: float) -> tuple[Failure, ...]:
+async def _failures(connection: AsyncConnection, since: float) -> tuple[FailureGroup, ...]:
     failed = sa.select(turns.c.id, turns.c.error).where(turns.c.state == "failed", turns.c.finished_at >= since)
     rows = (await connection.execute(failed.order_by(turns.c.finished_at.desc()))).all()
     found: dict[str, list[str]] = {}
     for id_, error in rows:
         found.setdefault((error or "unknown").partition(":")[0], []).append(id_)
     by_count = sorted(found.items(), key=lambda item: -len(item[1]))
-    return tuple(Failure(cause, len(ids), ids[0]) for cause, ids in by_count)
+    return tuple(FailureGroup(cause, len(ids), ids[0]) for cause, ids in by_count)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
-from core.conversations.status import Status, stands
+from core.conversations.status import SessionStatus, get_status
 from core.identity import BOT
 from core.inbox_message import InboxMessage, ReplyWithoutMention
 from core.privacy.export import Form, Viewer, pieces
@@ -30,7 +30,7 @@ _WORDS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class AnsweringAgent:
     """The agent that answers in a conversation.
 
     Attributes:
@@ -38,11 +38,11 @@ class Answering:
     """
 
     name: str
-    missed: str = ""
+    unavailable_choice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class RecentSession:
     """A conversation that somebody took part in.
 
     Attributes:
@@ -62,7 +62,7 @@ class Recent:
 
 
 @dataclass(frozen=True, slots=True)
-class Latest:
+class LatestTurn:
     """What it takes to show a reply again: the newest of the turns that it is of.
 
     Attributes:
@@ -83,8 +83,8 @@ class Latest:
     is_revised: bool
 
 
-class Conversations:
-    """What the tables tell of conversations, and what is done to them but for a reset (`Inbox`).
+class ConversationService:
+    """What the tables tell of conversations, and what is done to them but for a reset (`InboxStore`).
 
     Attributes:
         agents: those of the bot. Who asks for one of them, or for its models, waits until they are there.
@@ -107,7 +107,7 @@ class Conversations:
         self._budget = budget
         self.agents = turns.agents
 
-    async def stop(
+    async def stop_session(
         self, session_id: str, *, author: str | None, until: float = inf, asked: InboxMessage | None = None
     ) -> StopResult | None:
         """End what runs in a session, over all workers, and what waits there.
@@ -147,7 +147,7 @@ class Conversations:
         self._worker.cancel_and_wake(turn_id if stopped is StopTurnResult.STOPPED else None, STOP)
         return stopped
 
-    async def status(self, session_id: str, spots: Sequence[str] = ()) -> Status:
+    async def get_status(self, session_id: str, spots: Sequence[str] = ()) -> SessionStatus:
         """How a session stands. One that is not there has nothing in it.
 
         Args:
@@ -160,10 +160,10 @@ class Conversations:
             row = await _session(connection, session_id)
             agent = self._answering(row, spots).name
             if row is None:
-                return Status(self._known(None, agent), agent, budget=self._budget)
-            return await stands(connection, row, self._known(row.model, agent), agent, budget=self._budget)
+                return SessionStatus(self._known(None, agent), agent, budget=self._budget)
+            return await get_status(connection, row, self._known(row.model, agent), agent, budget=self._budget)
 
-    async def agent(self, session_id: str, spots: Sequence[str]) -> Answering:
+    async def get_agent(self, session_id: str, spots: Sequence[str]) -> AnsweringAgent:
         """The agent that answers in a session.
 
         Raises:
@@ -187,7 +187,7 @@ class Conversations:
         await self._change(session_id, self._new(session_id, place), agent=chosen)
         return True
 
-    async def model(self, session_id: str, spots: Sequence[str] = ()) -> str:
+    async def get_model(self, session_id: str, spots: Sequence[str] = ()) -> str:
         """The full name of the model that answers in a session.
 
         Raises:
@@ -197,13 +197,13 @@ class Conversations:
             row = await _session(connection, session_id)
         return self._known(row.model if row is not None else None, self._answering(row, spots).name)
 
-    async def offered(self, session_id: str, spots: Sequence[str]) -> tuple[str, ...]:
+    async def list_models(self, session_id: str, spots: Sequence[str]) -> tuple[str, ...]:
         """The full names of the models that may be chosen for the agent that answers in a session, the default first.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        return self.agents.known[(await self.agent(session_id, spots)).name].models
+        return self.agents.known[(await self.get_agent(session_id, spots)).name].models
 
     async def choose_model(self, session_id: str, model: str | None, *, place: str, spots: Sequence[str] = ()) -> bool:
         """Have a session, which may be yet to begin, answered by a model from its next turn on; None for the default.
@@ -217,12 +217,12 @@ class Conversations:
         Raises:
             StoreError: it could not be kept.
         """
-        if model is not None and model not in await self.offered(session_id, spots):
+        if model is not None and model not in await self.list_models(session_id, spots):
             return False
         await self._change(session_id, self._new(session_id, place), model=model)
         return True
 
-    async def mute(self, session_id: str, is_muted: bool) -> bool:
+    async def set_muted(self, session_id: str, is_muted: bool) -> bool:
         """Have a session answered only when the bot is called, or listened to again.
 
         Returns:
@@ -243,7 +243,7 @@ class Conversations:
             row = await _session(connection, session_id)
         return row is not None and bool(row.muted)
 
-    async def recent(self, place: str, author: str, limit: int, *, until: float = inf) -> list[Recent]:
+    async def list_recent(self, place: str, author: str, limit: int, *, until: float = inf) -> list[RecentSession]:
         """The sessions at a place that somebody took part in since they were last started over, the newest first.
 
         Args:
@@ -253,11 +253,11 @@ class Conversations:
             StoreError: the database cannot be read.
         """
         lives = (sessions.c.id == inbox.c.session) & (sessions.c.generation == inbox.c.generation)
-        stands = inbox.c.inbound.is_not(None) & inbox.c.outcome.is_(None)
+        get_status = inbox.c.inbound.is_not(None) & inbox.c.outcome.is_(None)
         spoke = (
             sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at"))
             .join(sessions, lives)
-            .where(inbox.c.place == place, inbox.c.author == author, stands, inbox.c.sent_at <= until)
+            .where(inbox.c.place == place, inbox.c.author == author, get_status, inbox.c.sent_at <= until)
             .group_by(inbox.c.session)
             .order_by(sa.desc("at"))
             .limit(limit)
@@ -265,14 +265,14 @@ class Conversations:
         found = []
         async with self._database.read() as connection:
             for session_id, at in (await connection.execute(spoke)).all():
-                said = sa.select(inbox.c.inbound).join(sessions, lives).where(inbox.c.session == session_id, stands)
+                said = sa.select(inbox.c.inbound).join(sessions, lives).where(inbox.c.session == session_id, get_status)
                 first = said.order_by(inbox.c.sent_at, inbox.c.id).limit(1)
                 message = parse_message((await connection.execute(first)).scalar_one_or_none())
                 if message is not None:
-                    found.append(Recent(session_id, at, message))
+                    found.append(RecentSession(session_id, at, message))
         return found
 
-    async def exported(
+    async def export_session(
         self,
         session_id: str,
         form: Form,
@@ -294,7 +294,9 @@ class Conversations:
         async with aclosing(pieces(self._database, session_id, form, prices, most=most, viewer=viewer)) as told:
             return "".join([piece async for piece in told])
 
-    async def answers(self, inbound: InboxMessage, *, follow: ReplyWithoutMention, is_on_answer: bool = False) -> bool:
+    async def is_for_bot(
+        self, inbound: InboxMessage, *, follow: ReplyWithoutMention, is_on_answer: bool = False
+    ) -> bool:
         """Return whether a message that does not call the bot is for it.
 
         In a stored session that is not muted, `everyone` means all such messages, and `author` those of the last author
@@ -327,7 +329,7 @@ class Conversations:
             await insert_new(connection, inbox, {**message_columns(inbound, row.generation), "outcome": "overheard"})
         return False
 
-    async def bots_in_a_row(self, session_id: str, most: int) -> int:
+    async def count_newest_bot_messages(self, session_id: str, most: int) -> int:
         """How many of the newest messages of a session bots have said since a person spoke, up to `most`.
 
         Raises:
@@ -339,7 +341,7 @@ class Conversations:
             authors = (await connection.execute(spoke)).scalars().all()
         return next((n for n, author in enumerate(authors) if not author.startswith(BOT)), len(authors))
 
-    async def latest(self, turn_id: str) -> Latest | None:
+    async def get_latest_turn(self, turn_id: str) -> LatestTurn | None:
         """What stands where a turn's reply does, if it is not forgotten.
 
         Raises:
@@ -356,7 +358,7 @@ class Conversations:
             said = [message for row in standing or rows if (message := parse_message(row.inbound))]
             if turn is None or not said:
                 return None
-            return Latest(
+            return LatestTurn(
                 turn_id=turn.id,
                 origin=turn.origin,
                 session_id=turn.session,
@@ -381,10 +383,10 @@ class Conversations:
         now = time.time()
         return {"id": session_id, "app": self.agents.default, "user_id": place, "created_at": now, "updated_at": now}
 
-    def _answering(self, row: sa.Row[Any] | None, spots: Sequence[str]) -> Answering:
+    def _answering(self, row: sa.Row[Any] | None, spots: Sequence[str]) -> AnsweringAgent:
         chosen = row.agent if row is not None else None
         name = self.agents.answering(chosen, spots)
-        return Answering(name, missed=chosen if chosen is not None and chosen != name else "")
+        return AnsweringAgent(name, unavailable_choice=chosen if chosen is not None and chosen != name else "")
 
     def _known(self, model: str | None, agent: str) -> str:
         models = self.agents.known[agent].models

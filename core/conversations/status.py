@@ -11,7 +11,7 @@ from core.turns.queries import is_active, is_waiting
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class SessionStatus:
     """How a conversation stands.
 
     Attributes:
@@ -38,7 +38,9 @@ class Status:
     waiting: int = 0
 
 
-async def stands(connection: AsyncConnection, row: sa.Row[Any], model: str, agent: str, *, budget: int) -> Status:
+async def get_status(
+    connection: AsyncConnection, row: sa.Row[Any], model: str, agent: str, *, budget: int
+) -> SessionStatus:
     """How the session of that row stands, which that agent answers with that model."""
     said = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
     stored = sa.select(
@@ -55,7 +57,7 @@ async def stands(connection: AsyncConnection, row: sa.Row[Any], model: str, agen
     waits = sa.select(sa.func.count()).where(inbox.c.session == row.id, is_waiting(inbox))
     history = (await connection.execute(stored)).one()
     run = (await connection.execute(ran)).one()
-    return Status(
+    return SessionStatus(
         model=model,
         agent=agent,
         is_muted=row.muted,

@@ -167,7 +167,7 @@ class TurnReports:
         async with self._database.read() as connection:
             return await load_reports(connection, (await connection.execute(query)).all(), self.prices)
 
-    async def find_ids(self, beginning: str, limit: int) -> Sequence[str]:
+    async def find_turn_ids(self, beginning: str, limit: int) -> Sequence[str]:
         """Return the ids of turns that begin so, the newest first.
 
         Raises:
@@ -178,7 +178,7 @@ class TurnReports:
         async with self._database.read() as connection:
             return (await connection.execute(query)).scalars().all()
 
-    async def newest(self, *, session_id: str | None, place: str, author: str | None) -> str | None:
+    async def find_newest_turn(self, *, session_id: str | None, place: str, author: str | None) -> str | None:
         """Return the id of the newest turn of a session that answers a message of `author`.
 
         Args:
@@ -196,7 +196,7 @@ class TurnReports:
             turn_id: str | None = (await connection.execute(query)).scalar_one_or_none()
         return turn_id
 
-    async def of_message(self, session_id: str, message_id: str, event_key: str) -> str | None:
+    async def find_turn_of_message(self, session_id: str, message_id: str, event_key: str) -> str | None:
         """Return the id of the newest turn that answers the message of that key, or whose reply has that message.
 
         Raises:

@@ -15,7 +15,7 @@ from core.turns.queries import get_inbox_rows, parse_message
 from core.turns.store import WITHDRAWN, TurnStore
 
 
-class Revised(Enum):
+class EditResult(Enum):
     """What became of an edit.
 
     Attributes:
@@ -25,13 +25,13 @@ class Revised(Enum):
         WAITS: it waits, and will be answered as it was edited.
     """
 
-    UNHEARD = auto()
+    NOT_RECEIVED = auto()
     UNKNOWN = auto()
-    SAME = auto()
-    WAITS = auto()
+    UNCHANGED = auto()
+    WAITING = auto()
 
 
-class Withdrawn(Enum):
+class DeleteResult(Enum):
     """What became of a deletion.
 
     Attributes:
@@ -44,7 +44,7 @@ class Withdrawn(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClaimedMessage:
     """The message was taken by a turn.
 
     Attributes:
@@ -57,50 +57,54 @@ class Taken:
 
     turn_id: str
     state: State
-    is_revised: bool = False
-    is_alone: bool = True
-    is_ended: bool = False
+    has_unseen_edit: bool = False
+    is_only_message: bool = True
+    is_turn_cancelled: bool = False
 
 
-async def revise(connection: AsyncConnection, event_key: str, text: str, *, calls: bool = False) -> Revised | Taken:
+async def edit_message(
+    connection: AsyncConnection, event_key: str, text: str, *, is_mention: bool = False
+) -> EditResult | ClaimedMessage:
     """Keep the words of a message that was edited: as its own while it waits, beside them when a turn has taken it.
 
     Args:
         calls: whether it calls the bot now: then it is not kept any more that it was said to others.
     """
-    if calls and await _is_unheard(connection, event_key):
-        return Revised.UNHEARD
+    if is_mention and await _is_unheard(connection, event_key):
+        return EditResult.NOT_RECEIVED
     row = await _held(connection, event_key)
     said = None if row is None else parse_message(row.inbound)
     if row is None or said is None or row.outcome is not None:
-        return Revised.UNKNOWN
+        return EditResult.UNKNOWN
     turn = await _newest(connection, row)
     if row.turn is not None and turn is None:
-        return Revised.UNKNOWN
+        return EditResult.UNKNOWN
     was = parse_message(row.revised) or said
     if was.text == text:
-        return Revised.SAME
+        return EditResult.UNCHANGED
     edited = replace(said, text=text).to_json()
     this = sa.update(inbox).where(inbox.c.id == row.id)
     if turn is None:
         await connection.execute(this.values(inbound=edited))
-        return Revised.WAITS
+        return EditResult.WAITING
     is_revised = said.text != text
     await connection.execute(this.values(revised=edited if is_revised else None))
     others = await _others(connection, row)
-    return Taken(turn.id, turn.state, is_revised=is_revised, is_alone=not others)
+    return ClaimedMessage(turn.id, turn.state, has_unseen_edit=is_revised, is_only_message=not others)
 
 
-async def withdraw(connection: AsyncConnection, event_key: str, turns_: TurnStore) -> Withdrawn | Taken:
+async def delete_message(
+    connection: AsyncConnection, event_key: str, turns_: TurnStore
+) -> DeleteResult | ClaimedMessage:
     """Forget the words of a message that was deleted. If it waits, it is not answered; the turn that answers it and
     no other is ended, and not begun once more. However often that is told, it says the same.
     """
     row = await _held(connection, event_key)
     if row is None or parse_message(row.inbound) is None or row.outcome not in (None, WITHDRAWN):
-        return Withdrawn.UNKNOWN
+        return DeleteResult.UNKNOWN
     turn = await _newest(connection, row)
     if row.turn is not None and turn is None:
-        return Withdrawn.UNKNOWN
+        return DeleteResult.UNKNOWN
     others = await _others(connection, row)
     again = await _asking_again(connection, row)
     for copy in (row, *again):
@@ -109,7 +113,7 @@ async def withdraw(connection: AsyncConnection, event_key: str, turns_: TurnStor
     withdrawn = {"outcome": WITHDRAWN, "revised": None}
     await connection.execute(sa.update(inbox).where(inbox.c.id.in_(gone), inbox.c.outcome.is_(None)).values(withdrawn))
     if turn is None:
-        return Withdrawn.DROPPED
+        return DeleteResult.DROPPED
     if not others:  # what was called for it quotes it, and nobody is to decide on what nobody wants any more
         of_it = sa.update(turns).where(turns.c.session == row.session, turns.c.origin == row.turn)
         await connection.execute(of_it.values(receipt=None))
@@ -118,7 +122,7 @@ async def withdraw(connection: AsyncConnection, event_key: str, turns_: TurnStor
     is_ended = False
     if not others and turn.state in UNDER_WAY:
         is_ended = await turns_.request_cancel(connection, row.session, WITHDRAWN) is not None
-    return Taken(turn.id, turn.state, is_alone=not others, is_ended=is_ended)
+    return ClaimedMessage(turn.id, turn.state, is_only_message=not others, is_turn_cancelled=is_ended)
 
 
 async def _is_unheard(connection: AsyncConnection, event_key: str) -> bool:

@@ -48,7 +48,7 @@ class InteractionQueue:
             "key": key,
             "channel": channel,
             "what": payload,
-            "owner": self._lease.worker,
+            "owner": self._lease.worker_id,
             "begun_at": self._database.now,
         }
         try:
@@ -91,14 +91,14 @@ class InteractionQueue:
         await run_every(POLL_SECONDS, run_all, what="an interaction of a dead worker cannot be processed")
 
     async def _claim_orphaned(self, channel: str) -> AsyncGenerator[tuple[str, str], None]:
-        orphaned = (errands.c.channel == channel) & self._lease.is_gone(errands.c.owner)
+        orphaned = (errands.c.channel == channel) & self._lease.has_no_live_worker(errands.c.owner)
         async with self._database.read() as connection:
             found = (await connection.execute(sa.select(errands).where(orphaned).order_by(errands.c.begun_at))).all()
         for row in found:
             this, is_late = errands.c.key == row.key, errands.c.begun_at < self._database.now - MAX_AGE_SECONDS
             async with self._database.write() as connection:
                 late = await connection.execute(sa.delete(errands).where(this, orphaned, is_late))
-                claim = sa.update(errands).where(this, orphaned).values(owner=self._lease.worker)
+                claim = sa.update(errands).where(this, orphaned).values(owner=self._lease.worker_id)
                 if late.rowcount or not (await connection.execute(claim)).rowcount:
                     continue
             yield row.key, row.what

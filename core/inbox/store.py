@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
-from core.inbox.edits import Revised, Taken, Withdrawn, revise, withdraw
+from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult, delete_message, edit_message
 from core.inbox_message import InboxMessage
 from core.sessions.lifecycle import begin_generation
 from core.store.database import Database
@@ -29,7 +29,7 @@ from core.usage.user_rate_limits import BOUNDLESS, LIMITED, Limited, Rates
 T = TypeVar("T")
 
 
-class Accepted(Enum):
+class AcceptResult(Enum):
     """What became of a message.
 
     Attributes:
@@ -39,15 +39,15 @@ class Accepted(Enum):
     """
 
     NEXT = auto()
-    WAITS = auto()
-    KNOWN = auto()
+    WAITING = auto()
+    DUPLICATE = auto()
 
 
 #: What became of the wish to have a message answered once more.
-Became = tuple[Accepted, InboxMessage] | RerunDenied | Limited
+RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenied | Limited
 
 
-class Inbox:
+class InboxStore:
     """The `inbox` table: each message once, whatever path and however often it comes.
 
     Where the database is away, `accept` and `reset` say so at once: Slack waits 3 s for its acknowledgement, and
@@ -72,22 +72,22 @@ class Inbox:
         self._worker = worker
         self._rates = rates
 
-    async def accept(self, inbound: InboxMessage) -> Accepted | Limited:
+    async def accept(self, inbound: InboxMessage) -> AcceptResult | Limited:
         """Store a message that asks for an answer, once; of one that exceeds a rate, store that there was one.
 
         Raises:
             StoreError: it was not stored, so the platform must not get its acknowledgement.
         """
-        limited = await self.limited(inbound.event_key, author=inbound.author, place=inbound.place)
+        limited = await self.find_rate_limit(inbound.event_key, author=inbound.author, place=inbound.place)
         if limited is not None:
-            await self.note(inbound, "message", outcome=LIMITED)
+            await self.record_command(inbound, "message", outcome=LIMITED)
             return limited
         accepted = _accepted(await self._database.run(_INSERT, **self._values(inbound)))
-        if accepted is not Accepted.KNOWN:
+        if accepted is not AcceptResult.DUPLICATE:
             self._worker.wake()
         return accepted
 
-    async def limited(self, event_key: str, *, author: str, place: str) -> Limited | None:
+    async def find_rate_limit(self, event_key: str, *, author: str, place: str) -> Limited | None:
         """Whether a message would be one too many now; one that is known is not.
 
         Raises:
@@ -101,7 +101,7 @@ class Inbox:
             until = await self._rates.spent_until(connection, author=author, place=place)
         return None if until is None else Limited(until)
 
-    async def knows(self, event_key: str) -> bool:
+    async def has_message(self, event_key: str) -> bool:
         """Whether a message was here before.
 
         Raises:
@@ -110,7 +110,7 @@ class Inbox:
         async with self._database.read() as connection:
             return await has_message(connection, event_key)
 
-    async def again(self, turn_id: str, *, author: str | None, kind: RerunKind) -> Became:
+    async def request_rerun(self, turn_id: str, *, author: str | None, kind: RerunKind) -> RerunResult:
         """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
         only where nothing was said since. However often and in whichever ways that is asked of a turn, it is done once.
 
@@ -126,7 +126,7 @@ class Inbox:
             StoreError: it could not be kept, however often that was tried.
         """
 
-        async def work(connection: AsyncConnection) -> tuple[Became, str | None]:
+        async def work(connection: AsyncConnection) -> tuple[RerunResult, str | None]:
             if author and self._rates and (until := await self._spent_until(connection, turn_id, author)) is not None:
                 return Limited(until), None
             message = await create_rerun_message(connection, turn_id, author=author, kind=kind)
@@ -134,7 +134,7 @@ class Inbox:
                 return message, None
             accepted = await self._insert(connection, message, kind=kind, parent=turn_id)
             stopped = None
-            if kind == "revise" and accepted is not Accepted.KNOWN:
+            if kind == "revise" and accepted is not AcceptResult.DUPLICATE:
                 stopped = await self._turns.request_cancel(connection, message.session_id, STOP)
             await self._turns.notify_workers(connection)
             return (accepted, message), stopped
@@ -149,7 +149,7 @@ class Inbox:
         where = (await connection.execute(place)).scalar_one_or_none() or ""
         return await self._rates.spent_until(connection, author=author, place=where)
 
-    async def revise(self, event_key: str, text: str, *, calls: bool = False) -> Revised | Taken:
+    async def edit_message(self, event_key: str, text: str, *, is_mention: bool = False) -> EditResult | ClaimedMessage:
         """Take note that a message was edited. If it waits, no turn sees its old words; if a turn has it, it may be
         answered once more (`again`, of the kind `revise`).
 
@@ -161,8 +161,8 @@ class Inbox:
             StoreError: nothing was changed.
         """
 
-        async def work(connection: AsyncConnection) -> Revised | Taken:
-            revised = await revise(connection, event_key, text, calls=calls)
+        async def work(connection: AsyncConnection) -> EditResult | ClaimedMessage:
+            revised = await edit_message(connection, event_key, text, is_mention=is_mention)
             await self._turns.notify_workers(connection)  # who looked for what waits meanwhile passed the session over
             return revised
 
@@ -170,24 +170,24 @@ class Inbox:
         self._worker.wake()
         return revised
 
-    async def withdraw(self, event_key: str) -> Withdrawn | Taken:
+    async def delete_message(self, event_key: str) -> DeleteResult | ClaimedMessage:
         """Take note that a message was deleted: its words are forgotten, and what answers it alone is ended.
 
         Raises:
             StoreError: nothing was changed.
         """
 
-        async def work(connection: AsyncConnection) -> Withdrawn | Taken:
-            withdrawn = await withdraw(connection, event_key, self._turns)
+        async def work(connection: AsyncConnection) -> DeleteResult | ClaimedMessage:
+            withdrawn = await delete_message(connection, event_key, self._turns)
             await self._turns.notify_workers(connection)
             return withdrawn
 
         withdrawn = await self._write(work)
-        ended = withdrawn.turn_id if isinstance(withdrawn, Taken) and withdrawn.is_ended else None
+        ended = withdrawn.turn_id if isinstance(withdrawn, ClaimedMessage) and withdrawn.is_turn_cancelled else None
         self._worker.cancel_and_wake(ended, WITHDRAWN)
         return withdrawn
 
-    async def note(self, inbound: InboxMessage, name: str, *, outcome: str = "command") -> bool:
+    async def record_command(self, inbound: InboxMessage, name: str, *, outcome: str = "command") -> bool:
         """Store that a message was a command of this name, without its text.
 
         Returns:
@@ -199,18 +199,20 @@ class Inbox:
         async with self._database.write() as connection:
             return await record_message(connection, inbound, outcome, kind=name)
 
-    async def is_outdone(self, inbound: InboxMessage, *, among: Collection[str]) -> bool:
+    async def has_newer_command(self, inbound: InboxMessage, *, names: Collection[str]) -> bool:
         """Whether one of these commands was given in its session after a message.
 
         Raises:
             StoreError: it cannot be seen.
         """
         later = (inbox.c.session == inbound.session_id) & (inbox.c.sent_at > inbound.sent_at)
-        given = sa.exists().where(later, inbox.c.outcome == "command", inbox.c.kind.in_(among))
+        given = sa.exists().where(later, inbox.c.outcome == "command", inbox.c.kind.in_(names))
         async with self._database.read() as connection:
             return bool(await connection.scalar(sa.select(given)))
 
-    async def reset(self, inbound: InboxMessage, *, until: float = inf) -> list[InboxMessage] | RerunDenied | None:
+    async def reset_session(
+        self, inbound: InboxMessage, *, until: float = inf
+    ) -> list[InboxMessage] | RerunDenied | None:
         """Keep a message that starts its session over, and do so: what is stored of the session goes, what
         waits is not answered, and what still runs can store nothing more.
 
@@ -227,7 +229,7 @@ class Inbox:
         """
 
         async def work(connection: AsyncConnection) -> tuple[list[InboxMessage], str | None] | RerunDenied | None:
-            if await self._insert(connection, inbound, outcome="reset") is Accepted.KNOWN:
+            if await self._insert(connection, inbound, outcome="reset") is AcceptResult.DUPLICATE:
                 return None
             if await _is_overtaken(connection, inbound, until):
                 kept = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
@@ -244,7 +246,7 @@ class Inbox:
         self._worker.cancel_and_wake(under_way, RESET)
         return dropped
 
-    async def is_session(self, session_id: str) -> bool:
+    async def has_session(self, session_id: str) -> bool:
         """Whether the bot already speaks in this session."""
         query = sa.select(sessions.c.id).where(sessions.c.id == session_id)
         async with self._database.read() as connection:
@@ -262,7 +264,7 @@ class Inbox:
         kind: TurnKind = "message",
         parent: str | None = None,
         outcome: str | None = None,
-    ) -> Accepted:
+    ) -> AcceptResult:
         """Store a message as a part of a transaction."""
         values = {**self._values(inbound), "kind": kind, "parent": parent, "outcome": outcome}
         first, *more = _inserts(connection.dialect.name)
@@ -312,11 +314,11 @@ class Inbox:
         return [message for said in dropped if (message := parse_message(said))]
 
 
-def _accepted(rows: Sequence[Sequence[Any]]) -> Accepted:
+def _accepted(rows: Sequence[Sequence[Any]]) -> AcceptResult:
     """Return what `_inserts` did, by the rows that it returned."""
     if not rows:
-        return Accepted.KNOWN
-    return Accepted.WAITS if rows[0][0] else Accepted.NEXT
+        return AcceptResult.DUPLICATE
+    return AcceptResult.WAITING if rows[0][0] else AcceptResult.NEXT
 
 
 @cache

@@ -15,7 +15,7 @@ _KEYS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ActivePlace:
     """Where the bot speaks: a channel with its threads, or direct messages.
 
     Attributes:
@@ -29,13 +29,13 @@ class Place:
     sessions: tuple[str, ...] = ()
 
 
-class Places:
+class Watermarks:
     """What the tables tell of them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def heard_at(self, channel: str) -> float | None:
+    async def get_watermark(self, channel: str) -> float | None:
         """Until when (seconds since the epoch) all that was said has been heard; nothing for a channel that is new. A
         part of one that was divided otherwise before (`NAME:PART/COUNT`) goes by what the parts of then have heard.
 
@@ -56,7 +56,7 @@ class Places:
             divided[name.rpartition("/")[2]].append(heard_at)
         return min(max(divided.values(), key=max))
 
-    async def keep_heard_at(self, channel: str, at: float) -> None:
+    async def save_watermark(self, channel: str, at: float) -> None:
         """Keep until when all has been heard.
 
         Raises:
@@ -65,7 +65,7 @@ class Places:
         async with self._database.write() as connection:
             await insert_or_update(connection, channels, {"name": channel, "heard_at": at})
 
-    async def served(self, channel: str, *, since: float, limit: int) -> list[Place]:
+    async def list_active_places(self, channel: str, *, since: float, limit: int) -> list[ActivePlace]:
         """The places of a channel, the one that was spoken in last first.
 
         Args:
@@ -92,9 +92,9 @@ class Places:
             found = (await connection.execute(places.limit(limit))).all()
             for row in await connection.execute(alive.order_by(spoken_at.desc()).limit(limit)):
                 ids.setdefault(row.user_id, []).append(row.id)
-        return [Place(row.user_id, row.begun_at, tuple(ids.get(row.user_id, ()))) for row in found]
+        return [ActivePlace(row.user_id, row.begun_at, tuple(ids.get(row.user_id, ()))) for row in found]
 
-    async def known(self, event_keys: Iterable[str]) -> set[str]:
+    async def find_known_keys(self, event_keys: Iterable[str]) -> set[str]:
         """Those of the keys under which a message has been accepted.
 
         Raises:
@@ -108,7 +108,7 @@ class Places:
                 known.update((await connection.execute(query)).scalars())
         return known
 
-    async def cancelled_at(
+    async def get_cancellation_times(
         self, session_ids: Collection[str]
     ) -> tuple[Mapping[str, float], Mapping[tuple[str, str], float]]:
         """Return the times of the last resets, by session, and of the last `stop` commands, by session and author.

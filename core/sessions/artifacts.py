@@ -17,7 +17,7 @@ from core.sessions.codec import jsonable
 from core.sessions.lifecycle import hold_session
 from core.store.database import Database
 from core.store.schema import artifacts, turns
-from core.workers.fencing import Fence, hold
+from core.workers.fencing import FencingToken, lock_session
 
 #: What the name of an artifact begins with that is its user's, and not its session's.
 _USERS = "user:"
@@ -50,9 +50,9 @@ class Artifacts(BaseArtifactService):
     database: Database
     run: str | None = None
     generation: int | None = None
-    fence: Fence | None = None
+    fence: FencingToken | None = None
 
-    def of(self, run: str, generation: int | None, fence: Fence | None = None) -> "Artifacts":
+    def of(self, run: str, generation: int | None, fence: FencingToken | None = None) -> "Artifacts":
         """The same, as a run sees them."""
         return replace(self, run=run, generation=generation, fence=fence)
 
@@ -124,7 +124,7 @@ class Artifacts(BaseArtifactService):
     async def _hold(self, connection: AsyncConnection, session_id: str | None) -> None:
         """Keep the session from all others, for the version to be the next one."""
         if session_id is not None and self.generation is not None:
-            await hold(connection, session_id, self.generation, self.fence)
+            await lock_session(connection, session_id, self.generation, self.fence)
         else:
             await hold_session(connection, session_id)
 

@@ -24,7 +24,7 @@ from core.sessions.session import StoredSession
 from core.store.database import Database
 from core.store.schema import memories
 from core.store.upsert import insert_new
-from core.workers.fencing import Fence, hold
+from core.workers.fencing import FencingToken, lock_session
 
 #: Characters of one memory that are kept, and of all that are found.
 _LONGEST, _ALL = 8_000, 12_000
@@ -48,9 +48,9 @@ class Memories(BaseMemoryService):
     database: Database
     session: str | None = None
     generation: int | None = None
-    fence: Fence | None = None
+    fence: FencingToken | None = None
 
-    def of(self, session: str, generation: int | None, fence: Fence | None) -> "Memories":
+    def of(self, session: str, generation: int | None, fence: FencingToken | None) -> "Memories":
         """The same, as a run sees them."""
         return replace(self, session=session, generation=generation, fence=fence)
 
@@ -149,7 +149,7 @@ class Memories(BaseMemoryService):
 
     async def _hold(self, connection: AsyncConnection) -> None:
         if self.session is not None and self.generation is not None:
-            await hold(connection, self.session, self.generation, self.fence)
+            await lock_session(connection, self.session, self.generation, self.fence)
 
 
 def _entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str, float]]:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from core.sessions.history import Extent, is_user_message
 from core.sessions.prompt_text import Spoken
-from core.workers.fencing import Fence
+from core.workers.fencing import FencingToken
 
 
 class StoredSession(Session):
@@ -24,7 +24,7 @@ class StoredSession(Session):
 
     generation: int = Field(default=0, exclude=True)
     created_at: float = Field(default=0.0, exclude=True)
-    fence: Fence | None = Field(default=None, exclude=True)
+    fence: FencingToken | None = Field(default=None, exclude=True)
     prompt: Spoken | None = Field(default=None, exclude=True)
     extent: Extent = Field(default=Extent(), exclude=True)
 

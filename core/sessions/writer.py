@@ -19,7 +19,7 @@ from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, sessions
 from core.store.upsert import insert_new, insert_of
-from core.workers.fencing import IS_OWN, fenced
+from core.workers.fencing import OWNS_TURN, join_owned_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class EventWriter:
     async def _hold(self, connection: AsyncConnection, at: float) -> None:
         """Take hold of the session's row if it still lives the life that was loaded, and of the turn's."""
         session, fence = self.session, self.session.fence
-        life = _life(session.id, session.generation, session.created_at, None if fence is None else fence.is_own)
+        life = _life(session.id, session.generation, session.created_at, None if fence is None else fence.owns_turn)
         update = sa.update(sessions).where(sessions.c.id == life.with_only_columns(sessions.c.id).scalar_subquery())
         if (await connection.execute(update.values(updated_at=at))).rowcount == 1:
             return
@@ -116,7 +116,7 @@ def _life(session: Any, generation: Any, born: Any, is_own: sa.ColumnElement[boo
     life = sa.select(sessions.c.id, sessions.c.generation).where(
         sessions.c.id == session, sessions.c.generation == generation, sessions.c.created_at == born
     )
-    return (life if is_own is None else fenced(life, is_own)).with_for_update(key_share=True)
+    return (life if is_own is None else join_owned_turn(life, is_own)).with_for_update(key_share=True)
 
 
 def _make_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
@@ -137,4 +137,4 @@ def _make_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) 
 
 
 _INSERT = Statement(_make_insert)
-_INSERT_OWN = Statement(partial(_make_insert, is_own=IS_OWN))
+_INSERT_OWN = Statement(partial(_make_insert, is_own=OWNS_TURN))

@@ -146,11 +146,11 @@ class Approvals:
         async def work() -> list[Approval]:
             async with self._database.write() as connection:
                 generation = await hold_session(connection, turn.session_id)
-                here = fence.is_own & turns.c.state.in_(before("answered"))
+                here = fence.owns_turn & turns.c.state.in_(before("answered"))
                 new = {"text": text, "usage": dict(usage), "receipt": receipt, "state": "answered"}
                 kept = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
                 if (row := (await connection.execute(kept)).one_or_none()) is None:
-                    raise fence.lost
+                    raise fence.lost_error
                 if generation == turn.generation and row.cancel is None:
                     await self._ask(connection, turn, asks)
                 return await _read(connection, approvals.c.turn == turn.id)

@@ -20,7 +20,7 @@ from core.concurrency.retry import retried
 from core.sessions.codec import jsonable
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
-from core.workers.fencing import Fence, hold
+from core.workers.fencing import FencingToken, lock_session
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Call:
     id: str
     tool: str
     arguments: Mapping[str, Any]
-    fence: Fence | None = None
+    fence: FencingToken | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Journal:
         begun = _begun(call)
 
         async def write(connection: AsyncConnection) -> Entry | None:
-            await hold(connection, call.session, call.generation, call.fence, read=True)
+            await lock_session(connection, call.session, call.generation, call.fence, read=True)
             row = (await connection.execute(sa.select(tool_calls).where(_is(call)))).one_or_none()
             if row is None:
                 key = {"session": call.session, "run": call.run, "id": call.id}
@@ -116,9 +116,9 @@ class Journal:
         async def write(connection: AsyncConnection) -> None:
             update = sa.update(tool_calls).where(_is(call), tool_calls.c.state == "begun").values(**ended)
             if call.fence is not None:
-                own = sa.select(turns.c.id).where(call.fence.is_own).with_for_update(read=True)
+                own = sa.select(turns.c.id).where(call.fence.owns_turn).with_for_update(read=True)
                 if (await connection.execute(own)).first() is None:
-                    raise call.fence.lost
+                    raise call.fence.lost_error
             await connection.execute(update)
 
         await self._written(call, write)

@@ -82,13 +82,15 @@ async def claim_turns(
     """
     async with database.write() as connection:
         resumed = await _resume(connection, lease, limit, running)
-        return [*resumed, *await _begin(connection, lease.worker, agents, limit - len(resumed), served)]
+        return [*resumed, *await _begin(connection, lease.worker_id, agents, limit - len(resumed), served)]
 
 
 async def _resume(connection: AsyncConnection, lease: Lease, limit: int, running: Collection[str]) -> list[Turn]:
     """Claim active turns that no live worker runs."""
     # a turn that this worker runs is not abandoned, even if its lease ended while the process was held up
-    is_abandoned = turns.c.id.not_in(running) & ((turns.c.owner == lease.worker) | lease.is_gone(turns.c.owner))
+    is_abandoned = turns.c.id.not_in(running) & (
+        (turns.c.owner == lease.worker_id) | lease.has_no_live_worker(turns.c.owner)
+    )
     query = (
         sa.select(turns)
         .where(is_active(turns), is_abandoned)
@@ -100,15 +102,15 @@ async def _resume(connection: AsyncConnection, lease: Lease, limit: int, running
     resumed = list[Turn]()
     for row in rows:
         with collect_unreadable(row.id, damaged):
-            resumed.append(await _resumed_turn(connection, lease.worker, row))
+            resumed.append(await _resumed_turn(connection, lease.worker_id, row))
     if damaged:
         failed = {"state": "failed", "error": DAMAGED, "finished_at": time.time()}
         await connection.execute(sa.update(turns).where(turns.c.id.in_(damaged)).values(failed))
     if resumed:
         claimed = {
-            "owner": lease.worker,
+            "owner": lease.worker_id,
             "claims": turns.c.claims + 1,
-            "attempt": turns.c.attempt + sa.case((turns.c.owner != lease.worker, 1), else_=0),
+            "attempt": turns.c.attempt + sa.case((turns.c.owner != lease.worker_id, 1), else_=0),
             "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
             "text": sa.case((turns.c.state == "answered", turns.c.text), else_=None),
         }

@@ -39,7 +39,7 @@ from core.store.turn_states import Ended, State, before
 from core.turns.claims import claim_turns
 from core.turns.queries import get_message_chain, is_active
 from core.turns.turn import Turn
-from core.workers.fencing import Fence
+from core.workers.fencing import FencingToken
 from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
@@ -73,11 +73,11 @@ class TurnStore:
     @property
     def worker_id(self) -> str:
         """Whose sight this is."""
-        return self._lease.worker
+        return self._lease.worker_id
 
-    def fencing_token(self, turn: Turn) -> Fence:
+    def fencing_token(self, turn: Turn) -> FencingToken:
         """What lets a run of the turn write, for as long as it is this worker's."""
-        return Fence(turn.id, self._lease.worker, turn.claim_number)
+        return FencingToken(turn.id, self._lease.worker_id, turn.claim_number)
 
     async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
         """Resume turns that nobody runs, and begin the next one of each free session in which messages wait.
@@ -102,7 +102,7 @@ class TurnStore:
 
     async def list_owned(self) -> dict[str, str | None]:
         """Return the ids of this worker's turns, each with the reason to cancel it, if there is one."""
-        own = sa.select(turns.c.id, turns.c.cancel).where(is_active(turns), turns.c.owner == self._lease.worker)
+        own = sa.select(turns.c.id, turns.c.cancel).where(is_active(turns), turns.c.owner == self._lease.worker_id)
         async with self._database.read() as connection:
             return {row.id: row.cancel for row in await connection.execute(own)}
 
@@ -113,7 +113,7 @@ class TurnStore:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        if not self._lease.is_sure:
+        if not self._lease.is_trustworthy:
             await self._read(turn, self.fencing_token(turn).check)
 
     async def has_stored_prompt(self, turn: Turn) -> bool:
@@ -162,7 +162,7 @@ class TurnStore:
             owner=None,
         )
         tracing.ended("handed back")
-        await self._notices.tell(self._lease.worker)
+        await self._notices.tell(self._lease.worker_id)
 
     async def request_cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
         """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
@@ -184,7 +184,7 @@ class TurnStore:
 
     async def notify_workers(self, connection: AsyncConnection) -> None:
         """Tell the other workers that something waits, once the transaction is committed."""
-        await self._notices.post(connection, self._lease.worker)
+        await self._notices.post(connection, self._lease.worker_id)
 
     async def listen(self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, str], None]) -> None:
         """Hear of what other workers have that waits, and from all of them of turns that are to be ended, by id and
@@ -195,7 +195,7 @@ class TurnStore:
             id_, _, reason = text.partition(" ")
             if reason:
                 on_cancelled(id_, reason)
-            elif id_ != self._lease.worker:
+            elif id_ != self._lease.worker_id:
                 on_waiting()
 
         await self._notices.hear(heard)
@@ -224,14 +224,14 @@ class TurnStore:
                 else_=sa.func.coalesce(sa.literal(receipt, turns.c.receipt.type), turns.c.receipt),
             ),
         }
-        here = self.fencing_token(turn).is_own & turns.c.state.in_(before(state))
+        here = self.fencing_token(turn).owns_turn & turns.c.state.in_(before(state))
 
         async def work() -> None:
             async with self._database.write() as connection:
                 ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
                 row = (await connection.execute(ended)).one_or_none()
                 if row is None:
-                    raise self.fencing_token(turn).lost
+                    raise self.fencing_token(turn).lost_error
                 if row.cancel == RESET:
                     answered = inbox.c.turn.in_((turn.id, turn.origin))
                     await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
@@ -251,11 +251,11 @@ class TurnStore:
     async def _update(self, turn: Turn, states: Collection[State], **values: Any) -> None:
         """Write columns of a turn that is this worker's and in one of the states."""
         fence = self.fencing_token(turn)
-        update = sa.update(turns).where(fence.is_own, turns.c.state.in_(states)).values(values)
+        update = sa.update(turns).where(fence.owns_turn, turns.c.state.in_(states)).values(values)
 
         async def work() -> None:
             async with self._database.write() as connection:
                 if not (await connection.execute(update)).rowcount:
-                    raise fence.lost
+                    raise fence.lost_error
 
         await retried(work, what=f"turn {turn.id}")

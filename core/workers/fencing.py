@@ -20,7 +20,7 @@ def _is(turn: Any, worker: Any, claim: Any) -> sa.ColumnElement[bool]:
 
 
 #: Whether a turn is that of the fence whose `values` are given.
-IS_OWN = _is(
+OWNS_TURN = _is(
     sa.bindparam("the_turn", type_=sa.Text),
     sa.bindparam("the_worker", type_=sa.Text),
     sa.bindparam("the_claim", type_=sa.Integer),
@@ -28,7 +28,7 @@ IS_OWN = _is(
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class FencingToken:
     """Whose a turn was when its run began. Once another worker has it, or the same one by another claim, nothing
     that shows this fence is written.
 
@@ -40,20 +40,20 @@ class Fence:
 
     turn: str
     worker: str
-    claim: int
+    claim_number: int
 
     @property
     def values(self) -> dict[str, Any]:
         """For the parameters of `IS_OWN`."""
-        return {"the_turn": self.turn, "the_worker": self.worker, "the_claim": self.claim}
+        return {"the_turn": self.turn, "the_worker": self.worker, "the_claim": self.claim_number}
 
     @property
-    def is_own(self) -> sa.ColumnElement[bool]:
+    def owns_turn(self) -> sa.ColumnElement[bool]:
         """`IS_OWN`, with its values."""
-        return _is(self.turn, self.worker, self.claim)
+        return _is(self.turn, self.worker, self.claim_number)
 
     @property
-    def lost(self) -> TurnLostError:
+    def lost_error(self) -> TurnLostError:
         """For what it has kept from being written."""
         return TurnLostError(f"turn {self.turn} is another worker's")
 
@@ -63,16 +63,18 @@ class Fence:
         Raises:
             TurnLostError: it was.
         """
-        if (await connection.execute(sa.select(turns.c.id).where(self.is_own))).first() is None:
-            raise self.lost
+        if (await connection.execute(sa.select(turns.c.id).where(self.owns_turn))).first() is None:
+            raise self.lost_error
 
 
-def fenced(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def join_owned_turn(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """The same of `sessions`, where a turn is one's own. Who locks the session locks the turn behind it."""
     return life.join(turns, turns.c.session == sessions.c.id).where(is_own)
 
 
-async def hold(connection: AsyncConnection, session: str, generation: int, fence: Fence | None, **how: Any) -> None:
+async def lock_session(
+    connection: AsyncConnection, session: str, generation: int, fence: FencingToken | None, **how: Any
+) -> None:
     """Keep a reset of the session out until the transaction ends, and who would take the turn.
 
     Args:
@@ -84,7 +86,7 @@ async def hold(connection: AsyncConnection, session: str, generation: int, fence
     """
     lives = sa.select(sessions.c.id).where(sessions.c.id == session, sessions.c.generation == generation)
     if fence is not None:
-        lives = fenced(lives, fence.is_own)
+        lives = join_owned_turn(lives, fence.owns_turn)
     if (await connection.execute(lives.with_for_update(**how))).first() is not None:
         return
     if fence is not None:

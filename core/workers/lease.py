@@ -44,14 +44,14 @@ class Lease:
         self._seconds = seconds
         self._sure_from = 0.0
         self._until = 0.0
-        self.worker = uuid.uuid4().hex[:12]
+        self.worker_id = uuid.uuid4().hex[:12]
 
     @property
-    def holds(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether it has certainly not ended."""
         return event_loop.now() < self._until
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Begin to work.
 
         Raises:
@@ -63,7 +63,7 @@ class Lease:
             began = await self._write(connection)
         self._written(began)
 
-    async def keep(self) -> None:
+    async def keep_renewed(self) -> None:
         """Renew the lease until cancelled."""
         if not self._database.is_sqlite:  # at once: it may have taken long to get ready for work
             await run_every(self._seconds / BEATS, self._renew, what="the lease cannot be renewed")
@@ -77,25 +77,25 @@ class Lease:
             raise
         self._written(began)
 
-    async def give_up(self) -> None:
+    async def release(self) -> None:
         """Work no more: what was not handed back is anybody's."""
         try:
             async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
-                await connection.execute(sa.delete(workers).where(workers.c.id == self.worker))
+                await connection.execute(sa.delete(workers).where(workers.c.id == self.worker_id))
         except (StoreError, TimeoutError) as error:
             log.warning("the lease cannot be given up, and ends in %s s: %s", self._seconds, traced(error))
 
     @property
-    def is_sure(self) -> bool:
+    def is_trustworthy(self) -> bool:
         """Whether this one can judge of others by their leases. It cannot if its own has ended while it was held up:
         what has held it up, such as a machine that stood still, may have held up all.
         """
-        return self.holds and event_loop.now() >= self._sure_from
+        return self.is_valid and event_loop.now() >= self._sure_from
 
-    def is_gone(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    def has_no_live_worker(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Whether a worker, if it is one at all, works no more, as far as this one can judge."""
         live = sa.select(workers.c.id).where(workers.c.lease > self._database.now)
-        return owner.is_(None) | (sa.literal(self.is_sure) & owner.not_in(live))
+        return owner.is_(None) | (sa.literal(self.is_trustworthy) & owner.not_in(live))
 
     def _doubt(self) -> None:
         """Nobody may have been able to lengthen his lease: who comes back first must not take the others for dead."""
@@ -105,13 +105,13 @@ class Lease:
         """When it was begun (the loop's time). It is lengthened when that is committed."""
         began = event_loop.now()
         until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds
-        renewed = sa.update(workers).where(workers.c.id == self.worker).values(lease=until)
+        renewed = sa.update(workers).where(workers.c.id == self.worker_id).values(lease=until)
         if not (await connection.execute(renewed)).rowcount:
-            await connection.execute(sa.insert(workers).values(id=self.worker, lease=until, live={}))
+            await connection.execute(sa.insert(workers).values(id=self.worker_id, lease=until, live={}))
         return began
 
     def _written(self, began: float) -> None:
-        if self._until and not self.holds:
+        if self._until and not self.is_valid:
             log.warning("this worker was held up for longer than its lease lasts")
             self._doubt()
         self._until = float("inf") if self._database.is_sqlite else began + self._seconds

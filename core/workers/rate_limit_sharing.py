@@ -14,7 +14,7 @@ from core.workers.lease import Lease
 EXCHANGE_SECONDS = 1.0
 
 
-class Use(NamedTuple):
+class LimitUsage(NamedTuple):
     """Use of a rate limit by one worker.
 
     Attributes:
@@ -27,11 +27,14 @@ class Use(NamedTuple):
 
 
 #: What one worker uses, by the name of the rate limit.
-Uses = Mapping[str, Use]
+LimitUsages = Mapping[str, LimitUsage]
 
 
 async def exchange_usage(
-    database: Database, lease: Lease, announce: Callable[[], Uses], share: Callable[[Sequence[Uses]], None]
+    database: Database,
+    lease: Lease,
+    announce: Callable[[], LimitUsages],
+    share: Callable[[Sequence[LimitUsages]], None],
 ) -> None:
     """Tell the other workers what this one uses, and this one what they do, every second until cancelled.
 
@@ -41,15 +44,15 @@ async def exchange_usage(
         announce: returns what this worker uses.
         share: called with what each of the others uses.
     """
-    announced: Uses = {}
-    own = workers.c.id == lease.worker
+    announced: LimitUsages = {}
+    own = workers.c.id == lease.worker_id
 
     async def exchange() -> None:
         nonlocal announced
         others = sa.select(workers.c.live).where(~own, workers.c.lease > database.now)
         async with database.read() as connection:
             rows = (await connection.execute(others)).scalars().all()
-        share([{name: Use(*use) for name, use in uses.items()} for uses in rows])
+        share([{name: LimitUsage(*use) for name, use in uses.items()} for uses in rows])
         if (uses := dict(announce())) != announced:
             async with database.write() as connection:
                 await connection.execute(sa.update(workers).where(own).values(live=uses))

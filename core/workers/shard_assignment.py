@@ -43,25 +43,25 @@ class ShardAssignment:
         self._lease = lease
         self._name = name
         self._assigned: frozenset[int] | None = None
-        self.is_vacant = False
+        self.has_free_shard = False
 
-    def part_name(self, shard: int, count: int) -> str:
+    def row_name(self, shard: int, count: int) -> str:
         """Return the name of a shard's row, of so many shards."""
         return self._name if count == 1 else f"{self._name}:{shard}/{count}"
 
-    async def count(self) -> int | None:
+    async def get_shard_count(self) -> int | None:
         """Return over how many shards the live workers divide the channel; none if nobody holds one.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        held = sa.select(channels.c.name).where(self._is_ours(), ~self._lease.is_gone(channels.c.leader))
+        held = sa.select(channels.c.name).where(self._is_ours(), ~self._lease.has_no_live_worker(channels.c.leader))
         async with self._database.read() as connection:
             names = (await connection.execute(held)).scalars().all()
         counts = [int(name.rpartition("/")[2]) if "/" in name else 1 for name in names]
         return max(counts, default=None)
 
-    async def changes(self, count: int = 1) -> AsyncGenerator[frozenset[int], None]:
+    async def watch(self, count: int = 1) -> AsyncGenerator[frozenset[int], None]:
         """Yield the shards of this worker: at once, and then whenever they change.
 
         Asking for the next change releases the shards that this one lacks: they have to be disconnected by then.
@@ -84,7 +84,7 @@ class ShardAssignment:
                     await self._release(self._are(released, count))
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def give_up(self) -> None:
+    async def release(self) -> None:
         """Release all shards."""
         await self._release(self._is_ours())
 
@@ -95,7 +95,7 @@ class ShardAssignment:
 
     async def acquire_slot(self, part: int, count: int, seconds: float) -> None:
         """Wait until no worker has had the slot of this part for so many seconds, or the database cannot tell."""
-        this = channels.c.name == self.part_name(part, count)
+        this = channels.c.name == self.row_name(part, count)
         try:
             while True:
                 now = self._database.now
@@ -110,7 +110,7 @@ class ShardAssignment:
 
     async def _assign(self, count: int) -> frozenset[int]:
         """Take what is free and within this worker's quota; return what it holds within that."""
-        me = self._lease.worker
+        me = self._lease.worker_id
         leaders, candidates = await self._read(count)
         held = Counter(leaders)
         candidates.sort(key=lambda worker: (-held[worker], worker))  # a shard more for those that hold more: none moves
@@ -118,15 +118,15 @@ class ShardAssignment:
         quota = least + (candidates.index(me) < rest) if me in candidates else 0
         mine = [shard for shard, leader in enumerate(leaders) if leader == me]
         free = [shard for shard, leader in enumerate(leaders) if leader is None]
-        self.is_vacant = bool(free)
+        self.has_free_shard = bool(free)
         return frozenset(mine[:quota]) | await self._take(free[: max(0, quota - len(mine))], count)
 
     async def _read(self, count: int) -> tuple[list[str | None], list[str]]:
         """Return the worker that holds each shard, and those that may hold some: all, if none could connect."""
-        me, names = self._lease.worker, [self.part_name(shard, count) for shard in range(count)]
+        me, names = self._lease.worker_id, [self.row_name(shard, count) for shard in range(count)]
         row, now = channels.c, self._database.now
         # nobody has taken over this worker's own: its lease may have been lengthened late
-        is_free = self._lease.is_gone(row.leader) & row.leader.is_distinct_from(me)
+        is_free = self._lease.has_no_live_worker(row.leader) & row.leader.is_distinct_from(me)
         holders = sa.select(row.name, sa.case((is_free, None), else_=row.leader).label("leader")).where(
             row.name.in_(names)
         )
@@ -148,16 +148,16 @@ class ShardAssignment:
         if shards:
             async with self._database.write() as connection:
                 for shard in shards:
-                    free = self._are([shard], count) & self._lease.is_gone(channels.c.leader)
+                    free = self._are([shard], count) & self._lease.has_no_live_worker(channels.c.leader)
                     if (
-                        await connection.execute(sa.update(channels).where(free).values(leader=self._lease.worker))
+                        await connection.execute(sa.update(channels).where(free).values(leader=self._lease.worker_id))
                     ).rowcount:
                         taken.add(shard)
         return frozenset(taken)
 
     async def _release(self, rows: sa.ColumnElement[bool], **values: sa.ColumnElement[float]) -> None:
         """Release what this worker holds of these rows, and write values into its own row."""
-        me = self._lease.worker
+        me = self._lease.worker_id
         try:
             async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
                 await connection.execute(sa.update(channels).where(rows, channels.c.leader == me).values(leader=None))
@@ -167,7 +167,7 @@ class ShardAssignment:
             log.warning("%s is heard by nobody until this worker's lease ends: %s", self._name, traced(error))
 
     def _are(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
-        return channels.c.name.in_([self.part_name(shard, count) for shard in shards])
+        return channels.c.name.in_([self.row_name(shard, count) for shard in shards])
 
     def _is_ours(self) -> sa.ColumnElement[bool]:
         return (channels.c.name == self._name) | channels.c.name.startswith(f"{self._name}:", autoescape=True)

@@ -16,7 +16,7 @@ from channels.rate_limits import caller as calls
 from channels.replies import error_messages as apologies
 from channels.replies import rerender
 from core.agents.runtime import AgentRuntime
-from core.conversations.service import Conversations
+from core.conversations.service import ConversationService
 from core.errors import StoreError
 from core.inbox_message import InboxMessage
 from core.store.schema import turns, workers
@@ -172,7 +172,7 @@ async def test_a_reset_in_the_middle_leaves_a_word_and_stores_nothing_afterwards
 ) -> None:
     async with in_the_middle(slack, tmp_path, "Once") as (bot, question):
         (message,) = await bot.inbox_rows()
-        await bot.inbox.reset(inbound("reset", session=message.session))
+        await bot.inbox.reset_session(inbound("reset", session=message.session))
         (row,) = await bot.settled(1)
         assert (row.state, row.text, row.error) == ("cancelled", None, "reset")
         assert bot.texts(question)[1].count("Stopped") == 1
@@ -189,7 +189,7 @@ async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: Slac
         question = await ask(bot)
         await slack.wait_for(lambda: any(call.method == "chat.update" for call in slack.calls))
         (message,) = await bot.inbox_rows()
-        await bot.inbox.reset(inbound("reset", session=message.session))
+        await bot.inbox.reset_session(inbound("reset", session=message.session))
         (row,) = await bot.settled(1)
         assert (row.state, row.text) == ("cancelled", None)
         await slack.say("ada", question.channel, "hello again", thread_ts=question.ts)
@@ -333,7 +333,7 @@ async def test_a_reply_whose_turn_another_worker_has_taken_is_tried_no_more_with
         slack.faults.fail("chat.postMessage")
         question = await ask(bot)
         await slack.wait_for(lambda: any(call.method == "conversations.replies" for call in slack.calls))
-        monkeypatch.setattr(Lease, "is_sure", False)
+        monkeypatch.setattr(Lease, "is_trustworthy", False)
         async with bot.database.write() as connection:
             await connection.execute(sa.update(turns).values(owner="another worker", claims=2, attempt=2))
         await until(lambda: not bot.worker.running_count)
@@ -418,7 +418,7 @@ async def test_what_decides_on_buttons_alone_costs_no_answer_if_it_cannot_be_rea
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
-        monkeypatch.setattr(Conversations, "latest", unreadable)
+        monkeypatch.setattr(ConversationService, "get_latest_turn", unreadable)
         await bot.restarted(state="answered", text="It is drawn.")
         assert (await outcome(bot)).state == "done"
         assert bot.texts(question)[1:] == ["It is drawn."]

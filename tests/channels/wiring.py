@@ -20,14 +20,14 @@ from channels.settings import CONTEXT_MAX_TOKENS, Allowance, Bounds, ReplySettin
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.agents.runtime import AgentRuntime
-from core.conversations.feedback import Feedback
-from core.conversations.service import Conversations
+from core.conversations.feedback import FeedbackStore
+from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.errors import StoreError
 from core.identity import AUTHOR
 from core.inbox.interactions import InteractionQueue
-from core.inbox.store import Inbox
-from core.inbox.watermarks import Places
+from core.inbox.store import InboxStore
+from core.inbox.watermarks import Watermarks
 from core.inbox_message import ReplyWithoutMention
 from core.models.adapter import ModelAdapter
 from core.models.provider import Offered
@@ -86,9 +86,9 @@ class Core:
     model: Any
     database: Watched
     turns: TurnStore
-    inbox: Inbox
+    inbox: InboxStore
     desk: Desk
-    places: Places
+    places: Watermarks
     leadership: ShardAssignment
     answerer: Answerer
     worker: Worker
@@ -152,8 +152,8 @@ async def core_of(
                 await answerer.answer(turn)
 
         worker = Worker(turns, answer)
-        inbox = Inbox(database, turns, worker, rates=rates)
-        conversations = Conversations(database, turns, worker, budget=BUDGET)
+        inbox = InboxStore(database, turns, worker, rates=rates)
+        conversations = ConversationService(database, turns, worker, budget=BUDGET)
         approvals = Approvals(database, turns, worker, approvers=approvers)
         context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
         replies = ReplySettings(time_limit, most_messages, allowance=allowance or Allowance())
@@ -171,7 +171,7 @@ async def core_of(
         desk = Desk(
             inbox,
             conversations,
-            Feedback(database),
+            FeedbackStore(database),
             answerer.reshow,
             approvals,
             answerer.reask,
@@ -182,7 +182,7 @@ async def core_of(
             door,
             follow,
         )
-        places, leadership = Places(database), ShardAssignment(database, turns._lease, "discord")
+        places, leadership = Watermarks(database), ShardAssignment(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 
 
@@ -201,7 +201,7 @@ def _endpoints(address: str) -> Endpoints:
 async def successor(database: Database, agents: Agents = PARLEY) -> TurnStore:
     """The turns as a process sees them that has just begun: all that were before it are gone."""
     lease = Lease(database)
-    await lease.take()
+    await lease.acquire()
     return TurnStore(database, lease, agents)
 
 

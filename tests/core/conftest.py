@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency import event_loop, retry
 from core.errors import StoreError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.models.tokens import TokenCounter
 from core.sessions.routing import Agent, Agents
 from core.sessions.service import SessionService
@@ -100,7 +100,7 @@ async def turns(database: Faulty) -> TurnStore:
 async def worker_on(database: Faulty, *, seconds: float = 30) -> TurnStore:
     """The turns as a worker sees them that has just begun."""
     lease = Lease(database, seconds=seconds)
-    await lease.take()
+    await lease.acquire()
     agents = Agents("app", {"app": Agent("app", MODELS)})
     return TurnStore(database, lease, agents)
 
@@ -134,8 +134,8 @@ async def never(turn: Turn) -> None:
 
 
 @pytest.fixture
-def inbox(database: Faulty, turns: TurnStore) -> Inbox:
-    return Inbox(database, turns, Worker(turns, never))
+def inbox(database: Faulty, turns: TurnStore) -> InboxStore:
+    return InboxStore(database, turns, Worker(turns, never))
 
 
 @pytest.fixture

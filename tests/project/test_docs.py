@@ -46,14 +46,21 @@ from channels.slack.replies import streaming as slack_streams
 from channels.slack.replies import surface as slack_surface
 from core import errors
 from core.agents.run_record import Receipt, ToolUse
-from core.conversations.overview import ChannelSeen, Failure, Overview, SessionSeen, Waiting, WorkerSeen
+from core.conversations.overview import (
+    ChannelOverview,
+    FailureGroup,
+    Overview,
+    QueueOverview,
+    SessionOverview,
+    WorkerOverview,
+)
 from core.conversations.turn_report import TurnReport
 from core.errors import ParleyError
 from core.identity import User
 from core.identity import told as speaker_told
 from core.inbox.interactions import InteractionQueue
-from core.inbox.store import Accepted, Inbox
-from core.inbox.watermarks import Places
+from core.inbox.store import AcceptResult, InboxStore
+from core.inbox.watermarks import Watermarks
 from core.inbox_message import InboxMessage
 from core.privacy.deletion import Deleted, Survey
 from core.store.database import Database
@@ -154,12 +161,12 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
         for command, part, other, said in rows
     }
     records: dict[tuple[str, str], Any] = {
-        ("status", "workers"): WorkerSeen,
-        ("status", "waiting"): Waiting,
-        ("status", "channels"): ChannelSeen,
-        ("status", "failures"): Failure,
+        ("status", "workers"): WorkerOverview,
+        ("status", "waiting"): QueueOverview,
+        ("status", "channels"): ChannelOverview,
+        ("status", "failures"): FailureGroup,
         ("status", "findings"): Finding,
-        ("sessions", ""): SessionSeen,
+        ("sessions", ""): SessionOverview,
         ("why", ""): TurnReport,
         ("why", "calls"): ModelCall,
         ("why", "receipt"): Receipt,
@@ -448,9 +455,9 @@ class Box:
     def __init__(self) -> None:
         self._inbounds = asyncio.Queue[InboxMessage]()
 
-    async def accept(self, inbound: InboxMessage) -> Accepted:
+    async def accept(self, inbound: InboxMessage) -> AcceptResult:
         await self._inbounds.put(inbound)
-        return Accepted.NEXT
+        return AcceptResult.NEXT
 
     async def next(self) -> InboxMessage:
         return await asyncio.wait_for(self._inbounds.get(), 30)
@@ -466,11 +473,13 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     nothing: Any = None  # no message of the pages asks for it
     interactions = InteractionQueue(database, Lease(database))
     refusals = Refusals(database)
-    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing)
-    channel = DiscordChannel(settings, desk, Places(database), Bounds(), assignment)
+    desk = Desk(
+        cast(InboxStore, box), nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing
+    )
+    channel = DiscordChannel(settings, desk, Watermarks(database), Bounds(), assignment)
     try:
         await migrate(database)
-        await lease.take()
+        await lease.acquire()
         await channel.start()
         yield box
     finally:

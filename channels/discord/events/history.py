@@ -19,7 +19,7 @@ from channels.discord.session_ids import ASIDE, snowflake, thread_of
 from channels.intake.handler import Call
 from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
-from core.inbox.watermarks import Place
+from core.inbox.watermarks import ActivePlace
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class History:
         self._serves = serves
         self._hear = hear
 
-    def look(self, since: float) -> Callable[[Place], Awaitable[list[Call]]]:
+    def look(self, since: float) -> Callable[[ActivePlace], Awaitable[list[Call]]]:
         """Begin a look: what was said in a place since then (seconds since the epoch). What may not be seen is left.
 
         Raises:
@@ -74,7 +74,7 @@ class History:
         """
         return partial(self._calls, after=snowflake(since), servers=LookupCache("servers", inf))
 
-    async def _calls(self, place: Place, *, after: int, servers: LookupCache[int, _Server | None]) -> list[Call]:
+    async def _calls(self, place: ActivePlace, *, after: int, servers: LookupCache[int, _Server | None]) -> list[Call]:
         """Return the messages for the bot that were sent in a place after the message of that id.
 
         Args:
@@ -98,7 +98,7 @@ class History:
         guild = await _unless_hidden(self._api.guild(id_))
         return None if guild is None else _Server(guild, await self._api.latest(id_), await self._api.threads(guild))
 
-    async def _rooms(self, server: _Server, channel_id: int, place: Place, after: int) -> list[Any]:
+    async def _rooms(self, server: _Server, channel_id: int, place: ActivePlace, after: int) -> list[Any]:
         """The channel, as far as one can speak there and anybody has since the message of that id, its active threads,
         and those that the bot follows.
         """

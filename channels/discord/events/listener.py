@@ -22,7 +22,7 @@ from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
 from core.concurrency.retry import retried
 from core.concurrency.tasks import Work
-from core.conversations.service import Conversations
+from core.conversations.service import ConversationService
 from core.errors import StoreError, SurfaceError
 from core.secret_redaction import traced
 
@@ -51,7 +51,7 @@ class Ear:
         settings: DiscordSettings,
         api: DiscordApi,
         intake: Intake,
-        conversations: Conversations,
+        conversations: ConversationService,
         work: Work,
         *,
         visits: Visits,
@@ -152,7 +152,7 @@ class Ear:
             where = place_of(guild, channel)
             sessions = [where] if thread is None else [f"{where}:{thread}", f"{place_of(guild, thread)}:{thread}"]
             for session in sessions:
-                await self._conversations.stop(session, author=None)
+                await self._conversations.stop_session(session, author=None)
 
         await self._change(guild, channel, {}, stop)
 

@@ -19,7 +19,7 @@ from channels.discord.events.mentions import Names
 from channels.discord.session_ids import sent_at, snowflake, thread_of
 from channels.discord.text import headline
 from channels.rate_limits.caller import RefusedError
-from core.conversations.history_state import Background
+from core.conversations.history_state import HistoryState
 from core.identity import BOT
 from core.inbox_message import InboxMessage, storable_text
 
@@ -47,7 +47,7 @@ class Surroundings:
         self._api = api
         self._names = Names(api)
 
-    async def look(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
+    async def look(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
         """See `Channel.around`.
 
         Raises:
@@ -83,7 +83,7 @@ class Surroundings:
         )
 
     async def _thread(
-        self, thread: int, messages: Sequence[InboxMessage], behind: Background
+        self, thread: int, messages: Sequence[InboxMessage], behind: HistoryState
     ) -> dict[Reference, discord.Message]:
         """What was said in a thread since the newest that the history holds, with what it is about if that is new."""
         if not behind.since and any(int(message.address["message"]) == thread for message in messages):

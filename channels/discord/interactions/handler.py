@@ -134,7 +134,9 @@ class DiscordInteractionHandler(InteractionHandler):
                     return ()
                 session, spots = authorized.context.session_id or "", authorized.context.spots
                 is_model = name == "model"
-                names = await conversations.offered(session, spots) if is_model else conversations.agents.offered(spots)
+                names = (
+                    await conversations.list_models(session, spots) if is_model else conversations.agents.offered(spots)
+                )
         except (StoreError, TimeoutError) as error:
             log.warning("a name cannot be completed: %s", traced(error))
             return ()

@@ -18,7 +18,7 @@ from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.rate_limits import PAST, TIER_3
 from channels.slack.directory import WorkspaceDirectory
 from channels.slack.session_ids import root_of
-from core.inbox.watermarks import Place
+from core.inbox.watermarks import ActivePlace
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class SlackHistory:
         self._directory = directory
         self._hear = hear
 
-    def look(self, since: float) -> Callable[[Place], Awaitable[list[Call]]]:
+    def look(self, since: float) -> Callable[[ActivePlace], Awaitable[list[Call]]]:
         """Begin a look: what was said in a place since then (seconds since the epoch). What cannot be looked into is
         left.
 
@@ -56,7 +56,7 @@ class SlackHistory:
         """
         return partial(self._calls, since=since)
 
-    async def _calls(self, place: Place, *, since: float) -> list[Call]:
+    async def _calls(self, place: ActivePlace, *, since: float) -> list[Call]:
         """The calls in what was said in a place since then."""
         _, team, channel = place.id.split(":")
         try:
@@ -112,7 +112,7 @@ class SlackHistory:
         budget = self._api.budget((method, team), PAST)
         return await api.pages(method, asked, budget, most=MOST_PAGES, priority=Priority.LOOK)
 
-    def _skip(self, place: Place, refusal: RefusedError) -> None:
+    def _skip(self, place: ActivePlace, refusal: RefusedError) -> None:
         """Pass over a place that may not be looked into.
 
         Raises:

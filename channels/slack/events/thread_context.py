@@ -15,7 +15,7 @@ from channels.slack.events.content import PERMALINK, passed_on, said
 from channels.slack.events.parser import is_written, name_of
 from channels.slack.session_ids import NAME
 from channels.slack.text import to_words
-from core.conversations.history_state import Background
+from core.conversations.history_state import HistoryState
 from core.identity import BOT
 from core.inbox_message import InboxMessage
 
@@ -42,7 +42,7 @@ class SlackContextFetcher:
         self._directory = directory
         self._hears_all = hears_all
 
-    async def fetch(self, messages: Sequence[InboxMessage], behind: Background | None) -> Around:
+    async def fetch(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
         """See `Channel.around`.
 
         Raises:
@@ -84,7 +84,7 @@ class SlackContextFetcher:
             {author: names.get(author) or str(one.address.get("name", "")) for author, one in others.items()},
         )
 
-    async def _thread(self, messages: Sequence[InboxMessage], behind: Background | None) -> list[Answer]:
+    async def _thread(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> list[Answer]:
         """What stands in the thread since the newest that the history holds, the questions included; nothing, if there
         can be nothing to be known of it.
         """

@@ -10,7 +10,7 @@ from channels.base import Button
 from channels.commands.handlers import FORMS, Name
 from channels.i18n import messages as words
 from channels.slack.text import titled
-from core.conversations.service import Recent
+from core.conversations.service import RecentSession
 
 #: Commands by their name in Slack, in the order of `channels.commands.handlers.COMMANDS`. Slack refuses a manifest with
 #: a command of its own, such as `/status`. Its slash commands do not work in threads, so `mute` and `listen` have none.
@@ -36,13 +36,13 @@ MAX_CHOICES = 5
 PICK = "pick:"
 
 
-def choice_question(name: Name, argument: str, found: Sequence[Recent]) -> str:
+def choice_question(name: Name, argument: str, found: Sequence[RecentSession]) -> str:
     """Return what to ask the user about the conversations that a command may be about; empty to ask nothing."""
     is_known = name != "export" or argument.lower() in ("", *FORMS)
     return _QUESTIONS.get(name, "") if len(found) > 1 and is_known else ""
 
 
-def choices(name: Name, argument: str, found: Sequence[Recent]) -> list[Button]:
+def choices(name: Name, argument: str, found: Sequence[RecentSession]) -> list[Button]:
     """Return a button for each conversation."""
     command = f"{name} {argument.lower()}" if name == "export" else name
     return [Button(f"{PICK}{command.rstrip()}:{one.session_id}", titled(one.first.text) or "…") for one in found]

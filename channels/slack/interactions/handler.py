@@ -190,7 +190,9 @@ class SlackInteractionHandler(InteractionHandler):
         if context.session_id is not None:
             return interaction
         target, say = ResponseTarget(**interaction.surface), words.of(context.locale)
-        found = await self._desk.conversations.recent(context.place, context.author, MAX_CHOICES, until=context.until)
+        found = await self._desk.conversations.list_recent(
+            context.place, context.author, MAX_CHOICES, until=context.until
+        )
         if question := choice_question(name, argument, found):
             await self._private.offer(target, say(question), choices(name, argument, found))
             return None

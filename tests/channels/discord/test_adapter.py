@@ -13,7 +13,7 @@ from channels.discord.client.gateway import GatewayClient
 from channels.i18n import messages as words
 from channels.intake import backfill
 from core.errors import StoreError
-from core.inbox.store import Accepted, Inbox
+from core.inbox.store import AcceptResult, InboxStore
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.usage.user_rate_limits import Limited
@@ -119,7 +119,7 @@ async def test_what_stands_of_an_answer_stays_when_the_conversation_is_started_o
             await bot.says(question, "Once upon a time")
         await bot.worker.stop(0.1)
         (row,) = await bot.inbox_rows()
-        await bot.inbox.reset(inbound("reset", session=row.session, place=row.place))
+        await bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
     async with running(server, tmp_path, "anew!") as bot:
         ending = " it ended." if is_whole else f"\n\n{words.RESET_STOPPED}"
         await bot.says(question, f"Once upon a time{ending}")
@@ -149,9 +149,9 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandb
 
 
 def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    accept, left = Inbox.accept, times
+    accept, left = InboxStore.accept, times
 
-    async def failing(self: Inbox, inbound: Any) -> Accepted | Limited:
+    async def failing(self: InboxStore, inbound: Any) -> AcceptResult | Limited:
         nonlocal left
         left -= 1
         if left >= 0:
@@ -160,7 +160,7 @@ def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 
     monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(0.01))
     monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(0.01))
-    monkeypatch.setattr(Inbox, "accept", failing)
+    monkeypatch.setattr(InboxStore, "accept", failing)
 
 
 async def test_what_the_database_does_not_take_is_answered_once_when_it_does(

@@ -17,7 +17,7 @@ from channels.intake.handler import MOMENT, Call
 from channels.settings import Bounds
 from core.concurrency import retry
 from core.errors import StoreError
-from core.inbox.watermarks import Place, Places
+from core.inbox.watermarks import ActivePlace, Watermarks
 from core.store.database import Database
 from core.store.schema import sessions
 from core.turns.queries import record_message
@@ -29,10 +29,10 @@ PLACE, SESSION = "test:place", "test:place:1"
 
 
 @pytest.fixture
-async def places(tmp_path: Path) -> AsyncIterator[Places]:
+async def places(tmp_path: Path) -> AsyncIterator[Watermarks]:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     await tables.lay(database)
-    yield Places(database)
+    yield Watermarks(database)
     await database.aclose()
 
 
@@ -52,7 +52,7 @@ class World:
         refused: texts that the database will never take; broken: texts that fail with an unknown error.
     """
 
-    def __init__(self, places: Places, bounds: Bounds) -> None:
+    def __init__(self, places: Watermarks, bounds: Bounds) -> None:
         self.heard_at = 0.0
         self.taken: list[str] = []
         self.looks: list[float] = []
@@ -101,10 +101,10 @@ class World:
             raise StoreError("out of reach")
         self.taken.append(call.inbound.text)
 
-    def _look(self, since: float) -> Callable[[Place], Awaitable[list[Call]]]:
+    def _look(self, since: float) -> Callable[[ActivePlace], Awaitable[list[Call]]]:
         self.looks.append(since)
 
-        async def fetch(place: Place) -> list[Call]:
+        async def fetch(place: ActivePlace) -> list[Call]:
             self.fetched.append(place.id)
             if self.is_stuck or place.id == self.stuck_at:
                 await asyncio.sleep(60)
@@ -118,7 +118,7 @@ class World:
 
 
 @asynccontextmanager
-async def world_of(places: Places, *, hours: float = 1e9) -> AsyncIterator[World]:
+async def world_of(places: Watermarks, *, hours: float = 1e9) -> AsyncIterator[World]:
     world = World(places, Bounds(hours=hours))
     await world.backfill.start(world.connect)
     yield world
@@ -136,7 +136,7 @@ def called(text: str, at: float, place: str = PLACE) -> Call:
     return Call(inbound(text, session=f"{place}:1", sent_at=at), is_called=True)
 
 
-async def serve(places: Places, place: str = PLACE) -> float:
+async def serve(places: Watermarks, place: str = PLACE) -> float:
     """Make a place known; return a time at which the bot was known there."""
     now = time.time()
     row = {"id": f"{place}:1", "app": "app", "user_id": place, "created_at": now - 100, "updated_at": now - 100}
@@ -149,15 +149,15 @@ async def serve(places: Places, place: str = PLACE) -> float:
 
 
 async def test_the_watermark_is_stored_when_it_changes_and_not_before_the_first_sign_of_life(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notes, keep = list[float](), Places.keep_heard_at
+    notes, keep = list[float](), Watermarks.save_watermark
 
-    async def counted(self: Places, channel: str, at: float) -> None:
+    async def counted(self: Watermarks, channel: str, at: float) -> None:
         await keep(self, channel, at)
         notes.append(at)
 
-    monkeypatch.setattr(Places, "keep_heard_at", counted)
+    monkeypatch.setattr(Watermarks, "save_watermark", counted)
     async with world_of(places) as world:
         await asyncio.sleep(0.05)
         assert notes == []
@@ -167,12 +167,12 @@ async def test_the_watermark_is_stored_when_it_changes_and_not_before_the_first_
             await asyncio.sleep(0.05)
         world.heard_at = 300.0
     assert notes == [100.0, 200.0, 300.0]
-    assert await places.heard_at("test") == 300.0
+    assert await places.get_watermark("test") == 300.0
     async with world_of(places) as world:
         await until(lambda: world.looks == [300.0 - backfill.OVERLAP_SECONDS - MOMENT])
 
 
-async def test_the_watermark_lies_before_all_messages_that_are_not_stored(places: Places) -> None:
+async def test_the_watermark_lies_before_all_messages_that_are_not_stored(places: Watermarks) -> None:
     async with world_of(places) as world:
         now = time.time()
         world.is_down = True
@@ -186,16 +186,16 @@ async def test_the_watermark_lies_before_all_messages_that_are_not_stored(places
 
 
 async def test_a_process_that_ends_before_it_knows_its_watermark_leaves_it_unchanged(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await places.keep_heard_at("test", 50.0)
+    await places.save_watermark("test", 50.0)
 
     async def hangs(_part: str) -> float:
         await asyncio.sleep(60)
         return 0.0
 
     with monkeypatch.context() as hanging:
-        hanging.setattr(places, "heard_at", hangs)
+        hanging.setattr(places, "get_watermark", hangs)
         world = World(places, Bounds())
         world.heard_at = 100.0
         starting = asyncio.create_task(world.backfill.start(world.connect))
@@ -203,13 +203,13 @@ async def test_a_process_that_ends_before_it_knows_its_watermark_leaves_it_uncha
         starting.cancel()
         await asyncio.wait([starting])
         await world.backfill.stop()
-    assert await places.heard_at("test") == 50.0
+    assert await places.get_watermark("test") == 50.0
 
 
 async def test_a_database_that_is_away_for_seconds_when_the_bot_starts_ends_nothing(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard_at, failures = places.heard_at, iter(range(8))
+    heard_at, failures = places.get_watermark, iter(range(8))
 
     async def away(part: str) -> float | None:
         if next(failures, None) is not None:
@@ -217,29 +217,29 @@ async def test_a_database_that_is_away_for_seconds_when_the_bot_starts_ends_noth
         return await heard_at(part)
 
     world = World(places, Bounds())
-    monkeypatch.setattr(places, "heard_at", away)
+    monkeypatch.setattr(places, "get_watermark", away)
     monkeypatch.setattr(retry, "RETRY_WAIT", wait_none())
     await world.backfill.start(world.connect)
     await world.backfill.stop()
 
 
-async def test_a_stop_ends_a_backfill_and_leaves_it_to_the_next_process(places: Places) -> None:
+async def test_a_stop_ends_a_backfill_and_leaves_it_to_the_next_process(places: Watermarks) -> None:
     await serve(places)
     async with world_of(places) as world:
         world.is_stuck, world.heard_at = True, 100.0
         world.backfill.open_gap(50.0)
         await until(lambda: world.fetched)
-    assert await places.heard_at("test") == 50.0
+    assert await places.get_watermark("test") == 50.0
 
 
-async def test_messages_that_wait_for_a_fetch_at_a_stop_are_left_to_the_next_process(places: Places) -> None:
+async def test_messages_that_wait_for_a_fetch_at_a_stop_are_left_to_the_next_process(places: Watermarks) -> None:
     now = await serve(places)
     async with world_of(places) as world:
         world.heard_at = now + 10
         receiving = await waiting(world, called("question", now + 2), since=now + 5)
         receiving.cancel()
         await asyncio.wait([receiving])
-    assert await places.heard_at("test") == now + 2
+    assert await places.get_watermark("test") == now + 2
 
 
 # Storing in order
@@ -247,7 +247,7 @@ async def test_messages_that_wait_for_a_fetch_at_a_stop_are_left_to_the_next_pro
 
 @pytest.mark.parametrize("failures", [0, 1])
 async def test_messages_of_a_session_are_stored_in_the_order_in_which_they_were_sent(
-    places: Places, failures: int
+    places: Watermarks, failures: int
 ) -> None:
     async with world_of(places) as world:
         now = time.time()
@@ -259,7 +259,7 @@ async def test_messages_of_a_session_are_stored_in_the_order_in_which_they_were_
 
 
 async def test_messages_of_a_session_that_are_received_at_once_are_stored_in_order_and_others_do_not_wait(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world_of(places) as world:
         take, slow, now = world.backfill._take, asyncio.Event(), time.time()
@@ -280,7 +280,7 @@ async def test_messages_of_a_session_that_are_received_at_once_are_stored_in_ord
 
 
 async def test_a_message_is_stored_behind_one_of_its_session_that_could_not_be_stored(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(60.0))
     async with world_of(places) as world:
@@ -292,7 +292,7 @@ async def test_a_message_is_stored_behind_one_of_its_session_that_could_not_be_s
 
 
 async def test_a_message_that_fails_for_a_reason_of_its_own_is_tried_again_and_holds_up_no_other(
-    places: Places,
+    places: Watermarks,
 ) -> None:
     async with world_of(places) as world:
         world.broken, now = {"first"}, time.time()
@@ -304,7 +304,7 @@ async def test_a_message_that_fails_for_a_reason_of_its_own_is_tried_again_and_h
 
 
 async def test_a_message_whose_delivery_is_cancelled_is_stored_nevertheless(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world_of(places) as world:
         take, storing = world.backfill._take, asyncio.Event()
@@ -322,7 +322,7 @@ async def test_a_message_whose_delivery_is_cancelled_is_stored_nevertheless(
 
 
 async def test_a_message_that_can_never_be_stored_holds_up_no_other_and_is_given_up_when_it_is_old(
-    places: Places, caplog: pytest.LogCaptureFixture
+    places: Watermarks, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with world_of(places, hours=3) as world:
         world.refused = {"first"}
@@ -338,7 +338,7 @@ async def test_a_message_that_can_never_be_stored_holds_up_no_other_and_is_given
 
 
 async def test_a_message_that_was_edited_or_deleted_before_it_was_stored_is_stored_as_it_is_then(
-    places: Places,
+    places: Watermarks,
 ) -> None:
     async with world_of(places) as world:
         world.is_down, now = True, time.time()
@@ -358,7 +358,7 @@ async def test_a_message_that_was_edited_or_deleted_before_it_was_stored_is_stor
 
 
 async def test_an_edit_of_a_message_that_is_just_being_stored_comes_after_that(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world_of(places) as world:
         storing, slow, done = asyncio.Event(), asyncio.Event(), list[str]()
@@ -384,7 +384,7 @@ async def test_an_edit_of_a_message_that_is_just_being_stored_comes_after_that(
 
 
 async def test_more_messages_than_are_kept_in_memory_are_fetched(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "MAX_PENDING", 1)
     now = await serve(places)
@@ -399,7 +399,7 @@ async def test_more_messages_than_are_kept_in_memory_are_fetched(
 
 
 async def test_all_messages_are_kept_in_memory_where_nothing_is_fetched(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "MAX_PENDING", 1)
     async with world_of(places, hours=0) as world:
@@ -411,7 +411,7 @@ async def test_all_messages_are_kept_in_memory_where_nothing_is_fetched(
 # Fetching
 
 
-async def test_fetched_messages_are_stored_in_order_when_the_database_fails_in_the_middle(places: Places) -> None:
+async def test_fetched_messages_are_stored_in_order_when_the_database_fails_in_the_middle(places: Watermarks) -> None:
     now = await serve(places)
     async with world_of(places) as world:
         world.history, world.failures = [called("second", now + 2), called("first", now + 1)], 1
@@ -421,12 +421,12 @@ async def test_fetched_messages_are_stored_in_order_when_the_database_fails_in_t
 
 @pytest.mark.parametrize("is_down", [False, True])
 async def test_fetched_messages_are_stored_before_a_new_one_though_the_database_was_away(
-    places: Places, monkeypatch: pytest.MonkeyPatch, is_down: bool
+    places: Watermarks, monkeypatch: pytest.MonkeyPatch, is_down: bool
 ) -> None:
     monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(60.0))
-    now, served, failures = await serve(places), places.served, iter(range(3))
+    now, served, failures = await serve(places), places.list_active_places, iter(range(3))
 
-    async def away(*of: Any, **more: Any) -> list[Place]:
+    async def away(*of: Any, **more: Any) -> list[ActivePlace]:
         if next(failures, None) is not None:
             raise StoreError("out of reach")
         return await served(*of, **more)
@@ -434,7 +434,7 @@ async def test_fetched_messages_are_stored_before_a_new_one_though_the_database_
     async with world_of(places) as world:
         if is_down:
             await world.fails(called("new", now + 2))
-        monkeypatch.setattr(places, "served", away)
+        monkeypatch.setattr(places, "list_active_places", away)
         world.history = [called("missing", now + 1)]
         world.backfill.open_gap(now)
         if not is_down:
@@ -452,7 +452,9 @@ async def waiting(world: World, call: Call, *, since: float) -> asyncio.Task[Non
     return receiving
 
 
-async def test_new_messages_of_a_place_wait_for_its_fetch_and_are_stored_behind_what_it_finds(places: Places) -> None:
+async def test_new_messages_of_a_place_wait_for_its_fetch_and_are_stored_behind_what_it_finds(
+    places: Watermarks,
+) -> None:
     now = await serve(places)
     async with world_of(places) as world:
         first = await waiting(world, called("first", now + 2), since=now)
@@ -468,9 +470,9 @@ async def test_new_messages_of_a_place_wait_for_its_fetch_and_are_stored_behind_
         assert world.fetched == [PLACE]
 
 
-async def test_messages_wait_for_a_fetch_from_before_the_connection_is_made(places: Places) -> None:
+async def test_messages_wait_for_a_fetch_from_before_the_connection_is_made(places: Watermarks) -> None:
     now = await serve(places)
-    await places.keep_heard_at("test", now)
+    await places.save_watermark("test", now)
     world, receiving = World(places, Bounds()), list[asyncio.Task[None]]()
     world.history = [called("missing", now + 1)]
 
@@ -483,7 +485,7 @@ async def test_messages_wait_for_a_fetch_from_before_the_connection_is_made(plac
     await world.backfill.stop()
 
 
-async def test_new_messages_do_not_wait_for_long(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_messages_do_not_wait_for_long(places: Watermarks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "MAX_WAIT_SECONDS", 0.05)
     now = await serve(places)
     async with world_of(places) as world:
@@ -495,7 +497,7 @@ async def test_new_messages_do_not_wait_for_long(places: Places, monkeypatch: py
 
 @pytest.mark.parametrize("word", ["reset", "stop"])
 async def test_a_command_waits_for_no_fetch_and_is_stored_behind_what_its_session_said_before(
-    places: Places, word: str
+    places: Watermarks, word: str
 ) -> None:
     now = await serve(places)
     async with world_of(places) as world:
@@ -507,7 +509,7 @@ async def test_a_command_waits_for_no_fetch_and_is_stored_behind_what_its_sessio
         assert world.taken == ["a question", word]
 
 
-async def test_a_gap_that_opens_during_a_backfill_has_places_fetched_again(places: Places) -> None:
+async def test_a_gap_that_opens_during_a_backfill_has_places_fetched_again(places: Watermarks) -> None:
     now = await serve(places)
     async with world_of(places) as world:
         world.gate.clear()
@@ -521,7 +523,7 @@ async def test_a_gap_that_opens_during_a_backfill_has_places_fetched_again(place
 
 
 async def test_a_backfill_that_takes_too_long_is_given_up(
-    places: Places, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    places: Watermarks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(backfill, "BACKFILL_TIMEOUT", 1.0)
     await serve(places)
@@ -534,14 +536,14 @@ async def test_a_backfill_that_takes_too_long_is_given_up(
         assert len(world.fetched) == 1
 
 
-async def serve_many(places: Places, count: int) -> tuple[float, list[str]]:
+async def serve_many(places: Watermarks, count: int) -> tuple[float, list[str]]:
     others = [f"test:{number}" for number in range(count)]
     for place in others:
         await serve(places, place)
     return time.time() - 50, others
 
 
-async def test_a_place_that_takes_long_does_not_keep_others_from_being_fetched(places: Places) -> None:
+async def test_a_place_that_takes_long_does_not_keep_others_from_being_fetched(places: Watermarks) -> None:
     said, others = await serve_many(places, 2 * backfill.CONCURRENCY)
     async with world_of(places) as world:
         world.stuck_at = others[-1]
@@ -551,7 +553,7 @@ async def test_a_place_that_takes_long_does_not_keep_others_from_being_fetched(p
     assert sorted(world.taken) == sorted(others[:-1])
 
 
-async def test_a_place_that_cannot_be_fetched_keeps_no_other_from_it_and_is_tried_again(places: Places) -> None:
+async def test_a_place_that_cannot_be_fetched_keeps_no_other_from_it_and_is_tried_again(places: Watermarks) -> None:
     said, others = await serve_many(places, 2 * backfill.CONCURRENCY)
     async with world_of(places) as world:
         world.closed_at, world.heard_at = others[-1], time.time()  # it comes first
@@ -566,7 +568,7 @@ async def test_a_place_that_cannot_be_fetched_keeps_no_other_from_it_and_is_trie
     assert all(world.fetched.count(place) == 1 for place in others[:-1])
 
 
-async def test_where_no_place_can_be_fetched_not_each_of_them_is_tried(places: Places) -> None:
+async def test_where_no_place_can_be_fetched_not_each_of_them_is_tried(places: Watermarks) -> None:
     await serve_many(places, 4 * backfill.CONCURRENCY)
     async with world_of(places) as world:
         world.closed_at = "test:"
@@ -576,7 +578,7 @@ async def test_where_no_place_can_be_fetched_not_each_of_them_is_tried(places: P
 
 
 async def test_a_stop_ends_what_its_author_asked_before_and_is_found_after_it_but_no_command_nor_what_others_asked(
-    places: Places,
+    places: Watermarks,
 ) -> None:
     since = await serve(places)
     session = f"{PLACE}:1"
@@ -591,7 +593,7 @@ async def test_a_stop_ends_what_its_author_asked_before_and_is_found_after_it_bu
     assert [call.inbound.text for call in found] == ["reset", "mine", "now"]
 
 
-async def test_with_no_hours_nothing_is_fetched(places: Places) -> None:
+async def test_with_no_hours_nothing_is_fetched(places: Watermarks) -> None:
     async with world_of(places, hours=0) as world:
         world.heard_at = 100.0
         world.backfill.open_gap(50.0)

@@ -12,7 +12,7 @@ from channels.i18n import messages as words
 from channels.intake import backfill
 from channels.slack.events import parser as hearing
 from core.errors import StoreError
-from core.inbox.store import Accepted, Inbox
+from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
 from core.sessions.prompt_text import END
 from core.usage.user_rate_limits import Limited
@@ -103,10 +103,10 @@ async def test_an_edit_of_what_was_said_long_ago_or_calls_the_bot_anyway_is_no_q
 async def test_what_is_changed_while_it_is_being_kept_is_so_when_it_is_kept(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, *, deletes: bool
 ) -> None:
-    accept, tries = Inbox.accept, [StoreError("out of reach")] * failures
+    accept, tries = InboxStore.accept, [StoreError("out of reach")] * failures
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(self: Inbox, inbound: InboxMessage) -> Accepted | Limited:
+    async def slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | Limited:
         if tries:
             raise tries.pop()
         if not inbound.text.startswith("last"):
@@ -114,7 +114,7 @@ async def test_what_is_changed_while_it_is_being_kept_is_so_when_it_is_kept(
             await go_on.wait()
         return await accept(self, inbound)
 
-    monkeypatch.setattr(Inbox, "accept", slowly)
+    monkeypatch.setattr(InboxStore, "accept", slowly)
     async with talking(sandbox, tmp_path, echo) as talk:
         said = await talk.say("tow")
         await asyncio.wait_for(begun.wait(), 10)

@@ -16,13 +16,13 @@ from channels.intake.handler import Call, Intake
 from channels.replies.buttons import Wish, button
 from channels.replies.reactions import Address, Receipts
 from channels.services import Desk
-from core.conversations.feedback import Feedback
-from core.conversations.service import Conversations
+from core.conversations.feedback import FeedbackStore
+from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.errors import DamagedSessionError, StoreError, SurfaceError
 from core.identity import Visitor
 from core.inbox.interactions import InteractionQueue
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.inbox_message import Attachment, InboxMessage, ReplyWithoutMention
 from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
@@ -64,8 +64,8 @@ class Place:
         await tables.lay(self.database)
         self.turns = await successor(self.database)
         worker = self.worker = Worker(self.turns, self._answer)
-        self.inbox = Inbox(self.database, self.turns, worker)
-        self.conversations = Conversations(self.database, self.turns, worker, budget=BUDGET)
+        self.inbox = InboxStore(self.database, self.turns, worker)
+        self.conversations = ConversationService(self.database, self.turns, worker, budget=BUDGET)
         self.receipts = Receipts(self._add, self._remove)
         self.open()
         return self
@@ -74,7 +74,7 @@ class Place:
         desk = Desk(
             self.inbox,
             self.conversations,
-            Feedback(self.database),
+            FeedbackStore(self.database),
             self._reshow,
             Approvals(self.database, self.turns, self.worker),
             self._reask,
@@ -284,7 +284,7 @@ async def test_a_command_that_comes_by_another_way_says_so_if_the_database_is_aw
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await place.hear("hello")
-    monkeypatch.setattr(place.inbox, "reset", away)
+    monkeypatch.setattr(place.inbox, "reset_session", away)
     asker = Asker("place:1", "place", "ada", "test", {}, "key")
     assert (await place.intake.commands.run("reset", "", asker)).text == ENGLISH.sorry(StoreError.public)
     nowhere = replace(asker, session_id=None)
@@ -333,7 +333,7 @@ async def test_a_command_that_can_never_be_done_is_apologised_for_once(
         raise DamagedSessionError("a row cannot be read")
 
     await place.hear("hello")
-    monkeypatch.setattr(place.conversations, "status", unreadable)
+    monkeypatch.setattr(place.conversations, "get_status", unreadable)
     message = await place.hear("status")
     await place.hear_again(message)
     assert place.said == [ENGLISH.sorry(DamagedSessionError.public)]
@@ -343,7 +343,7 @@ async def test_a_question_to_the_bot_itself_that_cannot_be_answered_now_is_apolo
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await place.hear("hello")
-    monkeypatch.setattr(place.conversations, "status", away)
+    monkeypatch.setattr(place.conversations, "get_status", away)
     await place.hear("status")
     assert place.said == [ENGLISH.sorry(StoreError.public)]
 
@@ -489,7 +489,7 @@ async def test_who_presses_reads_his_own_language_and_hears_of_a_database_that_i
     korean = words.of("ko")
     assert await place.intake.presses.press("strange", visitor=ADA, locale="ko") == korean(words.NOT_MINE)
     assert await place.intake.presses.press("retry:t1", visitor=ADA, locale="ko") == korean(words.OVER)
-    monkeypatch.setattr(place.inbox, "again", away)
+    monkeypatch.setattr(place.inbox, "request_rerun", away)
     assert await place.intake.presses.press("retry:t1", visitor=ADA, locale="ko") == korean.sorry(StoreError.public)
 
 

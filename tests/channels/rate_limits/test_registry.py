@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from channels.base import Priority
 from channels.rate_limits.limiter import SETTLE_ROUNDS, RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
-from core.workers.rate_limit_sharing import Use
+from core.workers.rate_limit_sharing import LimitUsage
 from tests.channels.rate_limits.test_limiter import MINUTE, most_in, now, replying, run
 
 #: What one reply does: at which worker, after how many seconds, and for how many.
@@ -36,7 +36,7 @@ def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[f
     """
 
     async def main() -> tuple[list[float], float]:
-        registries, told = [RateLimiters() for _ in range(workers)], [dict[str, Use]() for _ in range(workers)]
+        registries, told = [RateLimiters() for _ in range(workers)], [dict[str, LimitUsage]() for _ in range(workers)]
         sent, waits = list[float](), [0.0]
 
         async def reply(limiter: RateLimiter, after: float, seconds: float) -> None:

@@ -350,10 +350,10 @@ async def test_a_database_that_fails_is_said_to_the_one_who_pressed(
     async with talking(sandbox, tmp_path, fails_once()) as talk:
         await failed(talk)
         again = talk.bot.inbox.again
-        monkeypatch.setattr(talk.bot.inbox, "again", lost)
+        monkeypatch.setattr(talk.bot.inbox, "request_rerun", lost)
         await talk.press(words.RETRY)
         await talk.sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.sorry(StoreError.public)])
-        monkeypatch.setattr(talk.bot.inbox, "again", again)
+        monkeypatch.setattr(talk.bot.inbox, "request_rerun", again)
         await talk.press(words.RETRY)
         await says(talk, "It is 42.")
 

@@ -7,7 +7,7 @@ import pytest
 from channels.i18n import messages as words
 from channels.slack import adapter as channel_module
 from core.errors import SettingsError, StoreError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
@@ -71,9 +71,9 @@ async def test_an_event_that_comes_again_is_answered_once(slack: SlackSandbox, t
 
 
 async def test_an_event_is_acknowledged_only_when_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    accept, refused = Inbox.accept, 0
+    accept, refused = InboxStore.accept, 0
 
-    async def failing(self: Inbox, inbound: Any) -> Any:
+    async def failing(self: InboxStore, inbound: Any) -> Any:
         nonlocal refused
         if refused < 1:
             refused += 1
@@ -81,7 +81,7 @@ async def test_an_event_is_acknowledged_only_when_it_is_kept(tmp_path: Path, mon
             raise StoreError("out of reach")
         return await accept(self, inbound)
 
-    monkeypatch.setattr(Inbox, "accept", failing)
+    monkeypatch.setattr(InboxStore, "accept", failing)
     async with SlackSandbox(speed=2) as slack, running(slack, tmp_path, echo) as bot:
         question = await slack.say("ada", slack.open_dm("ada"), "hello")
         await slack.wait_for(lambda: len(slack.envelopes) >= 2)

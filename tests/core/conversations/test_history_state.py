@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from core.conversations.history_state import background
-from core.conversations.service import Conversations
-from core.inbox.store import Inbox
+from core.conversations.history_state import get_history_state
+from core.conversations.service import ConversationService
+from core.inbox.store import InboxStore
 from core.store.database import Database
 from core.store.schema import messages
 from core.turns.store import TurnStore
@@ -23,16 +23,16 @@ async def asked(database: Database, turn: Turn) -> None:
 
 
 async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others(
-    database: Database, inbox: Inbox, turns: TurnStore
+    database: Database, inbox: InboxStore, turns: TurnStore
 ) -> None:
     first = inbound("one", author="grace", sent_at=10.0)
     await inbox.accept(first)
     (turn,) = await turns.claim(1)
-    behind = await background(database, turn)
+    behind = await get_history_state(database, turn)
     assert behind is not None
     assert (behind.since, behind.others) == (0.0, ())
     await asked(database, turn)
-    assert await background(database, turn) is None  # what it was asked is stored: nothing is to be added
+    assert await get_history_state(database, turn) is None  # what it was asked is stored: nothing is to be added
     await done(turns, turn)
 
     lost = inbound("lost", sent_at=20.0)
@@ -41,36 +41,36 @@ async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others
     await turns.end(turn, "failed")  # before it had stored anything
     await inbox.accept(inbound("two", sent_at=30.0))
     (turn,) = await turns.claim(1)
-    behind = await background(database, turn)
+    behind = await get_history_state(database, turn)
     assert behind is not None
     assert (behind.since, behind.others) == (10.0, (first,))
     await asked(database, turn)
     await done(turns, turn)
 
-    await inbox.reset(replace(inbound("reset"), sent_at=40.0))
+    await inbox.reset_session(replace(inbound("reset"), sent_at=40.0))
     await inbox.accept(inbound("three", sent_at=50.0))
     (turn,) = await turns.claim(1)
-    behind = await background(database, turn)
+    behind = await get_history_state(database, turn)
     assert behind is not None
     assert (behind.since, behind.others) == (40.0, ())
 
 
 async def test_a_conversation_is_quiet_as_long_as_nobody_was_heard_to_speak_to_others(
-    database: Database, inbox: Inbox, turns: TurnStore
+    database: Database, inbox: InboxStore, turns: TurnStore
 ) -> None:
-    conversations = Conversations(database, turns, Worker(turns, never), budget=1)
+    conversations = ConversationService(database, turns, Worker(turns, never), budget=1)
 
     async def is_quiet() -> bool:
         await inbox.accept(inbound())
         (turn,) = await turns.claim(1)
-        behind = await background(database, turn)
+        behind = await get_history_state(database, turn)
         await done(turns, turn)
         return behind is not None and behind.is_quiet
 
     assert not await is_quiet()  # what was said before the bot came in is not known
     assert await is_quiet()
-    assert not await conversations.answers(inbound(author="grace"), follow="author")
+    assert not await conversations.is_for_bot(inbound(author="grace"), follow="author")
     assert not await is_quiet()
     assert await is_quiet()
-    await conversations.mute("place:1", True)
+    await conversations.set_muted("place:1", True)
     assert not await is_quiet()

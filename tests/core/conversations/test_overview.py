@@ -7,9 +7,9 @@ import pytest
 import sqlalchemy as sa
 
 from bot.monitoring.diagnostics import DEAF, Finding, findings
-from core.conversations.overview import overview, sessions_seen
+from core.conversations.overview import get_overview, list_sessions
 from core.conversations.turn_report import TurnReports
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.store.schema import approvals, channels, messages
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
@@ -28,12 +28,12 @@ async def change(database: Faulty, statement: Any) -> None:
 
 
 async def found(database: Faulty, *, holder: str | None = "7") -> list[Finding]:
-    seen = await overview(database, Prices())
+    seen = await get_overview(database, Prices())
     return list(findings(seen, holder=holder, time_limit=600, platforms=["slack"]))
 
 
 async def test_turns_are_listed_newest_first_by_what_is_asked_for(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     for number, author in enumerate(("ada", "grace", "ada")):
         await inbox.accept(inbound(session=f"place:{number}", author=author))
@@ -50,16 +50,16 @@ async def test_turns_are_listed_newest_first_by_what_is_asked_for(
     assert [turn.session for turn in await reports.list(limit=9, session="place:1")] == ["place:1"]
     assert await reports.list(limit=9, session="place_") == []
     assert await reports.list(limit=9, since=time.time() + 60) == []
-    listed = await sessions_seen(database, limit=2)
+    listed = await list_sessions(database, limit=2)
     assert [(one.id, one.people, one.messages, bool(one.running)) for one in listed] == [
         ("place:2", 1, 1, True),
         ("place:1", 1, 1, False),
     ]
-    assert [one.id for one in await sessions_seen(database, limit=9, person="grace")] == ["place:1"]
+    assert [one.id for one in await list_sessions(database, limit=9, person="grace")] == ["place:1"]
 
 
 async def test_what_is_not_as_it_should_be_is_found_and_told_with_what_to_do(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     assert await found(database) == []
     await inbox.accept(inbound(session="place:1"))
@@ -90,11 +90,13 @@ async def test_what_is_not_as_it_should_be_is_found_and_told_with_what_to_do(
         await connection.execute(sa.text("UPDATE inbox SET accepted_at = accepted_at - 60 WHERE turn IS NULL"))
     assert [finding.kind for finding in await found(database)] == ["waiting", "failing"]
 
-    await turns._lease.give_up()
+    await turns._lease.release()
     assert next(finding.kind for finding in await found(database, holder=None)) == "dead"
 
 
-async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
+async def test_an_account_has_what_all_rows_know_of_a_turn(
+    inbox: InboxStore, turns: TurnStore, database: Faulty
+) -> None:
     first, second = inbound(author="ada"), inbound(author="grace")
     await inbox.accept(first)
     await inbox.accept(second)
@@ -135,24 +137,24 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: 
     assert [(one.tool, one.verdict, one.decider) for one in account.approvals] == [("pay", "approved", "Ada")]
     assert (account.reruns, account.is_reset, account.app) == ((), False, "app")
 
-    assert await reports.find_ids(turn.id[:6], 5) == [turn.id]
-    assert await reports.find_ids("%", 5) == []
+    assert await reports.find_turn_ids(turn.id[:6], 5) == [turn.id]
+    assert await reports.find_turn_ids("%", 5) == []
     of = {"session_id": turn.session_id, "place": ""}
-    assert await reports.newest(**of, author="grace") == turn.id
-    assert await reports.newest(**of, author="eve") is None
-    assert await reports.newest(**of, author=None) == turn.id
-    assert await reports.of_message(turn.session_id, "m2", "none") == turn.id
-    assert await reports.of_message("elsewhere", "m2", "none") is None
-    assert await reports.of_message("elsewhere", "m9", first.event_key) == turn.id
+    assert await reports.find_newest_turn(**of, author="grace") == turn.id
+    assert await reports.find_newest_turn(**of, author="eve") is None
+    assert await reports.find_newest_turn(**of, author=None) == turn.id
+    assert await reports.find_turn_of_message(turn.session_id, "m2", "none") == turn.id
+    assert await reports.find_turn_of_message("elsewhere", "m2", "none") is None
+    assert await reports.find_turn_of_message("elsewhere", "m9", first.event_key) == turn.id
 
 
-async def test_a_rerun_has_waited_since_it_was_requested(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
+async def test_a_rerun_has_waited_since_it_was_requested(inbox: InboxStore, turns: TurnStore, database: Faulty) -> None:
     await inbox.accept(inbound())
     (first,) = await turns.claim(1)
     await turns.save_answer(first, "the answer", {})
     await done(turns, first)
     await change(database, sa.update(inbox_table).values(accepted_at=time.time() - 600))
-    await inbox.again(first.id, author=first.newest_message.author, kind="regenerate")
+    await inbox.request_rerun(first.id, author=first.newest_message.author, kind="regenerate")
     (rerun,) = await turns.claim(1)
     reports = TurnReports(database, Prices())
     waited = {report.id: report.waited for report in await reports.list(limit=2)}
@@ -160,7 +162,7 @@ async def test_a_rerun_has_waited_since_it_was_requested(inbox: Inbox, turns: Tu
     assert waited[rerun.id] < 5
 
 
-async def test_authors_have_their_last_known_names(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
+async def test_authors_have_their_last_known_names(inbox: InboxStore, turns: TurnStore, database: Faulty) -> None:
     await inbox.accept(inbound(session="slack:T:C", author="ada"))
     (turn,) = await turns.claim(1)
     turn.meter.author, turn.meter.author_name = "slack:ada", "Ada"
@@ -173,7 +175,7 @@ async def test_authors_have_their_last_known_names(inbox: Inbox, turns: TurnStor
 
 
 async def test_a_turn_that_ends_without_an_answer_keeps_its_receipt_and_one_that_is_reset_none(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     reports = TurnReports(database, Prices())
     states: tuple[Ended, ...] = ("failed", "cancelled")
@@ -188,7 +190,7 @@ async def test_a_turn_that_ends_without_an_answer_keeps_its_receipt_and_one_that
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     await turns.save_answer(turn, "the answer", {}, {"seconds": 1.0})
-    await inbox.reset(inbound(text="reset"))
+    await inbox.reset_session(inbound(text="reset"))
     await turns.end(turn, "cancelled", receipt={"seconds": 1.0})
     async with database.read() as connection:
         kept = (await connection.execute(sa.select(turns_table.c.receipt))).scalars().all()

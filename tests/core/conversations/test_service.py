@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
-from core.conversations.feedback import Feedback
-from core.conversations.service import Conversations, Latest
-from core.inbox.store import Inbox
+from core.conversations.feedback import FeedbackStore
+from core.conversations.service import ConversationService, LatestTurn
+from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
 from core.privacy.retention import DAY, Pruning
@@ -34,12 +34,12 @@ from tests.core.sessions.events import answered, called, replied, said
 from tests.fixtures.inbox_messages import inbound
 
 
-def talks(database: Faulty, turns: TurnStore) -> Conversations:
-    return Conversations(database, turns, Worker(turns, never), budget=1000)
+def talks(database: Faulty, turns: TurnStore) -> ConversationService:
+    return ConversationService(database, turns, Worker(turns, never), budget=1000)
 
 
 @pytest.fixture
-def conversations(database: Faulty, turns: TurnStore) -> Conversations:
+def conversations(database: Faulty, turns: TurnStore) -> ConversationService:
     return talks(database, turns)
 
 
@@ -53,7 +53,7 @@ async def claimed(turns: TurnStore) -> Turn:
     return turn
 
 
-async def begun(inbox: Inbox, turns: TurnStore, text: str = "hello", **more: Any) -> Turn:
+async def begun(inbox: InboxStore, turns: TurnStore, text: str = "hello", **more: Any) -> Turn:
     await inbox.accept(inbound(text, **more))
     return await claimed(turns)
 
@@ -71,25 +71,25 @@ async def store(service: SessionService, turn: Turn, events: Sequence[Event]) ->
 
 
 async def test_what_runs_is_stopped_over_all_workers_and_what_waits_is_not_answered(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations, database: Faulty
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: Faulty
 ) -> None:
     turn = await begun(inbox, turns)
     waiting, elsewhere = inbound("later"), inbound(session="place:2")
     for message in (waiting, elsewhere):
         await inbox.accept(message)
     other = talks(database, await worker_on(database))
-    assert await other.stop("place:1", author=None) == StopResult(turn.id, (waiting,))
-    assert await other.stop("place:1", author=None) == StopResult(turn.id)
+    assert await other.stop_session("place:1", author=None) == StopResult(turn.id, (waiting,))
+    assert await other.stop_session("place:1", author=None) == StopResult(turn.id)
     if not database.is_sqlite:  # there, it is one process, whose leases end with it
         assert await turns.list_owned() == {turn.id: STOP}
     await turns.end(turn, "cancelled", error=STOP)
-    assert not await conversations.stop("place:1", author=None)
+    assert not await conversations.stop_session("place:1", author=None)
     assert [next_one.newest_message for next_one in await turns.claim(10)] == [elsewhere]
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations, monkeypatch: pytest.MonkeyPatch
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = await begun(inbox, turns, "newer", sent_at=2.0)
     await inbox.accept(older := inbound("older", sent_at=1.0))
@@ -104,7 +104,7 @@ async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
     async with asyncio.TaskGroup() as both:
         claiming = both.create_task(turns.claim(10))
         await is_claiming.wait()
-        stopping = both.create_task(conversations.stop(turn.session_id, author=None))
+        stopping = both.create_task(conversations.stop_session(turn.session_id, author=None))
         await asyncio.sleep(0.1)  # it waits for the row that the claim has locked
         go_on.set()
     assert [one.id for one in claiming.result()] == [turn.id]
@@ -113,45 +113,49 @@ async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
 
 
 async def test_of_one_person_it_is_stopped_what_he_has_asked_for(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
     turn = await begun(inbox, turns)
     theirs = inbound("theirs", author="grace")
     await inbox.accept(theirs)
-    assert await conversations.stop("place:1", author="linus") == StopResult()
-    assert await conversations.stop("place:1", author="grace") == StopResult(None, (theirs,))
-    assert await conversations.stop("place:1", author="ada", until=turn.newest_message.sent_at - 1) == StopResult()
-    assert await conversations.stop("place:1", author="ada", until=turn.newest_message.sent_at) == StopResult(turn.id)
+    assert await conversations.stop_session("place:1", author="linus") == StopResult()
+    assert await conversations.stop_session("place:1", author="grace") == StopResult(None, (theirs,))
+    assert (
+        await conversations.stop_session("place:1", author="ada", until=turn.newest_message.sent_at - 1) == StopResult()
+    )
+    assert await conversations.stop_session("place:1", author="ada", until=turn.newest_message.sent_at) == StopResult(
+        turn.id
+    )
 
 
 async def test_a_turn_that_answers_something_said_after_the_stop_as_well_goes_on(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
     before, after = inbound("before"), inbound("after")
     for message in (before, after):
         await inbox.accept(message)
     turn = await claimed(turns)
     assert turn.messages == (before, after)
-    assert await conversations.stop("place:1", author="ada", until=before.sent_at) == StopResult()
-    assert await conversations.stop("place:1", author="ada", until=after.sent_at) == StopResult(turn.id)
+    assert await conversations.stop_session("place:1", author="ada", until=before.sent_at) == StopResult()
+    assert await conversations.stop_session("place:1", author="ada", until=after.sent_at) == StopResult(turn.id)
 
 
 async def test_what_was_to_be_answered_once_more_and_was_stopped_may_be_asked_for_again(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
     turn = await begun(inbox, turns)
     await turns.end(turn, "failed")
-    await inbox.again(turn.id, author="ada", kind="retry")
-    halt = await conversations.stop("place:1", author="ada")
+    await inbox.request_rerun(turn.id, author="ada", kind="retry")
+    halt = await conversations.stop_session("place:1", author="ada")
     assert halt is not None
     assert len(halt.dropped_messages) == 1
     assert await turns.claim(10) == []
-    await inbox.again(turn.id, author="ada", kind="retry")
+    await inbox.request_rerun(turn.id, author="ada", kind="retry")
     assert (await claimed(turns)).origin == turn.id
 
 
 async def test_a_turn_is_stopped_by_who_asked_and_while_it_runs(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations, database: Faulty
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: Faulty
 ) -> None:
     turn = await begun(inbox, turns)
     assert await conversations.stop_turn(turn.id, "grace") is StopTurnResult.NOT_OWNER
@@ -162,11 +166,11 @@ async def test_a_turn_is_stopped_by_who_asked_and_while_it_runs(
     assert await turns.list_owned() == {turn.id: STOP}
     await turns.save_answer(turn, "text", {})  # it had not heard of it yet
     assert await conversations.stop_turn(turn.id, "ada") is StopTurnResult.NOT_RUNNING
-    assert await conversations.stop("place:1", author=None) == StopResult()
+    assert await conversations.stop_session("place:1", author=None) == StopResult()
 
 
 async def test_a_turn_that_nobody_runs_is_stopped_by_whoever_takes_it_up(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
     turn = await begun(inbox, turns)
     await turns.hand_back(turn)
@@ -175,10 +179,10 @@ async def test_a_turn_that_nobody_runs_is_stopped_by_whoever_takes_it_up(
 
 
 async def test_what_a_reset_ends_is_not_stopped_besides(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
     turn = await begun(inbox, turns)
-    await inbox.reset(inbound("reset"))
+    await inbox.reset_session(inbound("reset"))
     assert await conversations.stop_turn(turn.id, "ada") is StopTurnResult.NOT_RUNNING
     assert await turns.list_owned() == {turn.id: RESET}
 
@@ -187,53 +191,53 @@ async def test_what_a_reset_ends_is_not_stopped_besides(
 
 
 async def test_the_status_tells_of_what_was_said_since_it_was_last_started_over(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations, service: SessionService
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, service: SessionService
 ) -> None:
-    assert (await conversations.status("place:1")).model == MODELS[0]
+    assert (await conversations.get_status("place:1")).model == MODELS[0]
     turn = await begun(inbox, turns)
     await store(service, turn, [said("hello", timestamp=5.0), called("c"), answered("c"), replied("hi")])
     await turns.save_answer(turn, "hi", {"input": 100, "output": 20, "thinking": 3, "cached": 90})
     await turns.end(turn, "done")
     second = await begun(inbox, turns)
     await inbox.accept(inbound())
-    status = await conversations.status("place:1")
+    status = await conversations.get_status("place:1")
     assert (status.since, status.messages, status.used_tokens, status.budget) == (5.0, 2, 123, 1000)
     assert (status.is_running, status.waiting, status.is_muted) == (True, 1, False)
     assert status.history_tokens > 0
-    await inbox.reset(inbound("reset"))
+    await inbox.reset_session(inbound("reset"))
     await turns.end(second, "cancelled")
-    fresh = await conversations.status("place:1")
+    fresh = await conversations.get_status("place:1")
     assert (fresh.since, fresh.messages, fresh.used_tokens, fresh.history_tokens) == (None, 0, 0, 0)
     assert (fresh.is_running, fresh.waiting) == (False, 0)
 
 
 async def test_a_model_is_chosen_for_a_session_and_stays_when_it_is_started_over(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations, database: Faulty
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, database: Faulty
 ) -> None:
     assert await conversations.choose_model("place:1", "openai/other", place="place")
     assert not await conversations.choose_model("place:1", "openai/none", place="place")
-    assert await conversations.model("place:1") == "openai/other"
+    assert await conversations.get_model("place:1") == "openai/other"
     turn = await begun(inbox, turns)
     assert turn.model == "openai/other"
-    await inbox.reset(inbound("reset"))
-    assert (await conversations.status("place:1")).model == "openai/other"
+    await inbox.reset_session(inbound("reset"))
+    assert (await conversations.get_status("place:1")).model == "openai/other"
     conversations.agents = turns.agents = Agents("app", {"app": Agent("app", MODELS[:1])})
-    assert await conversations.model("place:1") == MODELS[0]
+    assert await conversations.get_model("place:1") == MODELS[0]
     conversations.agents = turns.agents = Agents("app", {"app": Agent("app", MODELS)})
     assert await conversations.choose_model("place:1", None, place="place")
-    assert await conversations.model("place:1") == MODELS[0]
+    assert await conversations.get_model("place:1") == MODELS[0]
 
 
 async def test_many_first_choices_at_the_same_moment_begin_the_session_once(
-    conversations: Conversations, inbox: Inbox
+    conversations: ConversationService, inbox: InboxStore
 ) -> None:
     choices = (conversations.choose_model("place:1", "openai/other", place="place") for _ in range(5))
     await asyncio.gather(*choices, inbox.accept(inbound()))
-    assert await conversations.model("place:1") == "openai/other"
+    assert await conversations.get_model("place:1") == "openai/other"
 
 
 async def test_somebodys_recent_sessions_are_told_by_their_first_words(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
     for session, text, author in (
         ("place:1", "the first\n  thread", "ada"),
@@ -244,13 +248,13 @@ async def test_somebodys_recent_sessions_are_told_by_their_first_words(
         ("other:5", "elsewhere", "ada"),
     ):
         await inbox.accept(inbound(text, session=session, author=author))
-    await inbox.reset(inbound("reset", session="place:3"))
-    recent = await conversations.recent("place", "ada", 10)
+    await inbox.reset_session(inbound("reset", session="place:3"))
+    recent = await conversations.list_recent("place", "ada", 10)
     assert [one.session_id for one in recent] == ["place:2", "place:1"]
     assert recent[1].words == "the first thread"
     assert recent[0].words == f"{'a ' * 39}a…"
     assert recent[0].at > recent[1].at
-    assert [one.session_id for one in await conversations.recent("place", "ada", 1)] == ["place:2"]
+    assert [one.session_id for one in await conversations.list_recent("place", "ada", 1)] == ["place:2"]
 
 
 # --- what is for the bot -------------------------------------------------------------------------------------------
@@ -259,7 +263,7 @@ async def test_somebodys_recent_sessions_are_told_by_their_first_words(
 class Room:
     """A session in which people speak; what is for the bot, it is asked."""
 
-    def __init__(self, inbox: Inbox, conversations: Conversations) -> None:
+    def __init__(self, inbox: InboxStore, conversations: ConversationService) -> None:
         self._inbox = inbox
         self.conversations = conversations
 
@@ -267,14 +271,14 @@ class Room:
         return await self.hears_again(inbound(author=author, **more), called=called, follow=follow)
 
     async def hears_again(self, message: InboxMessage, *, called: bool = False, follow: Any = "author") -> bool:
-        is_for_it = called or await self.conversations.answers(message, follow=follow)
+        is_for_it = called or await self.conversations.is_for_bot(message, follow=follow)
         if is_for_it:
             await self._inbox.accept(message)
         return is_for_it
 
 
 @pytest.fixture
-def room(inbox: Inbox, conversations: Conversations) -> Room:
+def room(inbox: InboxStore, conversations: ConversationService) -> Room:
     return Room(inbox, conversations)
 
 
@@ -314,7 +318,7 @@ async def test_what_was_overheard_is_no_place_where_one_speaks_with_it(room: Roo
     await room.hears("grace", called=True, session="place:2")
     await room.hears("ada", called=True)
     await room.hears("grace")
-    assert [one.session_id for one in await room.conversations.recent("place", "grace", 9)] == ["place:2"]
+    assert [one.session_id for one in await room.conversations.list_recent("place", "grace", 9)] == ["place:2"]
 
 
 async def test_a_mention_is_answered_always_and_the_rest_as_it_is_set(room: Room) -> None:
@@ -324,15 +328,15 @@ async def test_a_mention_is_answered_always_and_the_rest_as_it_is_set(room: Room
     assert await room.hears("grace", follow="everyone")
 
 
-async def test_where_it_is_muted_it_answers_when_it_is_called(room: Room, conversations: Conversations) -> None:
-    assert not await conversations.mute("place:1", True)
+async def test_where_it_is_muted_it_answers_when_it_is_called(room: Room, conversations: ConversationService) -> None:
+    assert not await conversations.set_muted("place:1", True)
     await room.hears("ada", called=True)
-    assert await conversations.mute("place:1", True)
+    assert await conversations.set_muted("place:1", True)
     for follow in ("author", "everyone"):
         assert not await room.hears("ada", follow=follow)
     assert await room.hears("ada", called=True)
-    assert (await conversations.status("place:1")).is_muted
-    await conversations.mute("place:1", False)
+    assert (await conversations.get_status("place:1")).is_muted
+    await conversations.set_muted("place:1", False)
     assert await room.hears("ada")
 
 
@@ -340,11 +344,11 @@ async def test_where_it_is_muted_it_answers_when_it_is_called(room: Room, conver
 
 
 async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService
 ) -> None:
     turn = await begun(inbox, turns)
     await turns.save_message_ids(turn, ["m1"])
-    expected = Latest(
+    expected = LatestTurn(
         turn_id=turn.id,
         origin=turn.id,
         session_id="place:1",
@@ -354,77 +358,77 @@ async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
         inbound=turn.newest_message,
         is_revised=False,
     )
-    assert await conversations.latest(turn.id) == expected
+    assert await conversations.get_latest_turn(turn.id) == expected
     await done(turns, turn)
-    await inbox.revise(turn.newest_message.event_key, "edited")
+    await inbox.edit_message(turn.newest_message.event_key, "edited")
     expected = replace(expected, state="done", text="the answer", is_revised=True)
-    assert await conversations.latest(turn.id) == expected
-    await inbox.again(turn.id, author="ada", kind="revise")
+    assert await conversations.get_latest_turn(turn.id) == expected
+    await inbox.request_rerun(turn.id, author="ada", kind="revise")
     again = await claimed(turns)
-    latest = await conversations.latest(turn.id)
+    latest = await conversations.get_latest_turn(turn.id)
     assert latest is not None
     assert (latest.turn_id, latest.state, latest.inbound.text) == (again.id, "running", "edited")
     assert not latest.is_revised
     await done(turns, again)
-    await inbox.withdraw(turn.newest_message.event_key)
-    latest = await conversations.latest(again.id)
+    await inbox.delete_message(turn.newest_message.event_key)
+    latest = await conversations.get_latest_turn(again.id)
     assert latest is not None
     assert (latest.inbound.text, latest.inbound.address) == ("", turn.newest_message.address)
-    await inbox.reset(inbound("reset"))
-    assert await conversations.latest(again.id) is None
-    assert await conversations.latest("nothing") is None
+    await inbox.reset_session(inbound("reset"))
+    assert await conversations.get_latest_turn(again.id) is None
+    assert await conversations.get_latest_turn("nothing") is None
 
 
 async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of_it(
-    inbox: Inbox, turns: TurnStore, conversations: Conversations, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, conversations: ConversationService, service: SessionService, database: Faulty
 ) -> None:
-    assert await conversations.exported("place:1", "md", Prices()) == ""
-    opinions = Feedback(database)
+    assert await conversations.export_session("place:1", "md", Prices()) == ""
+    opinions = FeedbackStore(database)
     turn = await begun(inbox, turns)
     steps = [called("c", name="look", timestamp=61.0), answered("c", name="look"), replied("**No.**", timestamp=62.0)]
     wrong = said("[System: no such agent]", invocation_id=correction_of(turn.id))
     await store(service, turn, [said("Ada: Is it?", timestamp=60.0), wrong, *steps])
     await done(turns, turn)
-    await opinions.give(turn.id, "ada", "bad")
-    await inbox.again(turn.id, author="ada", kind="regenerate")
+    await opinions.save_feedback(turn.id, "ada", "bad")
+    await inbox.request_rerun(turn.id, author="ada", kind="regenerate")
     again = await claimed(turns)
     await store(service, again, [called("c", name="look", timestamp=63.0), replied("Yes.", timestamp=64.0)])
     await done(turns, again)
     for author in ("ada", "grace"):
-        await opinions.give(again.id, author, "good")
-    assert await conversations.exported("place:1", "md", Prices()) == (
+        await opinions.save_feedback(again.id, author, "good")
+    assert await conversations.export_session("place:1", "md", Prices()) == (
         "# Conversation `place:1`\n\n"
         "## Question, 1970-01-01 00:01:00 UTC\n\nAda: Is it?\n\n"
         "## bot, 1970-01-01 00:01:03 UTC\n\n*Used `look`:* `{}`\n\n"
         "## bot, 1970-01-01 00:01:04 UTC\n\nYes.\n\n"
         "*Feedback: 2 good*\n"
     )
-    await inbox.reset(inbound("reset"))
-    assert await conversations.exported("place:1", "md", Prices()) == ""
+    await inbox.reset_session(inbound("reset"))
+    assert await conversations.export_session("place:1", "md", Prices()) == ""
 
 
 async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_it_is_about(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
-    opinions = Feedback(database)
+    opinions = FeedbackStore(database)
 
     async def kept() -> set[tuple[str, str]]:
         async with database.read() as connection:
             rows = await connection.execute(sa.select(feedback_table.c.author, feedback_table.c.verdict))
             return {(row.author, row.verdict) for row in rows}
 
-    assert not await opinions.give("nothing", "ada", "good")
+    assert not await opinions.save_feedback("nothing", "ada", "good")
     turn = await begun(inbox, turns)
     await done(turns, turn)
     for author, verdict in (("ada", "good"), ("grace", "good"), ("ada", "bad")):
-        assert await opinions.give(turn.id, author, verdict)  # type: ignore[arg-type]  # it is one of the two
+        assert await opinions.save_feedback(turn.id, author, verdict)  # type: ignore[arg-type]  # it is one of the two
     assert await kept() == {("ada", "bad"), ("grace", "good")}
-    await inbox.reset(inbound("reset"))
+    await inbox.reset_session(inbound("reset"))
     assert await kept() == set()
-    assert not await opinions.give(turn.id, "ada", "good")
+    assert not await opinions.save_feedback(turn.id, "ada", "good")
     turn = await begun(inbox, turns)
     await done(turns, turn)
-    await opinions.give(turn.id, "ada", "good")
+    await opinions.save_feedback(turn.id, "ada", "good")
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))
     await Pruning(database, days=30).step()
@@ -432,10 +436,10 @@ async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_i
 
 
 async def test_it_is_known_how_many_bots_have_spoken_since_a_person_did(
-    conversations: Conversations, inbox: Inbox
+    conversations: ConversationService, inbox: InboxStore
 ) -> None:
-    assert await conversations.bots_in_a_row("place:1", 9) == 0
+    assert await conversations.count_newest_bot_messages("place:1", 9) == 0
     for author, in_a_row in (("bot:B1", 1), ("U1", 0), ("bot:B1", 1), ("bot:B2", 2), ("bot:B1", 3)):
         await inbox.accept(inbound(author=author))
-        assert await conversations.bots_in_a_row("place:1", 9) == in_a_row
-    assert await conversations.bots_in_a_row("place:1", 2) == 2
+        assert await conversations.count_newest_bot_messages("place:1", 9) == in_a_row
+    assert await conversations.count_newest_bot_messages("place:1", 2) == 2

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 from google.genai import types
 
-from core.inbox.edits import Revised, Taken, Withdrawn
-from core.inbox.store import Accepted, Inbox
+from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult
+from core.inbox.store import AcceptResult, InboxStore
 from core.models.tokens import TokenCounter
 from core.privacy.retention import DAY, Pruning
 from core.sessions.service import SessionService
@@ -35,36 +35,36 @@ async def all_that_is_kept(database: Faulty) -> str:
         return str((await connection.execute(sa.select(inbox_table))).all())
 
 
-async def test_what_is_edited_while_it_waits_is_answered_as_edited(inbox: Inbox, turns: TurnStore) -> None:
+async def test_what_is_edited_while_it_waits_is_answered_as_edited(inbox: InboxStore, turns: TurnStore) -> None:
     first, second = inbound("one"), inbound("two")
     for message in (first, second):
         await inbox.accept(message)
-    assert await inbox.revise(first.event_key, "three") is Revised.WAITS
-    assert await inbox.revise(first.event_key, "three") is Revised.SAME
-    assert await inbox.revise(second.event_key, "two") is Revised.SAME
+    assert await inbox.edit_message(first.event_key, "three") is EditResult.WAITING
+    assert await inbox.edit_message(first.event_key, "three") is EditResult.UNCHANGED
+    assert await inbox.edit_message(second.event_key, "two") is EditResult.UNCHANGED
     turn = await claimed(turns)
     assert [message.text for message in turn.messages] == ["three", "two"]
-    assert await inbox.accept(first) is Accepted.KNOWN
+    assert await inbox.accept(first) is AcceptResult.DUPLICATE
 
 
 async def test_an_edit_that_comes_while_the_message_is_claimed_is_in_the_turn_or_known_beside_it(
-    inbox: Inbox, turns: TurnStore
+    inbox: InboxStore, turns: TurnStore
 ) -> None:
     for number in range(10):
         message = inbound("old", session=f"place:{number}")
         await inbox.accept(message)
-        claimed, edited = await asyncio.gather(turns.claim(10), inbox.revise(message.event_key, "new"))
+        claimed, edited = await asyncio.gather(turns.claim(10), inbox.edit_message(message.event_key, "new"))
         turn = claimed[0] if claimed else (await turns.claim(10))[0]  # PostgreSQL: the claim passes over who is busy
-        if edited is Revised.WAITS:
+        if edited is EditResult.WAITING:
             assert turn.newest_message.text == "new"
         else:
-            assert edited == Taken(turn.id, "running", is_revised=True)
+            assert edited == ClaimedMessage(turn.id, "running", has_unseen_edit=True)
             assert turn.newest_message.text == "old"
         await done(turns, turn)
 
 
 async def test_an_edit_of_what_a_turn_has_is_kept_beside_it_until_it_is_taken_back(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     for text in ("one", "two"):
         await inbox.accept(inbound(text))
@@ -75,26 +75,30 @@ async def test_an_edit_of_what_a_turn_has_is_kept_beside_it_until_it_is_taken_ba
             await turns.save_answer(turn, "text", {})
         elif state == "done":
             await turns.end(turn, "done")
-        edited = Taken(turn.id, state, is_revised=True, is_alone=False)
-        assert await inbox.revise(key, f"two, {state}") == edited
-        assert await inbox.revise(key, f"two, {state}") is Revised.SAME
-    assert await inbox.revise(key, "two") == Taken(turn.id, "done", is_revised=False, is_alone=False)
-    assert await inbox.again(turn.id, author="ada", kind="revise") is RerunDenied.EXPIRED
+        edited = ClaimedMessage(turn.id, state, has_unseen_edit=True, is_only_message=False)
+        assert await inbox.edit_message(key, f"two, {state}") == edited
+        assert await inbox.edit_message(key, f"two, {state}") is EditResult.UNCHANGED
+    assert await inbox.edit_message(key, "two") == ClaimedMessage(
+        turn.id, "done", has_unseen_edit=False, is_only_message=False
+    )
+    assert await inbox.request_rerun(turn.id, author="ada", kind="revise") is RerunDenied.EXPIRED
 
 
-async def test_an_edit_names_the_newest_turn_that_answers_the_message(inbox: Inbox, turns: TurnStore) -> None:
+async def test_an_edit_names_the_newest_turn_that_answers_the_message(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound("one"))
     turn = await claimed(turns)
     await done(turns, turn)
-    await inbox.revise(turn.newest_message.event_key, "two")
-    await inbox.again(turn.id, author="ada", kind="revise")
+    await inbox.edit_message(turn.newest_message.event_key, "two")
+    await inbox.request_rerun(turn.id, author="ada", kind="revise")
     again = await claimed(turns)
-    assert await inbox.revise(turn.newest_message.event_key, "two") is Revised.SAME
-    assert await inbox.revise(turn.newest_message.event_key, "three") == Taken(again.id, "running", is_revised=True)
+    assert await inbox.edit_message(turn.newest_message.event_key, "two") is EditResult.UNCHANGED
+    assert await inbox.edit_message(turn.newest_message.event_key, "three") == ClaimedMessage(
+        again.id, "running", has_unseen_edit=True
+    )
 
 
 async def test_what_is_unknown_reset_or_pruned_can_be_neither_edited_nor_deleted(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     ended, running, waiting = inbound("one"), inbound("two"), inbound("three")
     await inbox.accept(ended)
@@ -102,55 +106,57 @@ async def test_what_is_unknown_reset_or_pruned_can_be_neither_edited_nor_deleted
     await inbox.accept(running)
     turn = await claimed(turns)
     await inbox.accept(waiting)
-    await inbox.reset(reset := inbound("reset"))
+    await inbox.reset_session(reset := inbound("reset"))
     for message in (ended, running, waiting, reset, inbound()):
-        assert await inbox.revise(message.event_key, "four") is Revised.UNKNOWN
-        assert await inbox.withdraw(message.event_key) is Withdrawn.UNKNOWN
+        assert await inbox.edit_message(message.event_key, "four") is EditResult.UNKNOWN
+        assert await inbox.delete_message(message.event_key) is DeleteResult.UNKNOWN
     await turns.end(turn, "cancelled")
     await inbox.accept(old := inbound("old"))
     await done(turns, await claimed(turns))
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))
     await Pruning(database, days=30).step()
-    assert await inbox.revise(old.event_key, "four") is Revised.UNKNOWN
-    assert await inbox.withdraw(old.event_key) is Withdrawn.UNKNOWN
+    assert await inbox.edit_message(old.event_key, "four") is EditResult.UNKNOWN
+    assert await inbox.delete_message(old.event_key) is DeleteResult.UNKNOWN
     assert "four" not in await all_that_is_kept(database)
 
 
 async def test_what_is_deleted_while_it_waits_is_not_answered_however_often_it_is_told(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     first, second = inbound("a secret"), inbound("two")
     for message in (first, second):
         await inbox.accept(message)
     for _ in range(2):
-        assert await inbox.withdraw(first.event_key) is Withdrawn.DROPPED
-    assert await inbox.revise(first.event_key, "another secret") is Revised.UNKNOWN
-    assert await inbox.accept(first) is Accepted.KNOWN
+        assert await inbox.delete_message(first.event_key) is DeleteResult.DROPPED
+    assert await inbox.edit_message(first.event_key, "another secret") is EditResult.UNKNOWN
+    assert await inbox.accept(first) is AcceptResult.DUPLICATE
     assert (await claimed(turns)).messages == (second,)
     assert "secret" not in await all_that_is_kept(database)
 
 
 async def test_the_turn_that_answers_nothing_but_what_is_deleted_is_ended_by_whichever_worker_runs_it(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("a secret"))
     turn = await claimed(turns)
     for _ in range(2):
-        assert await inbox.withdraw(turn.newest_message.event_key) == Taken(turn.id, "running", is_ended=True)
+        assert await inbox.delete_message(turn.newest_message.event_key) == ClaimedMessage(
+            turn.id, "running", is_turn_cancelled=True
+        )
     assert await turns.list_owned() == {turn.id: WITHDRAWN}
-    await turns._lease.give_up()
+    await turns._lease.release()
     other = await worker_on(database)
     taken = await claimed(other)
     assert (taken.cancel, taken.newest_message.address) == (WITHDRAWN, turn.newest_message.address)
     await other.end(taken, "cancelled", error=WITHDRAWN)
     assert "secret" not in await all_that_is_kept(database)
     for kind in ("retry", "regenerate", "revise"):
-        assert await inbox.again(turn.id, author="ada", kind=kind) is RerunDenied.EXPIRED
+        assert await inbox.request_rerun(turn.id, author="ada", kind=kind) is RerunDenied.EXPIRED
 
 
 async def test_what_was_said_about_what_is_deleted_meanwhile_is_forgotten_with_it(
-    inbox: Inbox, turns: TurnStore, database: Faulty, tmp_path: Path
+    inbox: InboxStore, turns: TurnStore, database: Faulty, tmp_path: Path
 ) -> None:
     service = SessionService(database, TokenCounter(tmp_path))
 
@@ -170,12 +176,12 @@ async def test_what_was_said_about_what_is_deleted_meanwhile_is_forgotten_with_i
 
     await done(turns, await begun("one"))
     running = await begun("a secret")
-    await inbox.withdraw(running.newest_message.event_key)
+    await inbox.delete_message(running.newest_message.event_key)
     await turns.end(running, "cancelled", error=WITHDRAWN)
     assert await history() == ["one", "about one"]
     answered = await begun("three")
     await turns.save_answer(answered, "about three", {})
-    await inbox.withdraw(answered.newest_message.event_key)
+    await inbox.delete_message(answered.newest_message.event_key)
     await turns.end(answered, "done")  # it had not heard of it
     assert await history() == ["one", "about one", "three", "about three"]
     async with database.read() as connection:
@@ -184,7 +190,7 @@ async def test_what_was_said_about_what_is_deleted_meanwhile_is_forgotten_with_i
 
 
 async def test_of_the_bytes_that_came_along_those_stay_that_something_else_still_shows(
-    inbox: Inbox, turns: TurnStore, database: Faulty, tmp_path: Path
+    inbox: InboxStore, turns: TurnStore, database: Faulty, tmp_path: Path
 ) -> None:
     service = SessionService(database, TokenCounter(tmp_path))
     both, own = b"shown by both" * 100, b"its own" * 200
@@ -201,45 +207,47 @@ async def test_of_the_bytes_that_came_along_those_stay_that_something_else_still
 
     await done(turns, await shown(both))
     running = await shown(both, own)
-    await inbox.withdraw(running.newest_message.event_key)
+    await inbox.delete_message(running.newest_message.event_key)
     await turns.end(running, "cancelled", error=WITHDRAWN)
     async with database.read() as connection:
         assert (await connection.execute(sa.select(blobs.c.data))).scalars().all() == [both]
 
 
 async def test_of_several_messages_the_one_that_is_deleted_is_not_told_again(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     for text in ("one", "a secret"):
         await inbox.accept(inbound(text))
     turn = await claimed(turns)
-    assert await inbox.withdraw(turn.newest_message.event_key) == Taken(turn.id, "running", is_alone=False)
+    assert await inbox.delete_message(turn.newest_message.event_key) == ClaimedMessage(
+        turn.id, "running", is_only_message=False
+    )
     assert await turns.list_owned() == {turn.id: None}
     await done(turns, turn)
-    await inbox.again(turn.id, author="ada", kind="regenerate")
+    await inbox.request_rerun(turn.id, author="ada", kind="regenerate")
     again = await claimed(turns)
     assert (again.kind, [message.text for message in again.messages]) == ("revise", ["one"])
     assert "secret" not in await all_that_is_kept(database)
 
 
 async def test_what_is_deleted_once_it_was_answered_is_answered_no_more(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("a secret"))
     turn = await claimed(turns)
     await done(turns, turn)
-    await inbox.again(turn.id, author="ada", kind="regenerate")
-    assert await inbox.withdraw(turn.newest_message.event_key) == Taken(turn.id, "done")
+    await inbox.request_rerun(turn.id, author="ada", kind="regenerate")
+    assert await inbox.delete_message(turn.newest_message.event_key) == ClaimedMessage(turn.id, "done")
     assert await turns.claim(10) == []
     assert "secret" not in await all_that_is_kept(database)
 
 
 async def test_a_reset_outdoes_every_other_reason_to_end_a_turn(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("a secret"))
     turn = await claimed(turns)
-    await inbox.reset(inbound("reset"))
+    await inbox.reset_session(inbound("reset"))
     reasons: list[Any] = []
     async with database.write() as connection:
         for reason in (STOP, WITHDRAWN):

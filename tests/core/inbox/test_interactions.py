@@ -25,7 +25,7 @@ async def new_worker(database: Database) -> InteractionQueue:
     async with database.write() as connection:
         await connection.execute(sa.text("DELETE FROM workers"))
     lease = Lease(database)
-    await lease.take()
+    await lease.acquire()
     return InteractionQueue(database, lease)
 
 

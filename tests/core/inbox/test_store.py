@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from core.errors import StoreError
-from core.inbox.store import Accepted, Inbox
+from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import Attachment, InboxMessage
 from core.store.database import Database
 from core.store.schema import inbox as table
@@ -27,7 +27,7 @@ async def rows(database: Database, columns: Any = table) -> list[Any]:
 
 
 async def test_a_message_is_accepted_once_however_many_deliveries_come_at_the_same_moment(
-    inbox: Inbox, database: Database
+    inbox: InboxStore, database: Database
 ) -> None:
     message = inbound()
     accepted = await asyncio.gather(*(inbox.accept(message) for _ in range(20)))
@@ -36,77 +36,77 @@ async def test_a_message_is_accepted_once_however_many_deliveries_come_at_the_sa
 
 
 async def test_two_first_messages_of_a_session_at_the_same_moment_are_both_accepted(
-    inbox: Inbox, database: Database
+    inbox: InboxStore, database: Database
 ) -> None:
     accepted = await asyncio.gather(*(inbox.accept(inbound()) for _ in range(10)))
     counted = Counter(accepted)
-    assert counted[Accepted.NEXT] >= 1  # PostgreSQL: who comes at the very same moment does not see the other one
-    assert counted[Accepted.NEXT] + counted[Accepted.WAITS] == 10
+    assert counted[AcceptResult.NEXT] >= 1  # PostgreSQL: who comes at the very same moment does not see the other one
+    assert counted[AcceptResult.NEXT] + counted[AcceptResult.WAITING] == 10
     assert len(await rows(database)) == 10
 
 
-async def test_a_second_delivery_begins_no_session_that_was_deleted(inbox: Inbox, database: Database) -> None:
+async def test_a_second_delivery_begins_no_session_that_was_deleted(inbox: InboxStore, database: Database) -> None:
     await inbox.accept(message := inbound())
     async with database.write() as connection:
         await connection.execute(sa.delete(sessions).where(sessions.c.id == message.session_id))
-    assert await inbox.accept(message) is Accepted.KNOWN
-    assert not await inbox.is_session(message.session_id)
+    assert await inbox.accept(message) is AcceptResult.DUPLICATE
+    assert not await inbox.has_session(message.session_id)
 
 
-async def test_a_message_that_cannot_be_kept_is_not_accepted(inbox: Inbox, database: Database) -> None:
+async def test_a_message_that_cannot_be_kept_is_not_accepted(inbox: InboxStore, database: Database) -> None:
     async with database.write() as connection:
         await connection.execute(sa.text("DROP TABLE inbox"))
     with pytest.raises(StoreError):
         await inbox.accept(inbound())
 
 
-async def test_what_comes_while_a_turn_runs_waits(inbox: Inbox, turns: TurnStore) -> None:
-    assert await inbox.accept(inbound()) is Accepted.NEXT
+async def test_what_comes_while_a_turn_runs_waits(inbox: InboxStore, turns: TurnStore) -> None:
+    assert await inbox.accept(inbound()) is AcceptResult.NEXT
     (turn,) = await turns.claim(10)
-    assert await inbox.accept(inbound()) is Accepted.WAITS
+    assert await inbox.accept(inbound()) is AcceptResult.WAITING
     await done(turns, turn)
     (turn,) = await turns.claim(10)
     await turns.save_answer(turn, "text", {})
-    assert await inbox.accept(inbound()) is Accepted.WAITS
-    assert await inbox.accept(inbound(session="place:2")) is Accepted.NEXT
+    assert await inbox.accept(inbound()) is AcceptResult.WAITING
+    assert await inbox.accept(inbound(session="place:2")) is AcceptResult.NEXT
 
 
-async def test_a_session_is_known_once_something_was_accepted_in_it(inbox: Inbox) -> None:
-    assert not await inbox.is_session("place:1")
+async def test_a_session_is_known_once_something_was_accepted_in_it(inbox: InboxStore) -> None:
+    assert not await inbox.has_session("place:1")
     await inbox.accept(inbound())
-    assert await inbox.is_session("place:1")
+    assert await inbox.has_session("place:1")
 
 
 async def test_a_command_is_noted_once_without_its_words_and_begins_no_conversation(
-    inbox: Inbox, turns: TurnStore, database: Database
+    inbox: InboxStore, turns: TurnStore, database: Database
 ) -> None:
     command = inbound("status")
-    noted = await asyncio.gather(*(inbox.note(command, "status") for _ in range(10)))
+    noted = await asyncio.gather(*(inbox.record_command(command, "status") for _ in range(10)))
     assert sorted(noted) == [False] * 9 + [True]
     ((row),) = await rows(database)
     assert (row.event_key, row.inbound, row.outcome) == (command.event_key, None, "command")
-    assert not await inbox.is_session(command.session_id)
-    assert await inbox.accept(inbound()) is Accepted.NEXT
+    assert not await inbox.has_session(command.session_id)
+    assert await inbox.accept(inbound()) is AcceptResult.NEXT
     assert len((await turns.claim(1))[0].messages) == 1
 
 
-async def test_a_reset_drops_what_waits_and_returns_it(inbox: Inbox, turns: TurnStore, database: Database) -> None:
+async def test_a_reset_drops_what_waits_and_returns_it(inbox: InboxStore, turns: TurnStore, database: Database) -> None:
     waiting, elsewhere = [inbound(), inbound()], inbound(session="place:2")
     for message in (*waiting, elsewhere):
         await inbox.accept(message)
-    assert await inbox.reset(inbound("reset")) == waiting
+    assert await inbox.reset_session(inbound("reset")) == waiting
     assert [turn.newest_message for turn in await turns.claim(10)] == [elsewhere]
-    assert await inbox.accept(waiting[0]) is Accepted.KNOWN
+    assert await inbox.accept(waiting[0]) is AcceptResult.DUPLICATE
 
 
-async def test_a_reset_that_comes_twice_resets_once(inbox: Inbox) -> None:
+async def test_a_reset_that_comes_twice_resets_once(inbox: InboxStore) -> None:
     reset = inbound("reset")
-    assert await inbox.reset(reset) == []
+    assert await inbox.reset_session(reset) == []
     await inbox.accept(inbound("anew"))
-    assert await inbox.reset(reset) is None
+    assert await inbox.reset_session(reset) is None
 
 
-async def test_a_reset_forgets_what_was_said(inbox: Inbox, turns: TurnStore, database: Database) -> None:
+async def test_a_reset_forgets_what_was_said(inbox: InboxStore, turns: TurnStore, database: Database) -> None:
     await inbox.accept(inbound("a secret"))
     (ended,) = await turns.claim(10)
     await turns.save_answer(ended, "the secret answer", {})
@@ -115,7 +115,7 @@ async def test_a_reset_forgets_what_was_said(inbox: Inbox, turns: TurnStore, dat
     (running,) = await turns.claim(10)
     await turns.save_answer(running, "the secret answer", {})
     await inbox.accept(inbound("a secret"))
-    await inbox.reset(inbound("reset"))
+    await inbox.reset_session(inbound("reset"))
     await turns.save_answer(running, "the secret answer", {})  # it had not heard of the reset yet
     await turns.end(running, "failed", error="the reply cannot be shown")
     kept = str(await rows(database)) + str(await rows(database, turns_table))
@@ -123,10 +123,10 @@ async def test_a_reset_forgets_what_was_said(inbox: Inbox, turns: TurnStore, dat
     assert "secret answer" not in kept
 
 
-async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: Inbox, turns: TurnStore) -> None:
+async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (first,) = await turns.claim(10)
-    await inbox.reset(inbound("reset"))
+    await inbox.reset_session(inbound("reset"))
     await inbox.accept(inbound("anew"))
     assert await turns.claim(10, running=[first.id]) == []  # the old turn has yet to say that it ended
     await turns.end(first, "cancelled")
@@ -135,14 +135,14 @@ async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: Inb
 
 
 async def test_a_reset_that_is_found_late_drops_what_was_said_before_it_and_nothing_that_was_said_after_it(
-    inbox: Inbox, turns: TurnStore
+    inbox: InboxStore, turns: TurnStore
 ) -> None:
     first, before, reset, after = inbound("first"), inbound("before"), inbound("reset"), inbound("after")
     await inbox.accept(first)
     (running,) = await turns.claim(10)
     await inbox.accept(after)
     await inbox.accept(before)
-    assert await inbox.reset(reset, until=reset.sent_at) == [before]
+    assert await inbox.reset_session(reset, until=reset.sent_at) == [before]
     assert await turns.list_owned() == {running.id: RESET}
     await turns.end(running, "cancelled")
     (turn,) = await turns.claim(10)
@@ -150,21 +150,21 @@ async def test_a_reset_that_is_found_late_drops_what_was_said_before_it_and_noth
 
 
 async def test_a_reset_that_is_found_when_what_was_said_after_it_has_a_turn_ends_nothing(
-    inbox: Inbox, turns: TurnStore
+    inbox: InboxStore, turns: TurnStore
 ) -> None:
     reset, after, next_one = inbound("reset"), inbound("after"), inbound("next")
     await inbox.accept(after)
     (running,) = await turns.claim(10)
     await inbox.accept(next_one)
     for became in (RerunDenied.SUPERSEDED, None):
-        assert await inbox.reset(reset, until=reset.sent_at) is became
+        assert await inbox.reset_session(reset, until=reset.sent_at) is became
     assert RESET not in (await turns.list_owned()).values()
     await done(turns, running)
     (turn,) = await turns.claim(10)
     assert (turn.messages, turn.generation) == ((next_one,), running.generation)
 
 
-async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: Inbox, turns: TurnStore) -> None:
+async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: InboxStore, turns: TurnStore) -> None:
     file = Attachment("a.png", "image/png", 3, {"url": "https://a/b", "id": 1})
     message = replace(inbound("hé 😀"), address={"channel": "C1", "deep": [1, None]}, attachments=(file,))
     await inbox.accept(message)
@@ -172,7 +172,7 @@ async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: Inbox, t
     assert turn.newest_message == message
 
 
-async def failed_turn(inbox: Inbox, turns: TurnStore, **more: Any) -> Turn:
+async def failed_turn(inbox: InboxStore, turns: TurnStore, **more: Any) -> Turn:
     await inbox.accept(inbound(**more))
     (turn,) = await turns.claim(1)
     await turns.save_message_ids(turn, ["m1", "m2"])
@@ -180,10 +180,10 @@ async def failed_turn(inbox: Inbox, turns: TurnStore, **more: Any) -> Turn:
     return turn
 
 
-async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: Inbox, turns: TurnStore) -> None:
+async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns, text="what is it?")
     accepted, message = await retried(inbox, failed)
-    assert (accepted, message.text) == (Accepted.NEXT, "what is it?")
+    assert (accepted, message.text) == (AcceptResult.NEXT, "what is it?")
     (again,) = await turns.claim(1)
     assert (again.kind, again.origin, again.chunks) == ("retry", failed.id, ("m1", "m2"))
     assert (again.newest_message.text, again.newest_message.address) == (
@@ -196,39 +196,39 @@ async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: Inb
     assert third.origin == failed.id
 
 
-async def retried(inbox: Inbox, turn: Turn) -> tuple[Accepted, InboxMessage]:
-    tried = await inbox.again(turn.id, author="ada", kind="retry")
+async def retried(inbox: InboxStore, turn: Turn) -> tuple[AcceptResult, InboxMessage]:
+    tried = await inbox.request_rerun(turn.id, author="ada", kind="retry")
     assert isinstance(tried, tuple)
     return tried
 
 
-async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: Inbox, turns: TurnStore) -> None:
+async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns)
     tried = await asyncio.gather(*(retried(inbox, failed) for _ in range(8)))
     assert sorted(accepted.name for accepted, _ in tried) == ["KNOWN"] * 7 + ["NEXT"]
     (again,) = await turns.claim(10)
-    assert (await retried(inbox, failed))[0] is Accepted.KNOWN
+    assert (await retried(inbox, failed))[0] is AcceptResult.DUPLICATE
     await done(turns, again)
-    assert await inbox.again(failed.id, author="ada", kind="retry") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun(failed.id, author="ada", kind="retry") is RerunDenied.EXPIRED
 
 
 async def test_a_press_waits_for_the_database_and_a_message_does_not(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     failed = await failed_turn(inbox, turns)
     database.failures = 2
-    assert (await retried(inbox, failed))[0] is Accepted.NEXT
-    for take in (inbox.accept, inbox.reset):
+    assert (await retried(inbox, failed))[0] is AcceptResult.NEXT
+    for take in (inbox.accept, inbox.reset_session):
         database.failures = 1
         with pytest.raises(StoreError):
             await take(inbound())
 
 
-async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbox, turns: TurnStore) -> None:
+async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns)
     second = inbound("second", sent_at=time.time() - 1)
     await inbox.accept(second)
-    assert (await retried(inbox, failed))[0] is Accepted.WAITS
+    assert (await retried(inbox, failed))[0] is AcceptResult.WAITING
     (next_one,) = await turns.claim(10)
     assert next_one.newest_message == second
     await done(turns, next_one)
@@ -236,24 +236,24 @@ async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbo
     assert last.kind == "retry"
 
 
-async def test_only_the_author_may_have_it_tried_again(inbox: Inbox, turns: TurnStore) -> None:
+async def test_only_the_author_may_have_it_tried_again(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns)
-    assert await inbox.again(failed.id, author="grace", kind="retry") is RerunDenied.NOT_OWNER
+    assert await inbox.request_rerun(failed.id, author="grace", kind="retry") is RerunDenied.NOT_OWNER
     assert await turns.claim(10) == []
 
 
-async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: Inbox, turns: TurnStore) -> None:
+async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns)
     await inbox.accept(inbound(session="place:2"))
     (answered,) = await turns.claim(1)
     await done(turns, answered)
-    await inbox.reset(inbound("reset"))
+    await inbox.reset_session(inbound("reset"))
     for turn_id in (failed.id, answered.id, "nothing"):
-        assert await inbox.again(turn_id, author="ada", kind="retry") is RerunDenied.EXPIRED
+        assert await inbox.request_rerun(turn_id, author="ada", kind="retry") is RerunDenied.EXPIRED
 
 
-async def test_a_reset_drops_a_retry_that_waits(inbox: Inbox, turns: TurnStore) -> None:
+async def test_a_reset_drops_a_retry_that_waits(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns)
     await retried(inbox, failed)
-    assert len(cast(list[InboxMessage], await inbox.reset(inbound("reset")))) == 1
+    assert len(cast(list[InboxMessage], await inbox.reset_session(inbound("reset")))) == 1
     assert await turns.claim(10) == []

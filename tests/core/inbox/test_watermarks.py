@@ -1,8 +1,8 @@
 import time
 from dataclasses import replace
 
-from core.inbox.store import Inbox
-from core.inbox.watermarks import Places
+from core.inbox.store import InboxStore
+from core.inbox.watermarks import Watermarks
 from core.store.database import Database
 from tests.fixtures.inbox_messages import inbound
 
@@ -10,52 +10,54 @@ DAY = 86_400.0
 
 
 async def test_until_when_all_was_heard_is_kept_for_each_channel(database: Database) -> None:
-    places = Places(database)
-    assert await places.heard_at("slack") is None
-    await places.keep_heard_at("slack", 10.5)
-    await places.keep_heard_at("discord", 20.0)
-    await places.keep_heard_at("slack", 30.5)
-    assert (await places.heard_at("slack"), await places.heard_at("discord")) == (30.5, 20.0)
+    places = Watermarks(database)
+    assert await places.get_watermark("slack") is None
+    await places.save_watermark("slack", 10.5)
+    await places.save_watermark("discord", 20.0)
+    await places.save_watermark("slack", 30.5)
+    assert (await places.get_watermark("slack"), await places.get_watermark("discord")) == (30.5, 20.0)
 
 
 async def test_places_are_told_with_the_conversations_that_are_alive_the_newest_first(
-    database: Database, inbox: Inbox
+    database: Database, inbox: InboxStore
 ) -> None:
     begun = time.time()
     for age, session in enumerate(["slack:T:A:1", "slack:T:A:2", "slack:T:B:1", "slack:T:C:1", "slackish:T:D:1"], 1):
         for earlier in (5, 0):
             await inbox.accept(inbound(session=session, sent_at=time.time() - (age + earlier) * DAY))
-    places = Places(database)
-    found = await places.served("slack", since=time.time() - 3.5 * DAY, limit=10)
+    places = Watermarks(database)
+    found = await places.list_active_places("slack", since=time.time() - 3.5 * DAY, limit=10)
     assert [(place.id, place.sessions) for place in found] == [
         ("slack:T:A", ("slack:T:A:1", "slack:T:A:2")),
         ("slack:T:B", ("slack:T:B:1",)),
         ("slack:T:C", ()),
     ]
     assert all(place.begun_at >= begun for place in found)
-    (newest,) = await places.served("slack", since=0.0, limit=1)
+    (newest,) = await places.list_active_places("slack", since=0.0, limit=1)
     assert (newest.id, newest.sessions) == ("slack:T:A", ("slack:T:A:1",))
 
 
 async def test_what_was_accepted_is_known_and_what_was_started_over_is_told_with_its_time(
-    database: Database, inbox: Inbox
+    database: Database, inbox: InboxStore
 ) -> None:
-    places, said = Places(database), inbound()
+    places, said = Watermarks(database), inbound()
     await inbox.accept(said)
-    assert await places.known([said.event_key, "another", *(str(n) for n in range(1_000))]) == {said.event_key}
-    assert await places.cancelled_at([said.session_id]) == ({}, {})
+    assert await places.find_known_keys([said.event_key, "another", *(str(n) for n in range(1_000))]) == {
+        said.event_key
+    }
+    assert await places.get_cancellation_times([said.session_id]) == ({}, {})
     for at in (50.0, 40.0):
-        await inbox.reset(replace(inbound("reset"), sent_at=at))
-    assert await places.cancelled_at([said.session_id, "another"]) == ({said.session_id: 50.0}, {})
+        await inbox.reset_session(replace(inbound("reset"), sent_at=at))
+    assert await places.get_cancellation_times([said.session_id, "another"]) == ({said.session_id: 50.0}, {})
 
 
 async def test_when_somebody_said_stop_is_told_for_each_conversation_and_author(
-    database: Database, inbox: Inbox
+    database: Database, inbox: InboxStore
 ) -> None:
-    places, said = Places(database), inbound()
+    places, said = Watermarks(database), inbound()
     for at, author in ((50.0, "grace"), (40.0, "grace"), (45.0, "ada")):
-        await inbox.note(replace(said, event_key=f"stop:{at}", author=author, sent_at=at), "stop")
-    await inbox.note(replace(said, event_key="status", sent_at=60.0), "status")
-    resets, stops = await places.cancelled_at([said.session_id, "another"])
+        await inbox.record_command(replace(said, event_key=f"stop:{at}", author=author, sent_at=at), "stop")
+    await inbox.record_command(replace(said, event_key="status", sent_at=60.0), "status")
+    resets, stops = await places.get_cancellation_times([said.session_id, "another"])
     assert resets == {}
     assert stops == {(said.session_id, "grace"): 50.0, (said.session_id, "ada"): 45.0}

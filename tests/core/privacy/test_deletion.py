@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 from google.genai import types
 
-from core.conversations.feedback import Feedback
-from core.inbox.store import Accepted, Inbox
-from core.inbox.watermarks import Places
+from core.conversations.feedback import FeedbackStore
+from core.inbox.store import AcceptResult, InboxStore
+from core.inbox.watermarks import Watermarks
 from core.models.tokens import TokenCounter
 from core.privacy import deletion as forgetting
 from core.privacy import deletion_queries as deletion
@@ -53,7 +53,7 @@ SHARED, ALONE = "slack:T1:C1:171", "slack:T1:D9:172"
 class Office:
     """Conversations, with something in every table."""
 
-    def __init__(self, database: Faulty, inbox: Inbox, turns: TurnStore, service: SessionService) -> None:
+    def __init__(self, database: Faulty, inbox: InboxStore, turns: TurnStore, service: SessionService) -> None:
         self.database, self.inbox, self.turns, self.service = database, inbox, turns, service
         self.books = Spending(database, PRICES)
 
@@ -140,7 +140,7 @@ class Office:
         await self.turns.end(turn, "done")
         if is_counted:
             await self.books.count()
-        await Feedback(self.database).give(turn.id, author, "good")
+        await FeedbackStore(self.database).save_feedback(turn.id, author, "good")
         return turn.id
 
     async def sum_up(self, session: str, text: str) -> None:
@@ -169,7 +169,7 @@ def _has(value: Any, words: tuple[str, ...]) -> bool:
 
 
 @pytest.fixture
-def office(database: Faulty, inbox: Inbox, turns: TurnStore, tmp_path: Path) -> Office:
+def office(database: Faulty, inbox: InboxStore, turns: TurnStore, tmp_path: Path) -> Office:
     return Office(database, inbox, turns, SessionService(database, TokenCounter(tmp_path), agent="bot"))
 
 
@@ -201,7 +201,7 @@ async def test_a_conversation_is_deleted_from_every_table_and_from_the_file_and_
     assert await office.spent() == [("", "", 1, COST), ("slack:U0GRACE", "Grace", 1, COST)]
 
     again = inbound("vermilion umbrella", session=ALONE, event_key=key, author="U0ZOFIA")
-    assert await office.inbox.accept(again) is Accepted.KNOWN
+    assert await office.inbox.accept(again) is AcceptResult.DUPLICATE
     assert await office.holds(*WORDS) == []
     assert await office.turns.claim(10) == []
     if database.file is not None:
@@ -376,7 +376,7 @@ async def test_what_was_said_since_a_conversation_became_old_is_not_taken_for_sa
     missed = time.time() - 60  # while no process ran
     await Retention(database, PRICES, days=30).sweep()
     assert await office.holds("harmless teapot") == []
-    over, _ = await Places(database).cancelled_at([ALONE])
+    over, _ = await Watermarks(database).get_cancellation_times([ALONE])
     assert missed - 31 * DAY < over[ALONE] < missed - 29 * DAY
 
 

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 from google.genai import types
 
-from core.conversations.feedback import Feedback
-from core.inbox.store import Inbox
+from core.conversations.feedback import FeedbackStore
+from core.inbox.store import InboxStore
 from core.models.tokens import TokenCounter
 from core.privacy import export_attachments as exported
 from core.privacy.export import pieces
@@ -40,7 +40,7 @@ async def whole(database: Faulty, form: str, **more: int) -> str:
 
 
 @pytest.fixture
-async def conversation(database: Faulty, inbox: Inbox, turns: TurnStore, service: SessionService) -> str:
+async def conversation(database: Faulty, inbox: InboxStore, turns: TurnStore, service: SessionService) -> str:
     """One with a tool, a picture, a file that was made, an opinion and a summary; the id of its turn."""
     await inbox.accept(inbound("look", session=SESSION, author="U1"))
     (turn,) = await turns.claim(1)
@@ -61,7 +61,7 @@ async def conversation(database: Faulty, inbox: Inbox, turns: TurnStore, service
     turn.meter.add(CALL)
     await turns.save_answer(turn, "**A cat.**", turn.meter.to_json())
     await turns.end(turn, "done")
-    await Feedback(database).give(turn.id, "U2", "good")
+    await FeedbackStore(database).save_feedback(turn.id, "U2", "good")
     row = columns(to_row(summary("Ada looks.\nAt a cat.", begin=1.0, end=2.0)), 5)
     async with database.write() as connection:
         values = {**row, "session": SESSION, "generation": 1, "covers": 1, "content": "Ada looks.\nAt a cat."}
@@ -135,7 +135,7 @@ async def test_programs_read_the_same_and_get_the_files(conversation: str, datab
 
 
 async def test_an_answer_of_lango_agent_is_exported_as_that_of_parley(
-    database: Faulty, inbox: Inbox, turns: TurnStore, service: SessionService
+    database: Faulty, inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
     turn = await claimed(inbox, turns, place="place")
     session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
@@ -149,7 +149,7 @@ async def test_an_answer_of_lango_agent_is_exported_as_that_of_parley(
 
 
 async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_is_counted(
-    database: Faulty, inbox: Inbox, turns: TurnStore, service: SessionService
+    database: Faulty, inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
     async def dollars() -> str:
         told = json.loads(await whole(database, "json"))

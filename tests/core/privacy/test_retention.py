@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from core.conversations.service import Conversations
-from core.inbox.store import Accepted, Inbox
+from core.conversations.service import ConversationService
+from core.inbox.store import AcceptResult, InboxStore
 from core.privacy import retention as pruning
 from core.privacy.retention import DAY, HOUR, Pruning
 from core.store.schema import inbox as inbox_table
@@ -36,7 +36,7 @@ async def counts(database: Faulty) -> dict[str, int]:
         }
 
 
-async def answered(inbox: Inbox, turns: TurnStore, **said: Any) -> None:
+async def answered(inbox: InboxStore, turns: TurnStore, **said: Any) -> None:
     await inbox.accept(inbound(**said))
     (turn,) = await turns.claim(1)
     await done(turns, turn)
@@ -49,12 +49,12 @@ async def emptied(database: Faulty, *, days: float = 30) -> None:
 
 
 async def spoken_in(database: Faulty, turns: TurnStore, author: str) -> list[str]:
-    conversations = Conversations(database, turns, Worker(turns, never), budget=1)
-    return [one.session_id for one in await conversations.recent("place", author, 9)]
+    conversations = ConversationService(database, turns, Worker(turns, never), budget=1)
+    return [one.session_id for one in await conversations.list_recent("place", author, 9)]
 
 
 async def test_what_ended_long_ago_goes_and_where_each_one_speaks_stays_known(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     for author in ("ada", "bob"):
         for number in range(3):
@@ -68,7 +68,7 @@ async def test_what_ended_long_ago_goes_and_where_each_one_speaks_stays_known(
     assert await spoken_in(database, turns, "ada") == ["place:ada2"]
 
 
-async def test_what_is_young_or_has_not_ended_stays(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
+async def test_what_is_young_or_has_not_ended_stays(inbox: InboxStore, turns: TurnStore, database: Faulty) -> None:
     await answered(inbox, turns, session="place:1")
     await inbox.accept(inbound(session="place:2"))
     await turns.claim(1)
@@ -79,7 +79,7 @@ async def test_what_is_young_or_has_not_ended_stays(inbox: Inbox, turns: TurnSto
     await age(database, days=31)
     await emptied(database)
     assert await counts(database) == {"turns": 1, "inbox": 2, "tool_calls": 0}
-    assert await inbox.accept(inbound(session="place:2")) is Accepted.WAITS
+    assert await inbox.accept(inbound(session="place:2")) is AcceptResult.WAITING
 
 
 async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(
@@ -96,7 +96,7 @@ async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(
 
 
 async def test_it_goes_in_small_steps(
-    inbox: Inbox, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
+    inbox: InboxStore, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruning, "STEP", 2)
     for number in range(5):
@@ -109,13 +109,13 @@ async def test_it_goes_in_small_steps(
 
 
 async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_more(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("what is it?"))
     (first,) = await turns.claim(1)
     await done(turns, first)
     await age(database, days=31)
-    await inbox.again(first.id, author="ada", kind="regenerate")
+    await inbox.request_rerun(first.id, author="ada", kind="regenerate")
     await emptied(database)
     (again,) = await turns.claim(1)
     assert (again.origin, again.newest_message.text) == (first.id, "what is it?")
@@ -130,12 +130,12 @@ async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_mo
         await connection.execute(sa.update(inbox_table).values(accepted_at=long_ago))
     await emptied(database)
     assert await counts(database) == {"turns": 2, "inbox": 2, "tool_calls": 0}
-    await inbox.again(again.id, author="ada", kind="regenerate")
+    await inbox.request_rerun(again.id, author="ada", kind="regenerate")
     assert [turn.newest_message.text for turn in await turns.claim(1)] == ["what is it?"]
 
 
 async def test_what_was_overheard_does_not_let_it_be_forgotten_where_one_speaks(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await answered(inbox, turns, session="place:1", author="grace")
     await answered(inbox, turns, session="place:2", author="ada")

@@ -18,7 +18,7 @@ from core.sessions.artifacts import Artifacts, Made
 from core.sessions.resume import correction_of, rewind
 from core.sessions.service import SessionService
 from core.store.schema import turns
-from core.workers.fencing import Fence
+from core.workers.fencing import FencingToken
 from tests.core.conftest import Faulty
 from tests.core.sessions.events import reset_session
 
@@ -63,7 +63,7 @@ async def test_what_a_run_has_made_is_the_newest_of_each_name_and_goes_when_it_r
     for turn in ("t", "u"):
         async with database.write() as connection:
             await connection.execute(sa.insert(turns).values({**TURN, "id": turn, "origin": turn}))
-    fence = Fence("t", "w", 1)
+    fence = FencingToken("t", "w", 1)
     run, again = (Artifacts(database).of(id_, 1, fence) for id_ in ("r", correction_of("r")))
     await Artifacts(database).of("another", 1).save_artifact(**OF, filename="b.txt", artifact=types.Part(text="b"))
     await run.save_artifact(**OF, filename="a.txt", artifact=types.Part(text="draft"))
@@ -73,7 +73,9 @@ async def test_what_a_run_has_made_is_the_newest_of_each_name_and_goes_when_it_r
         Made("c.png", b"pixels", "image/png", "A cat"),
         Made("a.txt", b"final", "text/plain"),
     ]
-    behind = Artifacts(database).of("r", 1, Fence("u", "w", 1))  # what was asked for is decided, and the run goes on
+    behind = Artifacts(database).of(
+        "r", 1, FencingToken("u", "w", 1)
+    )  # what was asked for is decided, and the run goes on
     await behind.save_artifact(**OF, filename="d.txt", artifact=types.Part(text="d"))
     assert [made.name for made in await run.made("s", "u")] == ["d.txt"]
     assert len(await run.made("s", "t")) == 2
@@ -103,7 +105,7 @@ async def test_a_turn_that_another_worker_has_neither_saves_nor_deletes_a_file(
 ) -> None:
     async with database.write() as connection:
         await connection.execute(sa.insert(turns).values({**TURN, "id": "t", "origin": "t"}))
-    own, lost = (Artifacts(database).of("r", 1, Fence("t", "w", attempt)) for attempt in (1, 0))
+    own, lost = (Artifacts(database).of("r", 1, FencingToken("t", "w", attempt)) for attempt in (1, 0))
     for name in ("a.png", "user:me.png"):
         await own.save_artifact(**OF, filename=name, artifact=PNG)
         with pytest.raises(TurnLostError):

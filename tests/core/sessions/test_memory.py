@@ -21,7 +21,7 @@ from core.models.tokens import TokenCounter
 from core.sessions.memory import Memories
 from core.sessions.resume import rewind
 from core.sessions.service import SessionService
-from core.workers.fencing import Fence
+from core.workers.fencing import FencingToken
 from tests.core.conftest import Faulty
 from tests.core.sessions.events import reset_session
 from tests.fixtures.conversation import ScriptedProvider, adapter
@@ -98,7 +98,7 @@ async def test_what_came_of_a_conversation_goes_with_it_and_nothing_comes_behind
     run = Memories(database).of("s", 1, None)
     await run.add_events_to_memory(**OF, events=[event("the secret word")])
     await Memories(database).add_events_to_memory(**OF, events=[event("another word")], session_id="other")
-    lost = Memories(database).of("s", 1, Fence("turn", "worker", 1))
+    lost = Memories(database).of("s", 1, FencingToken("turn", "worker", 1))
     with pytest.raises(TurnLostError):
         await lost.add_events_to_memory(**OF, events=[event("too late, a word")])
     await reset_session(service, "s")

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from core.errors import SurfaceError, TurnLostError
 from core.identity import AUTHOR, EVERYONE, OTHERS, User
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.privacy.retention import Pruning
 from core.store.schema import approvals as table
 from core.store.schema import inbox as inbox_table
@@ -39,7 +39,7 @@ def ask(number: int = 1, **more: Any) -> Ask:
     return Ask("run", f"q{number}", f"c{number}", "pay", {"sum": number}, **more)
 
 
-async def asking(inbox: Inbox, turns: TurnStore, approvals: Approvals, *asks: Ask) -> Turn:
+async def asking(inbox: InboxStore, turns: TurnStore, approvals: Approvals, *asks: Ask) -> Turn:
     """A turn that has come to its end with what it asks for."""
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
@@ -48,7 +48,7 @@ async def asking(inbox: Inbox, turns: TurnStore, approvals: Approvals, *asks: As
     return turn
 
 
-async def both_late(inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals) -> None:
+async def both_late(inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals) -> None:
     """Two conversations, each with something that nobody has decided in time."""
     for session in ("one", "two"):
         await inbox.accept(inbound(author="ada", session=session))
@@ -65,7 +65,7 @@ async def count(database: Faulty, of: sa.Table) -> int:
 
 
 async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
-    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.asked(turn.id)
@@ -85,7 +85,7 @@ async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
 
 
 async def test_a_turn_goes_on_when_all_that_it_asks_for_is_decided(
-    inbox: Inbox, turns: TurnStore, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, approvals: Approvals
 ) -> None:
     turn = await asking(inbox, turns, approvals, ask(1), ask(2))
     one, two = await approvals.asked(turn.id)
@@ -97,7 +97,7 @@ async def test_a_turn_goes_on_when_all_that_it_asks_for_is_decided(
 
 
 async def test_what_is_late_is_denied_once(
-    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     turn = await asking(inbox, turns, approvals, ask(1), ask(2))
     assert await approvals.expire() == []
@@ -130,7 +130,7 @@ def test_who_may_decide(approvers: tuple[str, ...], who: set[str]) -> None:
 
 
 async def test_the_tools_own_rule_goes_before_that_of_the_settings(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     approvals = approvals_of(database, turns, approvers=(OTHERS,))
     turn = await asking(inbox, turns, approvals, ask(1), ask(2, approvers=("bob",)), ask(3, may_always=False))
@@ -142,7 +142,7 @@ async def test_the_tools_own_rule_goes_before_that_of_the_settings(
 
 
 async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
-    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -154,7 +154,7 @@ async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
 
 
 async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
-    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
@@ -166,7 +166,7 @@ async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
 
 
 async def test_an_expired_approval_that_cannot_be_read_blocks_no_other(
-    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     await both_late(inbox, turns, database, approvals)
     async with database.write() as connection:
@@ -175,7 +175,7 @@ async def test_an_expired_approval_that_cannot_be_read_blocks_no_other(
 
 
 async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
-    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     await both_late(inbox, turns, database, approvals)
     shown, both = list[str](), asyncio.Event()
@@ -194,7 +194,7 @@ async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
 
 
 async def test_a_decision_outlives_a_database_that_is_away(
-    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.asked(turn.id)
@@ -203,11 +203,11 @@ async def test_a_decision_outlives_a_database_that_is_away(
 
 
 async def test_what_was_asked_for_goes_with_its_session_and_with_its_turn(
-    inbox: Inbox, turns: TurnStore, database: Faulty, approvals: Approvals, tmp_path: Path
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals, tmp_path: Path
 ) -> None:
     turn = await asking(inbox, turns, approvals)
     (one,) = await approvals.asked(turn.id)
-    await inbox.reset(inbound("reset"))
+    await inbox.reset_session(inbound("reset"))
     assert await count(database, table) == 0
     assert (await approvals.decide(one.id, ADA, "approved")).approval is None
     await asking(inbox, turns, approvals)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.sessions.lifecycle import hold_session
 from core.sessions.routing import Agent, Agents
 from core.store.schema import inbox as inbox_table
@@ -21,7 +21,9 @@ from tests.core.conftest import MODELS, Faulty, done, worker_on
 from tests.fixtures.inbox_messages import inbound
 
 
-async def test_a_claim_begins_the_next_turn_of_each_session(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
+async def test_a_claim_begins_the_next_turn_of_each_session(
+    inbox: InboxStore, turns: TurnStore, database: Faulty
+) -> None:
     for number in range(3):
         await inbox.accept(inbound(session=f"place:{number}"))
     async with database.write() as connection:
@@ -41,7 +43,7 @@ async def test_a_claim_begins_the_next_turn_of_each_session(inbox: Inbox, turns:
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_a_claim_skips_a_session_that_another_transaction_has_locked(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(edited := inbound("what was said", session="p:1"))
     await inbox.accept(inbound(session="p:2"))
@@ -50,14 +52,14 @@ async def test_a_claim_skips_a_session_that_another_transaction_has_locked(
         async with asyncio.timeout(10):
             (other,) = await turns.claim(10)
     assert other.session_id == "p:2"
-    await inbox.revise(edited.event_key, "what was meant")
+    await inbox.edit_message(edited.event_key, "what was meant")
     (turn,) = await turns.claim(10, running=[other.id])
     assert [message.text for message in turn.messages] == ["what was meant"]
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_workers_that_claim_while_messages_come_claim_each_message_once(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     said = [inbound(session=f"p:{number % 3}") for number in range(60)]
     taken = list[Turn]()
@@ -81,7 +83,7 @@ async def test_workers_that_claim_while_messages_come_claim_each_message_once(
 
 
 async def test_a_turn_that_cannot_begin_claims_no_message(
-    inbox: Inbox, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
+    inbox: InboxStore, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -96,7 +98,7 @@ async def test_a_turn_that_cannot_begin_claims_no_message(
     assert other.session_id == "p:2"
 
 
-async def test_a_cancelled_claim_takes_nothing_or_all(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
+async def test_a_cancelled_claim_takes_nothing_or_all(inbox: InboxStore, turns: TurnStore, database: Faulty) -> None:
     """Wherever it is cancelled, a turn and its messages go together, and the next claim has them."""
     for number in range(12):
         session = f"place:{number}"
@@ -115,7 +117,7 @@ async def test_a_cancelled_claim_takes_nothing_or_all(inbox: Inbox, turns: TurnS
         await turns.end(turn, "failed")
 
 
-async def test_turns_are_claimed_round_robin_over_people(inbox: Inbox, turns: TurnStore) -> None:
+async def test_turns_are_claimed_round_robin_over_people(inbox: InboxStore, turns: TurnStore) -> None:
     people = ["ada"] * 6 + ["grace"] * 2 + ["linus"]
     for number, author in enumerate(people):
         await inbox.accept(inbound(session=f"place:{number}", author=author))
@@ -146,7 +148,7 @@ def queries_of(database: Faulty) -> Iterator[list[tuple[str, Any]]]:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_messages_that_are_never_answered_slow_no_claim_down(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     with queries_of(database) as sent:

@@ -16,7 +16,7 @@ from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.conversations.turn_report import TurnReports
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.models.adapter import ModelAdapter
 from core.models.providers.openai import OpenAIProvider
 from core.models.tokens import TokenCounter
@@ -71,7 +71,7 @@ class Talk:
     """One conversation of which all is real but the model."""
 
     database: Faulty
-    inbox: Inbox
+    inbox: InboxStore
     turns: TurnStore
     runtime: AgentRuntime
     service: SessionService
@@ -151,7 +151,7 @@ def priced(folder: Path) -> Path:
 
 @pytest.fixture
 async def talk(
-    database: Faulty, inbox: Inbox, turns: TurnStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: Faulty, inbox: InboxStore, turns: TurnStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Talk]:
     monkeypatch.setattr(compactions, "AGAIN", 0.0)
     counter = TokenCounter(tmp_path)
@@ -240,7 +240,7 @@ async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(talk: Talk)
     for number in range(DEFAULT_TURNS):
         await talk.chat(f"more {number}")
     assert len(talk.sums) == 1
-    reset = await talk.inbox.reset(inbound("reset", session=SESSION))
+    reset = await talk.inbox.reset_session(inbound("reset", session=SESSION))
     assert reset == []
     assert await talk.summaries() == []
     assert await talk.reads() == []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.store.schema import messages
 from core.turns.queries import RerunKind
 from core.turns.store import TurnStore
@@ -50,7 +50,7 @@ async def ended(turns: TurnStore) -> list[tuple[str, str, bool]]:
 
 @pytest.mark.parametrize(("database_url", "what"), on_each(TURNS, TURNS_OF_SQLITE), indirect=["database_url"])
 async def test_a_turn_that_cannot_be_read_fails_and_stops_no_other(
-    inbox: Inbox, turns: TurnStore, database: Faulty, what: str
+    inbox: InboxStore, turns: TurnStore, database: Faulty, what: str
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))
     await turns.claim(1)
@@ -64,7 +64,7 @@ async def test_a_turn_that_cannot_be_read_fails_and_stops_no_other(
 @pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
 @pytest.mark.parametrize(("database_url", "what"), on_each(MESSAGES, MESSAGES_OF_SQLITE), indirect=["database_url"])
 async def test_a_message_that_cannot_be_read_stops_no_other(
-    inbox: Inbox, turns: TurnStore, database: Faulty, what: str, is_taken: bool
+    inbox: InboxStore, turns: TurnStore, database: Faulty, what: str, is_taken: bool
 ) -> None:
     await inbox.accept(inbound("before", session="p:left"))
     assert await ended(turns) == [("p:left", "before", False)]
@@ -81,13 +81,13 @@ async def test_a_message_that_cannot_be_read_stops_no_other(
 
 
 async def test_what_is_tried_again_of_a_turn_that_cannot_be_read_stops_no_other(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))
     (turn,) = await turns.claim(1)
     await turns.end(turn, "failed")
     await damage(database, "turns", "chunks = '7'", "p:left")
-    await inbox.again(turn.id, author="ada", kind="retry")
+    await inbox.request_rerun(turn.id, author="ada", kind="retry")
     await inbox.accept(inbound("other", session="p:other"))
     assert sorted(await ended(turns)) == [("p:left", "left", True), ("p:other", "other", False)]
 
@@ -96,13 +96,13 @@ async def test_what_is_tried_again_of_a_turn_that_cannot_be_read_stops_no_other(
 @pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
 @pytest.mark.parametrize("kind", ["retry", "regenerate"])
 async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_other(
-    inbox: Inbox, turns: TurnStore, database: Faulty, is_taken: bool, kind: RerunKind
+    inbox: InboxStore, turns: TurnStore, database: Faulty, is_taken: bool, kind: RerunKind
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))
     (turn,) = await turns.claim(1)
     await turns.save_answer(turn, "the answer", {})
     await turns.end(turn, "failed" if kind == "retry" else "done")
-    await inbox.again(turn.id, author="ada", kind=kind)
+    await inbox.request_rerun(turn.id, author="ada", kind=kind)
     if is_taken:
         await turns.claim(1)
     async with database.write() as connection:
@@ -117,7 +117,7 @@ async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("column", ["model", "agent"])
 async def test_a_session_that_cannot_be_read_stops_no_other(
-    inbox: Inbox, turns: TurnStore, database: Faulty, column: str
+    inbox: InboxStore, turns: TurnStore, database: Faulty, column: str
 ) -> None:
     for session in ("p:left", "p:other"):
         await inbox.accept(inbound("hello", session=session))
@@ -127,7 +127,7 @@ async def test_a_session_that_cannot_be_read_stops_no_other(
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_of_a_session_in_which_nothing_can_be_read_the_others_hear_nothing(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound("before", session="p:left"))
     await ended(turns)
@@ -151,7 +151,7 @@ HISTORY_OF_SQLITE = [
 @pytest.mark.parametrize("again", [False, True], ids=["left", "tried again"])
 @pytest.mark.parametrize(("database_url", "what"), on_each(HISTORY, HISTORY_OF_SQLITE), indirect=["database_url"])
 async def test_a_history_that_cannot_be_read_stops_no_other_when_a_run_is_to_go_on_with_it(
-    inbox: Inbox, turns: TurnStore, database: Faulty, what: str, again: bool
+    inbox: InboxStore, turns: TurnStore, database: Faulty, what: str, again: bool
 ) -> None:
     await inbox.accept(inbound("left", session="p:left", author="ada"))
     (turn,) = await turns.claim(1)
@@ -171,7 +171,7 @@ async def test_a_history_that_cannot_be_read_stops_no_other_when_a_run_is_to_go_
     await damage(database, "messages", what, "p:left")
     if again:
         await turns.end(turn, "failed")
-        await inbox.again(turn.id, author="ada", kind="retry")
+        await inbox.request_rerun(turn.id, author="ada", kind="retry")
     await inbox.accept(inbound("other", session="p:other"))
     told = {(session, text) for session, text, _ in await ended(turns)}
     assert told == {("p:left", "left"), ("p:other", "other")}

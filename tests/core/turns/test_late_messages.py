@@ -1,19 +1,19 @@
 """Messages that arrive after the turn of a newer message began."""
 
-from core.inbox.store import Accepted, Inbox
+from core.inbox.store import AcceptResult, InboxStore
 from core.turns.store import TurnStore
 from tests.core.conftest import Faulty, done
 from tests.core.tools.test_approvals import approvals_of
 from tests.fixtures.inbox_messages import inbound
 
 
-async def test_the_next_turn_answers_a_late_message_before_newer_ones(inbox: Inbox, turns: TurnStore) -> None:
+async def test_the_next_turn_answers_a_late_message_before_newer_ones(inbox: InboxStore, turns: TurnStore) -> None:
     first, second, third = inbound("first"), inbound("second"), inbound("third")
     await inbox.accept(second)
     (turn,) = await turns.claim(10)
     await inbox.accept(third)
-    assert await inbox.accept(first) is Accepted.WAITS
-    assert await inbox.accept(first) is Accepted.KNOWN
+    assert await inbox.accept(first) is AcceptResult.WAITING
+    assert await inbox.accept(first) is AcceptResult.DUPLICATE
     assert await turns.list_owned() == {turn.id: None}
     await done(turns, turn)
     (following,) = await turns.claim(10)
@@ -22,7 +22,7 @@ async def test_the_next_turn_answers_a_late_message_before_newer_ones(inbox: Inb
     assert await turns.claim(10) == []
 
 
-async def test_a_resumed_turn_leaves_a_late_message_to_the_next_turn(inbox: Inbox, turns: TurnStore) -> None:
+async def test_a_resumed_turn_leaves_a_late_message_to_the_next_turn(inbox: InboxStore, turns: TurnStore) -> None:
     first, second = inbound("first"), inbound("second")
     await inbox.accept(second)
     (turn,) = await turns.claim(10)
@@ -36,7 +36,7 @@ async def test_a_resumed_turn_leaves_a_late_message_to_the_next_turn(inbox: Inbo
 
 
 async def test_a_turn_that_needs_approvals_is_stored_though_a_late_message_waits(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     first, second = inbound("first"), inbound("second")
     await inbox.accept(second)
@@ -48,11 +48,11 @@ async def test_a_turn_that_needs_approvals_is_stored_though_a_late_message_waits
     assert following.messages == (first,)
 
 
-async def test_a_retry_leaves_later_messages_to_the_next_turn(inbox: Inbox, turns: TurnStore) -> None:
+async def test_a_retry_leaves_later_messages_to_the_next_turn(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound("tried"))
     (failed,) = await turns.claim(10)
     await turns.end(failed, "failed")
-    await inbox.again(failed.id, author="ada", kind="retry")
+    await inbox.request_rerun(failed.id, author="ada", kind="retry")
     await inbox.accept(later := inbound("later", sent_at=9e9))
     (turn,) = await turns.claim(10)
     assert turn.kind == "retry"

@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
-from core.inbox.edits import Taken
-from core.inbox.store import Accepted, Inbox
+from core.inbox.edits import ClaimedMessage
+from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
@@ -50,7 +50,7 @@ async def claimed(turns: TurnStore) -> Turn:
     return turn
 
 
-async def answered_turn(inbox: Inbox, turns: TurnStore, service: SessionService, *words: str, **more: Any) -> Turn:
+async def answered_turn(inbox: InboxStore, turns: TurnStore, service: SessionService, *words: str, **more: Any) -> Turn:
     """A turn that has answered messages with a tool, in two messages of the platform's."""
     for text in words:
         await inbox.accept(inbound(text, **more))
@@ -65,18 +65,18 @@ async def answered_turn(inbox: Inbox, turns: TurnStore, service: SessionService,
     return turn
 
 
-async def asked(inbox: Inbox, turn: Turn, kind: RerunKind = "regenerate") -> tuple[Accepted, InboxMessage]:
-    wanted = await inbox.again(turn.id, author="ada", kind=kind)
+async def asked(inbox: InboxStore, turn: Turn, kind: RerunKind = "regenerate") -> tuple[AcceptResult, InboxMessage]:
+    wanted = await inbox.request_rerun(turn.id, author="ada", kind=kind)
     assert isinstance(wanted, tuple)
     return wanted
 
 
 async def test_an_answer_is_made_anew_in_its_reply_and_behind_the_same_question(
-    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     await answered_turn(inbox, turns, service, "before")
     turn = await answered_turn(inbox, turns, service, "one", "two")
-    assert (await asked(inbox, turn))[0] is Accepted.NEXT
+    assert (await asked(inbox, turn))[0] is AcceptResult.NEXT
     again = await claimed(turns)
     assert (again.kind, again.origin, again.chunks) == ("regenerate", turn.id, ("m1", "m2"))
     assert again.messages == turn.messages
@@ -88,13 +88,13 @@ async def test_an_answer_is_made_anew_in_its_reply_and_behind_the_same_question(
 
 
 async def test_what_the_new_run_has_stored_is_not_taken_out_again_by_whoever_takes_it_up(
-    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
     await asked(inbox, turn)
     again = await claimed(turns)
     await store(service, again, called("c2"), answered("c2", response={"result": "new"}))
-    await turns._lease.give_up()
+    await turns._lease.release()
     other = await worker_on(database)
     taken = await claimed(other)
     assert (taken.kind, taken.attempt, taken.is_resumed) == ("regenerate", 2, True)
@@ -110,27 +110,27 @@ async def test_what_the_new_run_has_stored_is_not_taken_out_again_by_whoever_tak
 
 
 async def test_a_press_that_comes_often_over_two_workers_and_in_several_ways_does_it_once(
-    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
-    await inbox.revise(turn.newest_message.event_key, "two")
+    await inbox.edit_message(turn.newest_message.event_key, "two")
     second = await worker_on(database)
-    other = Inbox(database, second, Worker(second, never))
-    ways: list[tuple[Inbox, RerunKind]] = [(inbox, "regenerate"), (other, "regenerate"), (other, "revise")]
+    other = InboxStore(database, second, Worker(second, never))
+    ways: list[tuple[InboxStore, RerunKind]] = [(inbox, "regenerate"), (other, "regenerate"), (other, "revise")]
     pressed = await asyncio.gather(*(asked(into, turn, kind) for into, kind in ways * 3))
     assert sorted(accepted.name for accepted, _ in pressed) == ["KNOWN"] * 8 + ["NEXT"]
     again = await claimed(second)
     assert (again.kind, again.newest_message.text) == ("revise", "two")
-    assert (await asked(inbox, turn))[0] is Accepted.KNOWN
+    assert (await asked(inbox, turn))[0] is AcceptResult.DUPLICATE
     await done(second, again)
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
     await asked(inbox, again)
     assert (await claimed(second)).origin == turn.id
 
 
 @pytest.mark.parametrize("state", ["answered", "stopped"])
 async def test_an_answer_that_is_just_shown_or_was_stopped_can_be_made_anew(
-    inbox: Inbox, turns: TurnStore, state: str
+    inbox: InboxStore, turns: TurnStore, state: str
 ) -> None:
     await inbox.accept(inbound())
     turn = await claimed(turns)
@@ -139,38 +139,38 @@ async def test_an_answer_that_is_just_shown_or_was_stopped_can_be_made_anew(
     else:
         async with inbox._database.write() as connection:
             assert await turns.request_cancel(connection, turn.session_id, STOP) == turn.id
-    assert (await asked(inbox, turn))[0] is Accepted.WAITS
+    assert (await asked(inbox, turn))[0] is AcceptResult.WAITING
     assert await turns.claim(10, running=[turn.id]) == []
     await turns.end(turn, "done" if state == "answered" else "cancelled", error=STOP)
     assert (await claimed(turns)).origin == turn.id
 
 
-async def test_what_runs_failed_or_is_not_there_is_not_made_anew(inbox: Inbox, turns: TurnStore) -> None:
+async def test_what_runs_failed_or_is_not_there_is_not_made_anew(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     turn = await claimed(turns)
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
     await turns.end(turn, "failed")
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
-    assert await inbox.again("nothing", author="ada", kind="regenerate") is RerunDenied.EXPIRED
-    assert await inbox.again(turn.id, author="ada", kind="revise") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun("nothing", author="ada", kind="regenerate") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="revise") is RerunDenied.EXPIRED
 
 
 async def test_only_who_asked_has_it_answered_anew_and_only_while_nothing_was_said_since(
-    inbox: Inbox, turns: TurnStore, service: SessionService
+    inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
-    assert await inbox.again(turn.id, author="grace", kind="regenerate") is RerunDenied.NOT_OWNER
+    assert await inbox.request_rerun(turn.id, author="grace", kind="regenerate") is RerunDenied.NOT_OWNER
     await inbox.accept(inbound("two"))
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
     second = await claimed(turns)
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
     await done(turns, second)
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
-    assert (await asked(inbox, second))[0] is Accepted.NEXT
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
+    assert (await asked(inbox, second))[0] is AcceptResult.NEXT
 
 
 async def test_what_was_sent_before_and_comes_late_leaves_both_answered(
-    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
     await asked(inbox, turn)
@@ -184,11 +184,11 @@ async def test_what_was_sent_before_and_comes_late_leaves_both_answered(
 
 
 async def test_a_retry_that_was_wanted_of_a_turn_that_came_to_its_answer_after_all_is_none(
-    inbox: Inbox, turns: TurnStore
+    inbox: InboxStore, turns: TurnStore
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
-    await inbox.again(turn.id, author="ada", kind="retry")  # the apology stands, and its process dies
+    await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the apology stands, and its process dies
     await turns.hand_back(turn)
     (again,) = await turns.claim(10)
     await done(turns, again)
@@ -196,17 +196,17 @@ async def test_a_retry_that_was_wanted_of_a_turn_that_came_to_its_answer_after_a
 
 
 async def test_after_a_reset_nothing_is_answered_anew_and_what_waited_for_it_is_dropped(
-    inbox: Inbox, turns: TurnStore, service: SessionService
+    inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
     await asked(inbox, turn)
-    assert len(cast(list[InboxMessage], await inbox.reset(inbound("reset")))) == 1
-    assert await inbox.again(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
+    assert len(cast(list[InboxMessage], await inbox.reset_session(inbound("reset")))) == 1
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
     assert await turns.claim(10) == []
 
 
 async def test_a_reset_that_comes_late_drops_what_was_to_be_answered_anew_and_not_what_was_said_since(
-    inbox: Inbox, turns: TurnStore
+    inbox: InboxStore, turns: TurnStore
 ) -> None:
     await inbox.accept(inbound("one"))
     failed = await claimed(turns)
@@ -214,16 +214,16 @@ async def test_a_reset_that_comes_late_drops_what_was_to_be_answered_anew_and_no
     reset, since = inbound("reset"), inbound("since")
     await asked(inbox, failed, "retry")
     await inbox.accept(since)
-    assert len(cast(list[InboxMessage], await inbox.reset(reset, until=reset.sent_at))) == 1
+    assert len(cast(list[InboxMessage], await inbox.reset_session(reset, until=reset.sent_at))) == 1
     assert (await claimed(turns)).messages == (since,)
 
 
 async def test_an_edited_question_is_asked_as_it_is_now(
-    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     await answered_turn(inbox, turns, service, "before")
     turn = await answered_turn(inbox, turns, service, "one", "two")
-    await inbox.revise(turn.messages[0].event_key, "three")
+    await inbox.edit_message(turn.messages[0].event_key, "three")
     await asked(inbox, turn, "revise")
     again = await claimed(turns)
     assert (again.kind, again.origin, again.chunks) == ("revise", turn.id, ("m1", "m2"))
@@ -237,12 +237,14 @@ async def test_an_edited_question_is_asked_as_it_is_now(
     assert (await told(database))[-1] == "three two"
 
 
-async def test_what_runs_is_ended_when_its_edited_question_is_to_be_answered(inbox: Inbox, turns: TurnStore) -> None:
+async def test_what_runs_is_ended_when_its_edited_question_is_to_be_answered(
+    inbox: InboxStore, turns: TurnStore
+) -> None:
     await inbox.accept(inbound("one"))
     turn = await claimed(turns)
-    edited = await inbox.revise(turn.newest_message.event_key, "two")
-    assert edited == Taken(turn.id, "running", is_revised=True)
-    assert (await asked(inbox, turn, "revise"))[0] is Accepted.WAITS
+    edited = await inbox.edit_message(turn.newest_message.event_key, "two")
+    assert edited == ClaimedMessage(turn.id, "running", has_unseen_edit=True)
+    assert (await asked(inbox, turn, "revise"))[0] is AcceptResult.WAITING
     assert await turns.list_owned() == {turn.id: STOP}
     await turns.end(turn, "cancelled", error=STOP)
     again = await claimed(turns)
@@ -250,21 +252,21 @@ async def test_what_runs_is_ended_when_its_edited_question_is_to_be_answered(inb
 
 
 async def test_what_is_tried_again_is_asked_as_it_was_edited_meanwhile(
-    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     await inbox.accept(inbound("one"))
     turn = await claimed(turns)
     await store(service, turn, said("one"))
     await turns.end(turn, "failed")
     await asked(inbox, turn, "retry")
-    await inbox.revise(turn.newest_message.event_key, "two")
+    await inbox.edit_message(turn.newest_message.event_key, "two")
     again = await claimed(turns)
     assert (again.kind, again.newest_message.text) == ("revise", "two")
     assert await told(database) == []
 
 
 async def test_a_session_goes_on_with_the_model_that_was_chosen_when_a_turn_was_begun(
-    inbox: Inbox, turns: TurnStore, service: SessionService, database: Faulty
+    inbox: InboxStore, turns: TurnStore, service: SessionService, database: Faulty
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
     assert turn.model is None
@@ -275,7 +277,7 @@ async def test_a_session_goes_on_with_the_model_that_was_chosen_when_a_turn_was_
     assert again.model == "openai/other"
     async with database.write() as connection:
         await connection.execute(sa.text("UPDATE sessions SET model = NULL"))
-    await turns._lease.give_up()
+    await turns._lease.release()
     other = await worker_on(database)
     assert (await claimed(other)).model == "openai/other"
     async with database.read() as connection:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import StoreError, TurnLostError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.store.database import Database
 from core.store.notify import Notices
@@ -31,7 +31,7 @@ async def column(database: Database, chosen: sa.Column[Any]) -> list[Any]:
 
 
 async def test_the_messages_of_a_session_are_taken_as_they_were_sent_and_while_none_is_under_way(
-    inbox: Inbox, turns: TurnStore
+    inbox: InboxStore, turns: TurnStore
 ) -> None:
     first, second, third = inbound(), inbound(), inbound()
     await inbox.accept(second)
@@ -44,7 +44,7 @@ async def test_the_messages_of_a_session_are_taken_as_they_were_sent_and_while_n
     assert turn.messages + last.messages == (first, second, third)
 
 
-async def test_no_more_turns_begin_than_asked_for(inbox: Inbox, turns: TurnStore) -> None:
+async def test_no_more_turns_begin_than_asked_for(inbox: InboxStore, turns: TurnStore) -> None:
     for number in range(5):
         await inbox.accept(inbound(session=f"place:{number}"))
     sizes, running = [], list[str]()
@@ -56,17 +56,17 @@ async def test_no_more_turns_begin_than_asked_for(inbox: Inbox, turns: TurnStore
 
 
 async def test_what_a_worker_runs_it_does_not_begin_again_when_its_lease_has_ended(
-    inbox: Inbox, turns: TurnStore
+    inbox: InboxStore, turns: TurnStore
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
-    await turns._lease.give_up()
+    await turns._lease.release()
     assert await turns.claim(1, running=[turn.id]) == []
     assert [again.id for again in await turns.claim(1)] == [turn.id]
 
 
 async def test_many_workers_that_claim_at_once_begin_each_turn_once(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     for number in range(24):
         await inbox.accept(inbound(session=f"place:{number % 8}"))
@@ -83,7 +83,7 @@ async def test_many_workers_that_claim_at_once_begin_each_turn_once(
 
 
 async def test_the_database_itself_refuses_a_second_turn_of_a_session(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     await turns.claim(1)
@@ -95,7 +95,7 @@ async def test_the_database_itself_refuses_a_second_turn_of_a_session(
 
 
 async def test_a_turn_that_was_left_over_is_taken_up_as_it_was(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     for number in range(3):
         await inbox.accept(inbound(session=f"place:{number}"))
@@ -110,12 +110,12 @@ async def test_a_turn_that_was_left_over_is_taken_up_as_it_was(
 
 async def successor(database: Faulty, turns: TurnStore) -> TurnStore:
     """Another worker, when the one of `turns` is gone."""
-    await turns._lease.give_up()
+    await turns._lease.release()
     return await worker_on(database)
 
 
 async def test_what_waited_together_is_answered_together_and_by_every_attempt(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     said = [inbound(f"part {number}") for number in range(3)]
     for message in said:
@@ -132,7 +132,7 @@ async def test_what_waited_together_is_answered_together_and_by_every_attempt(
     assert last.messages == (later,)
 
 
-async def test_one_turn_answers_so_many_messages_and_no_more(inbox: Inbox, turns: TurnStore) -> None:
+async def test_one_turn_answers_so_many_messages_and_no_more(inbox: InboxStore, turns: TurnStore) -> None:
     said = [inbound() for _ in range(MAX_MESSAGES + 1)]
     for message in said:
         await inbox.accept(message)
@@ -144,15 +144,15 @@ async def test_one_turn_answers_so_many_messages_and_no_more(inbox: Inbox, turns
 
 
 async def test_a_retry_is_a_turn_of_its_own_and_answers_what_the_failed_one_did(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     said = [inbound("one"), inbound("two", author="bob")]
     for message in said:
         await inbox.accept(message)
     (failed,) = await turns.claim(1)
     await turns.end(failed, "failed", error="why")
-    assert await inbox.again(failed.id, author="eve", kind="retry") is RerunDenied.NOT_OWNER
-    await inbox.again(failed.id, author="bob", kind="retry")
+    assert await inbox.request_rerun(failed.id, author="eve", kind="retry") is RerunDenied.NOT_OWNER
+    await inbox.request_rerun(failed.id, author="bob", kind="retry")
     await inbox.accept(inbound("meanwhile", sent_at=time.time() + 1))
     (retry,) = await turns.claim(10)
     assert (retry.kind, retry.origin, retry.messages) == ("retry", failed.id, tuple(said))
@@ -161,7 +161,7 @@ async def test_a_retry_is_a_turn_of_its_own_and_answers_what_the_failed_one_did(
 
 
 async def test_what_a_worker_writes_of_a_turn_that_another_one_has_is_refused(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -180,7 +180,7 @@ async def test_what_a_worker_writes_of_a_turn_that_another_one_has_is_refused(
 
 
 async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried_in_vain(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     for number in range(2):
         await inbox.accept(inbound(session=f"place:{number}"))
@@ -199,7 +199,7 @@ async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried
 
 
 async def test_a_turn_is_handed_back_though_the_others_cannot_be_told(
-    inbox: Inbox, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
+    inbox: InboxStore, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -213,7 +213,7 @@ async def test_a_turn_is_handed_back_though_the_others_cannot_be_told(
 
 
 async def test_an_attempt_counts_when_a_lease_expires_with_the_turn_running(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -230,7 +230,7 @@ async def test_an_attempt_counts_when_a_lease_expires_with_the_turn_running(
     assert await column(database, turns_table.c.attempt) == [4]
 
 
-async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox: Inbox, turns: TurnStore) -> None:
+async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     assert await turns.claim(1, running=[turn.id]) == []
@@ -238,7 +238,7 @@ async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox:
 
 
 async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itself(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -248,23 +248,23 @@ async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itse
     assert [again.id for again in await turns.claim(1)] == [turn.id]
 
 
-async def test_a_reset_marks_the_turn_that_runs_for_whoever_runs_it(inbox: Inbox, turns: TurnStore) -> None:
+async def test_a_reset_marks_the_turn_that_runs_for_whoever_runs_it(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     assert await turns.list_owned() == {turn.id: None}
-    await inbox.reset(inbound("reset"))
+    await inbox.reset_session(inbound("reset"))
     assert await turns.list_owned() == {turn.id: "reset"}
 
 
 async def test_a_reset_forgets_what_was_said_when_the_turn_that_answered_it_has_ended(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (failed,) = await turns.claim(1)
     await turns.end(failed, "failed")
-    await inbox.again(failed.id, author="ada", kind="retry")
+    await inbox.request_rerun(failed.id, author="ada", kind="retry")
     await turns.claim(1)
-    await inbox.reset(inbound("reset"))
+    await inbox.reset_session(inbound("reset"))
     new = await successor(database, turns)
     (taken,) = await new.claim(1)
     assert (taken.messages, taken.cancel) == (failed.messages, "reset")
@@ -272,7 +272,9 @@ async def test_a_reset_forgets_what_was_said_when_the_turn_that_answered_it_has_
     assert set(await column(database, inbox_table.c.inbound)) == {None}
 
 
-async def test_a_turn_ends_with_the_message_that_it_answered(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
+async def test_a_turn_ends_with_the_message_that_it_answered(
+    inbox: InboxStore, turns: TurnStore, database: Faulty
+) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     await turns.end(turn, "failed", error="why")
@@ -281,7 +283,9 @@ async def test_a_turn_ends_with_the_message_that_it_answered(inbox: Inbox, turns
     assert await (await successor(database, turns)).claim(10) == []
 
 
-async def test_a_passing_fault_of_the_database_loses_no_end(inbox: Inbox, turns: TurnStore, database: Faulty) -> None:
+async def test_a_passing_fault_of_the_database_loses_no_end(
+    inbox: InboxStore, turns: TurnStore, database: Faulty
+) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     database.failures = 2
@@ -292,7 +296,7 @@ async def test_a_passing_fault_of_the_database_loses_no_end(inbox: Inbox, turns:
 
 
 async def test_a_fault_that_stays_is_told_after_some_attempts_and_the_turn_is_taken_up_later(
-    inbox: Inbox, turns: TurnStore, database: Faulty
+    inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -306,7 +310,7 @@ async def test_a_fault_that_stays_is_told_after_some_attempts_and_the_turn_is_ta
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"text": "half"}'])
 async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
-    inbox: Inbox, turns: TurnStore, database: Faulty, damage: str, caplog: pytest.LogCaptureFixture
+    inbox: InboxStore, turns: TurnStore, database: Faulty, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     if not database.is_sqlite and damage == "{":  # it takes no JSON that is none
         damage = "0"
@@ -330,7 +334,7 @@ async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=15), st.integers(1, 4))
 async def test_every_message_gets_one_turn_in_the_order_of_its_session(
-    turns: TurnStore, inbox: Inbox, said: list[tuple[str, int]], limit: int
+    turns: TurnStore, inbox: InboxStore, said: list[tuple[str, int]], limit: int
 ) -> None:
     messages = [inbound(session=f"p:{name}", sent_at=float(at)) for name, at in said]
     for message in messages:

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from core.errors import StoreError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.store.schema import turns as turns_table
 from core.turns import worker
 from core.turns.store import LOST, RESET, SHUTDOWN, STOP, TurnStore
@@ -31,7 +31,7 @@ class Bench:
         self.database = database
         self.turns = turns
         self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._rest, rest=rest)
-        self.inbox = Inbox(database, turns, self.worker)
+        self.inbox = InboxStore(database, turns, self.worker)
         self.begun: list[Turn] = []
         self.began_at: list[float] = []
         self.ended: list[str] = []
@@ -194,7 +194,7 @@ async def test_a_claimed_turn_that_is_reset_before_it_starts_ends_with_the_reaso
             await bench.inbox.accept(inbound("second", session="p:b"))
         await bench.until(lambda: bench.begun)
         assert len(bench.begun) == 1
-        await bench.inbox.reset(inbound("reset", session="p:b"))
+        await bench.inbox.reset_session(inbound("reset", session="p:b"))
         await bench.until(lambda: bench.ended)
         assert (bench.ended, bench.stops) == (["second"], [(RESET,)])
 
@@ -280,7 +280,7 @@ async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
 async def test_what_another_process_accepted_is_found_without_being_told(tmp_path: Path) -> None:
     async with working(tmp_path, poll=0.01) as bench:
         deaf = Worker(bench.turns, bench._answer)
-        await Inbox(bench.database, bench.turns, deaf).accept(inbound())
+        await InboxStore(bench.database, bench.turns, deaf).accept(inbound())
         await bench.until(lambda: bench.begun)
 
 
@@ -294,9 +294,9 @@ async def test_a_reset_ends_the_running_turn_with_its_reason_and_only_once(tmp_p
         bench.last_word = last_word
         await bench.inbox.accept(inbound("running"))
         await bench.until(lambda: bench.begun)
-        await bench.inbox.reset(inbound("reset"))
+        await bench.inbox.reset_session(inbound("reset"))
         await bench.until(lambda: bench.stops)
-        await bench.inbox.reset(inbound("reset again"))
+        await bench.inbox.reset_session(inbound("reset again"))
         stopping = asyncio.create_task(bench.worker.stop(0.01))
         await asyncio.sleep(0.02)
         word.set()
@@ -489,7 +489,7 @@ async def test_a_turn_that_another_worker_has_claimed_ends_without_a_word(
         if is_shared:  # nobody lengthens its lease: it stands still
             await asyncio.sleep(0.3)
         else:
-            await bench.turns._lease.give_up()
+            await bench.turns._lease.release()
         other = await worker_on(bench.database)
         (taken,) = await other.claim(1)
         assert taken.attempt == 2
@@ -523,6 +523,6 @@ async def test_workers_on_one_database_tell_each_other_at_once(postgres: str, tm
     async with working(tmp_path, url=postgres) as one, working(tmp_path, url=postgres, limit=0) as other:
         await other.inbox.accept(inbound("for the other one"))
         await one.until(lambda: one.begun)
-        await other.inbox.reset(inbound("reset"))
+        await other.inbox.reset_session(inbound("reset"))
         await one.until(lambda: one.stops)
         assert one.stops == [(RESET,)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.observability import metrics
 from core.privacy.retention import Pruning
 from core.store.schema import spending
@@ -35,7 +35,7 @@ def books(database: Faulty) -> Spending:
     return Spending(database, PRICES)
 
 
-async def claimed(inbox: Inbox, turns: TurnStore, *authors: str, place: str = "slack:T:C") -> Turn:
+async def claimed(inbox: InboxStore, turns: TurnStore, *authors: str, place: str = "slack:T:C") -> Turn:
     """Accept a message of each author, and claim the turn that answers them all."""
     for author in authors or ("ada",):
         await inbox.accept(inbound(session=f"{place}:1", place=place, author=author))
@@ -59,7 +59,7 @@ def told(spent: list[Spent]) -> list[tuple[Any, ...]]:
 
 
 async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
-    inbox: Inbox, turns: TurnStore, database: Faulty, books: Spending, monkeypatch: pytest.MonkeyPatch
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metered = Counter[str]()
     monkeypatch.setattr(metrics.cost, "add", lambda dollars, by: metered.update({by["model"]: dollars * DOLLAR}))
@@ -91,14 +91,14 @@ async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 async def test_what_a_turn_has_spent_that_came_to_no_answer_counts_as_well(
-    inbox: Inbox, turns: TurnStore, books: Spending, state: Ended
+    inbox: InboxStore, turns: TurnStore, books: Spending, state: Ended
 ) -> None:
     turn = await claimed(inbox, turns)
     await spends(turns, turn, CALL, state=state)
     assert (await books.spent(since=FIRST))[0].cost == COST
     if state == "cancelled":
         return
-    await inbox.again(turn.id, author="ada", kind="retry")  # the second one counts what it has asked itself
+    await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the second one counts what it has asked itself
     (again,) = await turns.claim(1)
     again.meter.author = turn.meter.author
     await spends(turns, again, CALL)
@@ -106,7 +106,7 @@ async def test_what_a_turn_has_spent_that_came_to_no_answer_counts_as_well(
 
 
 async def test_a_turn_that_is_handed_back_or_whose_session_is_reset_counts_what_all_its_attempts_have_spent(
-    inbox: Inbox, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
 ) -> None:
     turn = await claimed(inbox, turns)
     turn.meter.add(CALL)
@@ -114,7 +114,7 @@ async def test_a_turn_that_is_handed_back_or_whose_session_is_reset_counts_what_
     (again,) = await (await worker_on(database)).claim(1)
     assert again.meter.calls == (CALL,)
     again.meter.add(CALL)
-    await inbox.reset(inbound(session=turn.session_id, author="ada", text="reset"))
+    await inbox.reset_session(inbound(session=turn.session_id, author="ada", text="reset"))
     assert (await books.spent(since=FIRST))[0].calls == 0  # it runs
     other = await worker_on(database)
     async with database.write() as connection:
@@ -126,7 +126,7 @@ async def test_a_turn_that_is_handed_back_or_whose_session_is_reset_counts_what_
 
 
 async def test_a_merged_turn_is_of_the_author_of_its_newest_message(
-    inbox: Inbox, turns: TurnStore, books: Spending
+    inbox: InboxStore, turns: TurnStore, books: Spending
 ) -> None:
     await spends(turns, await claimed(inbox, turns, "ada", "bob", "cy"), CALL)
     assert [(each.key, each.name, each.cost) for each in await books.spent("person", since=FIRST)] == [
@@ -135,7 +135,7 @@ async def test_a_merged_turn_is_of_the_author_of_its_newest_message(
 
 
 async def test_the_ledger_has_one_row_per_model_call(
-    inbox: Inbox, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
 ) -> None:
     await spends(turns, await claimed(inbox, turns), CALL, CALL, ModelCall(UNKNOWN, 5, 6))
     await books.count()
@@ -148,7 +148,9 @@ async def test_the_ledger_has_one_row_per_model_call(
     ]
 
 
-async def test_the_sums_of_each_dimension_add_up_to_the_whole(inbox: Inbox, turns: TurnStore, books: Spending) -> None:
+async def test_the_sums_of_each_dimension_add_up_to_the_whole(
+    inbox: InboxStore, turns: TurnStore, books: Spending
+) -> None:
     for nth, authors in enumerate([("ada",), ("ada", "bob"), ("cy",), ("bob", "ada")]):
         turn = await claimed(inbox, turns, *authors, place=f"slack:T:{nth % 3}")
         await spends(turns, turn, CALL, ModelCall(OTHER, input=nth, output=1), ModelCall(UNKNOWN, nth))
@@ -161,7 +163,7 @@ async def test_the_sums_of_each_dimension_add_up_to_the_whole(inbox: Inbox, turn
 
 
 async def test_a_turn_over_midnight_is_of_the_day_on_which_it_was_begun(
-    inbox: Inbox, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
 ) -> None:
     turn = await claimed(inbox, turns)
     turn.meter.day = "2026-01-31"
@@ -172,7 +174,7 @@ async def test_a_turn_over_midnight_is_of_the_day_on_which_it_was_begun(
 
 
 async def test_it_outlives_the_turns_which_are_not_forgotten_before_they_are_counted(
-    inbox: Inbox, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
 ) -> None:
     await spends(turns, await claimed(inbox, turns), CALL)
     async with database.write() as connection:
@@ -185,7 +187,7 @@ async def test_it_outlives_the_turns_which_are_not_forgotten_before_they_are_cou
 
 
 async def test_who_is_forgotten_has_no_name_in_it_and_the_sums_stay(
-    inbox: Inbox, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
 ) -> None:
     for author in ("ada", "bob"):
         await spends(turns, await claimed(inbox, turns, author), CALL)
@@ -203,7 +205,7 @@ async def test_who_is_forgotten_has_no_name_in_it_and_the_sums_stay(
 
 
 async def test_provisional_rows_end_with_their_turn_and_are_in_no_sum(
-    inbox: Inbox, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
 ) -> None:
     running = await claimed(inbox, turns)
     of_turns = [
@@ -220,7 +222,7 @@ async def test_provisional_rows_end_with_their_turn_and_are_in_no_sum(
 
 @pytest.mark.parametrize("usage", ["7", '{"calls": ["x"]}', '{"calls": [{"model": "m", "input": "many"}]}'])
 async def test_a_turn_whose_usage_cannot_be_read_keeps_no_other_from_being_counted(
-    inbox: Inbox, turns: TurnStore, database: Faulty, books: Spending, usage: str
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending, usage: str
 ) -> None:
     await spends(turns, await claimed(inbox, turns), CALL)
     async with database.write() as connection:

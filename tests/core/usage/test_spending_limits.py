@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from bot.monitoring.diagnostics import findings
-from core.conversations.overview import Overview, Waiting
+from core.conversations.overview import Overview, QueueOverview
 from core.errors import CapError, DayCapError, ModelCapError, PersonCapError, PlaceCapError, StoreError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.store.database import Database
 from core.store.schema import spending, workers
 from core.turns.store import TurnStore
@@ -58,7 +58,7 @@ def meter(turn: str = "t", author: str = "slack:ada", *, place: str = "slack:T:C
 )
 async def test_who_has_nothing_left_is_refused_for_that_day_by_the_cap_that_it_is(
     database: Faulty,
-    inbox: Inbox,
+    inbox: InboxStore,
     turns: TurnStore,
     limits: dict[str, int],
     asks: dict[str, Any],
@@ -83,7 +83,7 @@ async def test_who_has_nothing_left_is_refused_for_that_day_by_the_cap_that_it_i
             await caps.reserve(asking, model, 10)
 
 
-async def test_without_a_cap_nothing_is_asked_or_written(database: Faulty, inbox: Inbox, turns: TurnStore) -> None:
+async def test_without_a_cap_nothing_is_asked_or_written(database: Faulty, inbox: InboxStore, turns: TurnStore) -> None:
     turn = await claimed(inbox, turns)
     caps = caps_on(database)
     async with caps.over(turn.meter):
@@ -132,7 +132,7 @@ async def test_tokens_of_the_cache_count_at_their_own_prices(database: Faulty) -
 
 
 async def test_what_a_dead_worker_has_reserved_goes_to_who_takes_its_turn_up_and_is_free_when_that_ends(
-    database: Faulty, inbox: Inbox, turns: TurnStore
+    database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
     caps, turn = caps_on(database, all=COST), await claimed(inbox, turns)
     await caps.reserve(turn.meter, MODEL, 10**6)
@@ -153,7 +153,7 @@ async def test_what_a_dead_worker_has_reserved_goes_to_who_takes_its_turn_up_and
 
 
 async def test_a_turn_that_ended_and_could_not_be_counted_keeps_its_reservation_until_it_is(
-    database: Faulty, inbox: Inbox, turns: TurnStore
+    database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
     caps, turn = caps_on(database, all=COST), await claimed(inbox, turns)
     async with caps.over(turn.meter):
@@ -195,7 +195,7 @@ async def test_without_the_database_no_model_is_asked_where_there_are_caps(datab
 
 
 async def test_a_cap_of_which_much_is_spent_today_is_told_with_what_is_reserved(
-    database: Faulty, inbox: Inbox, turns: TurnStore
+    database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
     await spends(turns, await claimed(inbox, turns), CALL)
     await Spending(database, PRICES).count()
@@ -216,7 +216,7 @@ async def test_a_cap_of_which_much_is_spent_today_is_told_with_what_is_reserved(
         ("model", COST),
         ("all", 2 * COST),
     ]
-    empty = Overview(0.0, (), (), Waiting(), 0, (), ())
+    empty = Overview(0.0, (), (), QueueOverview(), 0, (), ())
     told = [one for one in findings(empty, holder="1", time_limit=60, platforms=(), caps=found) if one.kind == "budget"]
     assert [(one.about, one.line.partition(":")[0]) for one in told] == [
         ("slack:ada", "DAILY_SPENDING_LIMIT_PER_USER_USD is reached"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from core.inbox.store import Accepted, Inbox
+from core.inbox.store import AcceptResult, InboxStore
 from core.sessions.routing import Agents
 from core.store.database import Database
 from core.store.schema import inbox as table
@@ -17,20 +17,20 @@ from core.usage.user_rate_limits import LIMITED, CommandLimiter, Limited, Rate, 
 from core.workers.lease import Lease
 from tests.fixtures.inbox_messages import inbound
 
-Workers = Callable[[Rates], Inbox]
+Workers = Callable[[Rates], InboxStore]
 
 
 @pytest.fixture
 async def workers(database: Database, tmp_path: Path) -> Workers:
     lease = Lease(database)
-    await lease.take()
+    await lease.acquire()
     turns = TurnStore(database, lease, Agents("parley"))
 
     async def nobody(turn: object) -> None:
         raise AssertionError(turn)
 
-    def make(rates: Rates) -> Inbox:
-        return Inbox(database, turns, Worker(turns, nobody), rates=rates)
+    def make(rates: Rates) -> InboxStore:
+        return InboxStore(database, turns, Worker(turns, nobody), rates=rates)
 
     return make
 
@@ -46,22 +46,22 @@ async def test_no_worker_lets_more_in_than_a_person_may_ask_for_and_nothing_that
     (until,) = {round(became.until, -1) for became in came if isinstance(became, Limited)}
     assert until == pytest.approx(time.time() + 3600, abs=20)
     # what comes again counts once, whether it was accepted or not
-    assert {await two[0].accept(message) for message in said} == {Accepted.KNOWN}
+    assert {await two[0].accept(message) for message in said} == {AcceptResult.DUPLICATE}
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(table).order_by(table.c.id))).all()
     assert sorted(row.outcome or "" for row in rows) == [""] * 5 + [LIMITED] * 7
     assert all((row.inbound is None) == (row.outcome == LIMITED) for row in rows)
-    assert await two[0].accept(inbound(session="place:1", author="grace")) is not Accepted.KNOWN
+    assert await two[0].accept(inbound(session="place:1", author="grace")) is not AcceptResult.DUPLICATE
 
 
 async def test_a_place_has_a_limit_that_its_people_share_and_commands_do_not_count(workers: Workers) -> None:
     inbox = workers(Rates(place=Rate(2, 60)))
-    assert await inbox.note(inbound(session="place:1"), "status")
-    assert await inbox.accept(inbound(session="place:1", author="ada")) is Accepted.NEXT
-    assert await inbox.accept(inbound(session="place:2", author="grace")) is Accepted.NEXT
+    assert await inbox.record_command(inbound(session="place:1"), "status")
+    assert await inbox.accept(inbound(session="place:1", author="ada")) is AcceptResult.NEXT
+    assert await inbox.accept(inbound(session="place:2", author="grace")) is AcceptResult.NEXT
     assert isinstance(await inbox.accept(inbound(session="place:3", author="linus")), Limited)
-    assert await inbox.accept(inbound(session="elsewhere:1", author="linus")) is Accepted.NEXT
-    assert await inbox.again("unknown", author="ada", kind="retry") is RerunDenied.EXPIRED
+    assert await inbox.accept(inbound(session="elsewhere:1", author="linus")) is AcceptResult.NEXT
+    assert await inbox.request_rerun("unknown", author="ada", kind="retry") is RerunDenied.EXPIRED
 
 
 async def test_when_time_has_passed_one_may_ask_again(workers: Workers, database: Database) -> None:
@@ -70,7 +70,7 @@ async def test_when_time_has_passed_one_may_ask_again(workers: Workers, database
     assert isinstance(await inbox.accept(inbound()), Limited)
     async with database.write() as connection:
         await connection.execute(sa.update(table).values(accepted_at=time.time() - 61))
-    assert await inbox.accept(inbound()) is Accepted.WAITS
+    assert await inbox.accept(inbound()) is AcceptResult.WAITING
 
 
 @pytest.mark.parametrize(("text", "rate"), [("20/h", Rate(20, 3600)), (" 3 / m", Rate(3, 60)), ("1/d", Rate(1, 86400))])

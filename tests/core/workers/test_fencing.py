@@ -18,7 +18,7 @@ from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.errors import TurnLostError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.models.provider import Done, Text, ToolCall
 from core.models.tokens import TokenCounter
 from core.sessions.history import INTERRUPTED
@@ -82,7 +82,7 @@ def sessions(database: Slow, tmp_path: Path) -> SessionService:
 
 
 @pytest.fixture
-async def turn(inbox: Inbox, turns: TurnStore) -> Turn:
+async def turn(inbox: InboxStore, turns: TurnStore) -> Turn:
     """One that `turns` has claimed."""
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
@@ -99,7 +99,7 @@ async def loaded(sessions: SessionService, turns: TurnStore, turn: Turn) -> Stor
 
 async def taken(turns: TurnStore, database: Slow) -> tuple[TurnStore, Turn]:
     """Another worker, and the turn that it has when the lease of the first one has ended."""
-    await turns._lease.give_up()
+    await turns._lease.release()
     other = await worker_on(database)
     for _ in range(1_000):  # PostgreSQL: a turn that the former one writes for just then is passed over
         if claimed := await other.claim(1):
@@ -181,7 +181,7 @@ async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
     sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn
 ) -> None:
     late, journal = await loaded(sessions, turns, turn), Journal(database)
-    await turns._lease.give_up()
+    await turns._lease.release()
     other = await worker_on(database)
     async with database.write() as connection:
         assert await claims._resume(connection, other._lease, 1, ())
@@ -308,6 +308,6 @@ async def test_wherever_the_lease_ends_in_the_middle_the_history_is_one_run_and_
             await begin_generation(connection, SESSION)
             anew = {"owner": turns.worker_id, "claims": turn.claim_number, "generation": turn.generation}
             await connection.execute(sa.update(turns_table).values(**anew))
-        await turns._lease.take()
+        await turns._lease.acquire()
     assert {"statement", "transaction"} == set(met)
     assert len(met) >= 6

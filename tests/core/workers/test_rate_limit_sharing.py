@@ -6,23 +6,23 @@ import pytest
 
 from core.workers import rate_limit_sharing
 from core.workers.lease import Lease
-from core.workers.rate_limit_sharing import Use, Uses, exchange_usage
+from core.workers.rate_limit_sharing import LimitUsage, LimitUsages, exchange_usage
 from tests.channels.wiring import until
 from tests.core.conftest import Faulty
 
 
 @asynccontextmanager
-async def sharing(database: Faulty, uses: Uses) -> AsyncIterator[list[Sequence[Uses]]]:
+async def sharing(database: Faulty, uses: LimitUsages) -> AsyncIterator[list[Sequence[LimitUsages]]]:
     """A worker that uses so much; what it is told of the others."""
-    lease, told = Lease(database, seconds=30), list[Sequence[Uses]]()
-    await lease.take()
+    lease, told = Lease(database, seconds=30), list[Sequence[LimitUsages]]()
+    await lease.acquire()
     keeping = asyncio.create_task(exchange_usage(database, lease, lambda: uses, told.append))
     try:
         yield told
     finally:
         keeping.cancel()
         await asyncio.wait([keeping])
-        await lease.give_up()
+        await lease.release()
 
 
 async def test_workers_are_told_what_the_others_use_until_those_are_gone(
@@ -30,10 +30,10 @@ async def test_workers_are_told_what_the_others_use_until_those_are_gone(
 ) -> None:
     monkeypatch.setattr(rate_limit_sharing, "EXCHANGE_SECONDS", 0.02)
     database = Faulty(postgres)
-    async with sharing(database, {"edit": Use(2, 20)}) as told:
+    async with sharing(database, {"edit": LimitUsage(2, 20)}) as told:
         await until(lambda: told[-1:] == [[]])
-        async with sharing(database, {"edit": Use(1, 5), "post": Use(0, 1)}) as other:
-            await until(lambda: told[-1] == [{"edit": Use(1, 5), "post": Use(0, 1)}])
-            await until(lambda: other[-1:] == [[{"edit": Use(2, 20)}]])
+        async with sharing(database, {"edit": LimitUsage(1, 5), "post": LimitUsage(0, 1)}) as other:
+            await until(lambda: told[-1] == [{"edit": LimitUsage(1, 5), "post": LimitUsage(0, 1)}])
+            await until(lambda: other[-1:] == [[{"edit": LimitUsage(2, 20)}]])
         await until(lambda: told[-1] == [])
     await database.aclose()

@@ -27,8 +27,8 @@ _ids = count()
 async def candidate(database: Faulty, *, seconds: float = 30) -> tuple[Lease, ShardAssignment]:
     """A live worker. Those that hold equally many shards go by their ids, so here in the order in which they begin."""
     lease = Lease(database, seconds=seconds)
-    lease.worker = f"{next(_ids):012}"
-    await lease.take()
+    lease.worker_id = f"{next(_ids):012}"
+    await lease.acquire()
     return lease, ShardAssignment(database, lease, "discord")
 
 
@@ -45,7 +45,7 @@ class Following:
     def __init__(self, assignment: ShardAssignment, shards: int) -> None:
         self.led = frozenset[int]()
         self.all = list[frozenset[int]]()
-        self._changes = assignment.changes(shards)
+        self._changes = assignment.watch(shards)
         self.task = asyncio.create_task(self._follow())
 
     async def _follow(self) -> None:
@@ -71,20 +71,20 @@ async def until(predicate: Callable[[], bool]) -> None:
 
 async def test_the_only_worker_leads_at_once(database: Faulty) -> None:
     _, only = await candidate(database)
-    async with aclosing(only.changes()) as changes:
+    async with aclosing(only.watch()) as changes:
         assert await following(changes)
 
 
 async def test_one_leads_until_it_gives_up_and_another_one_follows(postgres: str) -> None:
     database = Faulty(postgres)
     (lease, first), (_, second) = await candidate(database), await candidate(database)
-    async with aclosing(first.changes()) as one, aclosing(second.changes()) as other:
+    async with aclosing(first.watch()) as one, aclosing(second.watch()) as other:
         assert await following(one) == {0}
         assert not await following(other)
-        await first.give_up()
-        await lease.give_up()
+        await first.release()
+        await lease.release()
         assert await following(other)
-        await first.give_up()  # which it does not have any more
+        await first.release()  # which it does not have any more
         assert not await following(one)
     await database.aclose()
 
@@ -92,7 +92,7 @@ async def test_one_leads_until_it_gives_up_and_another_one_follows(postgres: str
 async def test_a_leader_whose_lease_has_ended_is_followed(postgres: str, passes: Passes) -> None:
     database = Faulty(postgres)
     (_, first), (_, second) = await candidate(database), await candidate(database, seconds=300)
-    async with aclosing(first.changes()) as one, aclosing(second.changes()) as other:
+    async with aclosing(first.watch()) as one, aclosing(second.watch()) as other:
         assert await following(one)
         assert not await following(other)
         await passes(database, 30)
@@ -103,7 +103,7 @@ async def test_a_leader_whose_lease_has_ended_is_followed(postgres: str, passes:
 async def test_a_leader_that_cannot_reach_the_database_goes_on(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     database = Faulty(postgres)
     _, only = await candidate(database)
-    async with aclosing(only.changes()) as changes:
+    async with aclosing(only.watch()) as changes:
         assert await following(changes)
         asked = asyncio.Event()
 
@@ -134,18 +134,18 @@ async def test_parts_are_shared_out_evenly_over_those_who_are_there(postgres: st
 
     for _ in range(3):  # each one that comes gets its share from those who were there
         lease, assignment = await candidate(database)
-        keeping = asyncio.create_task(lease.keep())
+        keeping = asyncio.create_task(lease.keep_renewed())
         workers.append(Following(assignment, 4))
         leases.append(lease)
         keepers.append(keeping)
         await until(is_even)
     await ended(workers.pop(0).task, keepers.pop(0))  # and what one has led who is gone, the others share
     async with database.write() as connection:
-        is_gone = sa.update(workers_table).where(workers_table.c.id == leases[0].worker)
+        is_gone = sa.update(workers_table).where(workers_table.c.id == leases[0].worker_id)
         await connection.execute(is_gone.values(lease=0.0))
     await until(is_even)
     _, assignment = await candidate(database)
-    assert await assignment.count() == 4
+    assert await assignment.get_shard_count() == 4
     await ended(*(worker.task for worker in workers), *keepers)
     await database.aclose()
 
@@ -153,7 +153,7 @@ async def test_parts_are_shared_out_evenly_over_those_who_are_there(postgres: st
 async def test_all_shards_of_a_worker_that_cannot_connect_one_go_to_others(postgres: str) -> None:
     database = Faulty(postgres)
     (_, first), (_, second) = await candidate(database), await candidate(database)
-    async with aclosing(first.changes(4)) as one, aclosing(second.changes(4)) as other:
+    async with aclosing(first.watch(4)) as one, aclosing(second.watch(4)) as other:
         assert await following(one) == {0, 1}
         assert await following(other) == {2, 3}
         await first.report_failure({1}, 4)
@@ -167,7 +167,7 @@ async def test_all_shards_of_a_worker_that_cannot_connect_one_go_to_others(postg
 
 async def test_the_only_worker_tries_a_shard_again_that_it_could_not_connect(database: Faulty) -> None:
     _, only = await candidate(database)
-    async with aclosing(only.changes(2)) as changes:
+    async with aclosing(only.watch(2)) as changes:
         for _ in range(3):
             assert await following(changes) == {0, 1}
             await only.report_failure({1}, 2)
@@ -175,7 +175,7 @@ async def test_the_only_worker_tries_a_shard_again_that_it_could_not_connect(dat
 
 async def test_so_many_seconds_lie_between_two_who_are_admitted_to_a_part(database: Faulty) -> None:
     (_, first), (_, second) = await candidate(database), await candidate(database)
-    async with aclosing(first.changes(2)) as changes:
+    async with aclosing(first.watch(2)) as changes:
         await following(changes)
     began = asyncio.get_running_loop().time()
     await asyncio.gather(first.acquire_slot(0, 2, 0.3), second.acquire_slot(0, 2, 0.3), second.acquire_slot(1, 2, 0.3))
@@ -189,11 +189,11 @@ async def test_a_leader_whose_lease_was_lengthened_late_leads_all_the_while(
     take = only._take
 
     async def in_time_for_that(shards: Collection[int], of: int) -> frozenset[int]:
-        await lease.take()
+        await lease.acquire()
         return await take(shards, of)
 
     monkeypatch.setattr(only, "_take", in_time_for_that)
-    async with aclosing(only.changes()) as changes:
+    async with aclosing(only.watch()) as changes:
         assert await following(changes)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(changes), 0.3)

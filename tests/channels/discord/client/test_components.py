@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from channels.i18n import messages as words
-from core.conversations.service import Conversations
+from core.conversations.service import ConversationService
 from core.errors import StoreError
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Fail, Pause, Say
@@ -68,14 +68,14 @@ async def test_what_failed_is_tried_again_after_a_restart(server: DiscordSandbox
 async def test_a_press_is_acknowledged_before_anything_is_done_for_it(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(self: Conversations, turn_id: str, author: str) -> None:
+    async def failing(self: ConversationService, turn_id: str, author: str) -> None:
         assert bot.calls(CALLBACK)[-1].status == 200
         raise StoreError("out of reach")
 
     async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
         (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "half")
         await server.wait_for(lambda: words.STOP in answer.buttons)
-        monkeypatch.setattr(Conversations, "stop_turn", failing)
+        monkeypatch.setattr(ConversationService, "stop_turn", failing)
         seen = await press(bot, "ada", answer, words.STOP)
         await server.wait_for(lambda: [one.text for one in seen] == [words.ENGLISH.sorry(StoreError.public)])
 

@@ -11,7 +11,7 @@ from channels.discord import adapter
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from core.errors import StoreError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, Bot, echo, nothing_was_heard, running, until
@@ -141,11 +141,11 @@ async def test_a_question_whose_thread_was_begun_and_that_was_not_kept_is_answer
         first = await bot.ask("ada", "general", "zero")
         await says_in(bot, await begun(bot, first), "heard: Ada Lovelace: zero")
 
-        async def failing(self: Inbox, inbound: object) -> None:
+        async def failing(self: InboxStore, inbound: object) -> None:
             raise StoreError("out of reach")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Inbox, "accept", failing)
+            patch.setattr(InboxStore, "accept", failing)
             question = await bot.ask("ada", "general", "one")
             thread = await begun(bot, question)
             await bot.channel.stop()

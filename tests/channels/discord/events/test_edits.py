@@ -9,7 +9,7 @@ import pytest
 from channels.i18n import messages as words
 from core.concurrency import retry
 from core.errors import StoreError
-from core.inbox.store import Accepted, Inbox
+from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
 from core.usage.user_rate_limits import Limited
 from sandbox.discord import DiscordSandbox
@@ -77,13 +77,13 @@ async def test_a_question_that_is_deleted_while_it_waits_is_not_answered(
 async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_it_is_answered(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take_in, accept = asyncio.Event(), Inbox.accept
+    take_in, accept = asyncio.Event(), InboxStore.accept
 
-    async def slowly(self: Inbox, inbound: InboxMessage) -> Accepted | Limited:
+    async def slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | Limited:
         await take_in.wait()
         return await accept(self, inbound)
 
-    monkeypatch.setattr(Inbox, "accept", slowly)
+    monkeypatch.setattr(InboxStore, "accept", slowly)
     async with running(server, tmp_path, echo) as bot:
         first, second = [await bot.ask("ada", place, "one") for place in ("general", "random")]
         await server.edit("ada", first, f"{bot.mention} two")
@@ -137,9 +137,9 @@ async def test_edits_that_are_none_and_of_nothing_known_change_nothing(server: D
 async def test_a_change_that_the_database_does_not_take_at_first_is_noted(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    revise, tries = Inbox.revise, list[str]()
+    revise, tries = InboxStore.edit_message, list[str]()
 
-    async def failing_once(self: Inbox, event_key: str, text: str, **how: Any) -> Any:
+    async def failing_once(self: InboxStore, event_key: str, text: str, **how: Any) -> Any:
         tries.append(text)
         if len(tries) == 1:
             raise StoreError("out of reach")
@@ -149,7 +149,7 @@ async def test_a_change_that_the_database_does_not_take_at_first_is_noted(
         question = await bot.ask("ada", "general", "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
         await bot.settled(1)
-        monkeypatch.setattr(Inbox, "revise", failing_once)
+        monkeypatch.setattr(InboxStore, "edit_message", failing_once)
         await server.edit("ada", question, f"{bot.mention} two")
         await server.wait_for(lambda: words.REVISE in answer.buttons)
         assert tries == ["two", "two"]
@@ -158,14 +158,14 @@ async def test_a_change_that_the_database_does_not_take_at_first_is_noted(
 async def test_a_change_that_the_database_does_not_take_is_told_in_the_log(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def failing(self: Inbox, event_key: str) -> None:
+    async def failing(self: InboxStore, event_key: str) -> None:
         raise StoreError("out of reach")
 
     monkeypatch.setattr(retry, "RETRY_WAIT", limited(0.01))
     async with running(server, tmp_path, echo) as bot:
         question = await bot.ask("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")
-        monkeypatch.setattr(Inbox, "withdraw", failing)
+        monkeypatch.setattr(InboxStore, "delete_message", failing)
         await server.delete("ada", question)
         await until(lambda: "an edit or a deletion is not stored" in caplog.text)
 

@@ -16,7 +16,7 @@ from channels.i18n import messages as words
 from channels.intake import backfill
 from channels.intake.backfill import Backfill
 from channels.settings import Bounds
-from core.inbox.watermarks import Place
+from core.inbox.watermarks import ActivePlace
 from sandbox.discord import DiscordSandbox, GuildChannel
 from sandbox.discord.api.limits import OUTSIDE
 from tests.channels.discord.conftest import HISTORY, Bot, discord_of, echo, running, settings_of, until
@@ -227,7 +227,7 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
     server.faults.fail(GUILD, 1000, status=401)
     async with running(server, tmp_path, echo) as bot:
         await until(lambda: "a gap is not fetched yet" in caplog.text and len(bot.calls(GUILD)) >= 2)
-        heard_at = await bot.places.heard_at("discord")
+        heard_at = await bot.places.get_watermark("discord")
         assert heard_at is not None
         assert heard_at < sent_at(int(question.id))
         server.faults.clear()
@@ -245,7 +245,7 @@ async def test_a_server_is_asked_about_once_for_all_its_places(server: DiscordSa
         look = bot.channel._look(since)
 
         async def fetch(room: GuildChannel) -> list[str]:
-            place = Place(f"discord:{server.guild_id}:{room.id}", since)
+            place = ActivePlace(f"discord:{server.guild_id}:{room.id}", since)
             return [call.inbound.text for call in await look(place)]
 
         assert await asyncio.gather(*map(fetch, rooms)) == [[room.name] for room in rooms]
@@ -262,6 +262,6 @@ async def test_where_nothing_was_said_a_look_costs_no_call_of_its_own(server: Di
         said = await bot.ask("ada", rooms[7], "said")
         since = (sent_at(int(before.id)) + sent_at(int(said.id))) / 2
         look = bot.channel._look(since)
-        places = [Place(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
+        places = [ActivePlace(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
         assert [call.inbound.text for place in places for call in await look(place)] == ["said"]
         assert len(bot.calls(CHANNEL)) == len(bot.calls(HISTORY)) == 1

@@ -11,7 +11,7 @@ from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from channels.rate_limits.limiter import Window
 from core.errors import StoreError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.sessions.prompt_text import END
 from core.sessions.routing import Agent, Agents
 from core.usage.user_rate_limits import Rate, Rates
@@ -184,11 +184,11 @@ async def test_a_message_that_says_nothing_is_not_asked_about(server: DiscordSan
 async def test_that_a_question_cannot_be_kept_is_told_to_who_asked_and_nothing_of_it_stands(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(self: Inbox, inbound: Any) -> None:
+    async def failing(self: InboxStore, inbound: Any) -> None:
         raise StoreError("out of reach")
 
     async with running(server, tmp_path, echo) as bot:
-        monkeypatch.setattr(Inbox, "accept", failing)
+        monkeypatch.setattr(InboxStore, "accept", failing)
         seen = await server.command("ada", "general", "ask", question="why?")
         await server.wait_for(lambda: len(seen) == 2)
         assert seen[0].deleted
@@ -213,10 +213,10 @@ async def test_who_asks_too_often_is_told_alone_and_nothing_of_it_stands_nor_a_t
         await server.wait_for(lambda: bot.own(server.open_dm("ada")))
         assert len(server.threads("general")) == 1
 
-        async def unseen(self: Inbox, *_: Any, **__: Any) -> None:
+        async def unseen(self: InboxStore, *_: Any, **__: Any) -> None:
             """Others ask at the same time."""
 
-        monkeypatch.setattr(Inbox, "limited", unseen)
+        monkeypatch.setattr(InboxStore, "find_rate_limit", unseen)
         seen = await server.command("ada", "general", "ask", question="four")
         await server.wait_for(lambda: len(seen) == 2)
         await told(bot, seen[1:], refusal)

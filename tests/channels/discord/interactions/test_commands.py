@@ -10,7 +10,7 @@ from channels.commands.handlers import COMMANDS
 from channels.discord import dispatcher
 from channels.i18n import messages as words
 from core.errors import StoreError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, discord_of, echo, running
@@ -55,13 +55,13 @@ async def test_the_command_stops_what_runs(server: DiscordSandbox, tmp_path: Pat
 async def test_the_command_is_acknowledged_at_once_however_slow_the_database_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_session, go_on = Inbox.is_session, asyncio.Event()
+    is_session, go_on = InboxStore.has_session, asyncio.Event()
 
-    async def slow(self: Inbox, session_id: str) -> bool:
+    async def slow(self: InboxStore, session_id: str) -> bool:
         await go_on.wait()
         return await is_session(self, session_id)
 
-    monkeypatch.setattr(Inbox, "is_session", slow)
+    monkeypatch.setattr(InboxStore, "has_session", slow)
     async with discord_of() as server, running(server, tmp_path, echo) as bot:
         shown = await server.command("ada", "general", "/reset")
         assert [one.loading for one in shown] == [True]
@@ -73,10 +73,10 @@ async def test_the_command_is_acknowledged_at_once_however_slow_the_database_is(
 async def test_a_database_that_fails_is_told_to_who_asked(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(self: Inbox, session_id: str) -> bool:
+    async def failing(self: InboxStore, session_id: str) -> bool:
         raise StoreError("out of reach")
 
-    monkeypatch.setattr(Inbox, "is_session", failing)
+    monkeypatch.setattr(InboxStore, "has_session", failing)
     async with running(server, tmp_path, echo) as bot:
         await reset(bot, "ada", "general", words.ENGLISH.sorry(StoreError.public))
 

@@ -12,7 +12,7 @@ import pytest
 from channels.slack.client import auth as proof
 from channels.slack.client import http_mode as http
 from core.errors import StoreError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from sandbox.slack import SlackFile, SlackSandbox
 from sandbox.slack.events.http_mode import written
 from tests.channels.slack.conftest import Bot, running
@@ -123,13 +123,13 @@ async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "ANSWER_SECONDS", 0.4)
-    accept, slow = Inbox.accept, iter((0.6,))
+    accept, slow = InboxStore.accept, iter((0.6,))
 
-    async def accepting(self: Inbox, inbound: Any) -> Any:
+    async def accepting(self: InboxStore, inbound: Any) -> Any:
         await asyncio.sleep(next(slow, 0))
         return await accept(self, inbound)
 
-    monkeypatch.setattr(Inbox, "accept", accepting)
+    monkeypatch.setattr(InboxStore, "accept", accepting)
     monkeypatch.setattr(
         "sandbox.slack.events.http_mode.ACK_TIMEOUT", 200.0
     )  # ten seconds, as fast as time passes there
@@ -144,14 +144,14 @@ async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
 
 
 async def test_what_cannot_be_kept_is_refused_and_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    accept, failures = Inbox.accept, iter([StoreError("out of reach")] * 2)
+    accept, failures = InboxStore.accept, iter([StoreError("out of reach")] * 2)
 
-    async def failing(self: Inbox, inbound: Any) -> Any:
+    async def failing(self: InboxStore, inbound: Any) -> Any:
         if error := next(failures, None):
             raise error
         return await accept(self, inbound)
 
-    monkeypatch.setattr(Inbox, "accept", failing)
+    monkeypatch.setattr(InboxStore, "accept", failing)
     async with SlackSandbox(speed=20) as slack:
         slack.socket_mode = False
         async with running(slack, tmp_path, echo) as bot:
@@ -181,7 +181,7 @@ async def test_a_stop_breaks_off_what_is_not_taken_in_time(
     monkeypatch.setattr(http, "CLOSE_SECONDS", 0.1)
     begun, broken = asyncio.Event(), asyncio.Event()
 
-    async def hanging(_self: Inbox, _inbound: Any) -> Any:
+    async def hanging(_self: InboxStore, _inbound: Any) -> Any:
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -189,7 +189,7 @@ async def test_a_stop_breaks_off_what_is_not_taken_in_time(
             broken.set()
 
     async with running(slack, tmp_path, echo) as bot:
-        monkeypatch.setattr(Inbox, "accept", hanging)
+        monkeypatch.setattr(InboxStore, "accept", hanging)
         await bot.ask("ada", "general", "one")
         await asyncio.wait_for(begun.wait(), 30)
         await bot.channel.stop()

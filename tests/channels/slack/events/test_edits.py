@@ -8,7 +8,7 @@ import pytest
 
 from channels.i18n import messages as words
 from core.errors import StoreError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.sessions.prompt_text import END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
@@ -109,16 +109,16 @@ async def test_what_others_edit_and_what_the_bot_edits_itself_changes_nothing(
 async def test_an_edit_that_the_database_does_not_take_is_not_acknowledged_and_comes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    revise, refused = Inbox.revise, 0
+    revise, refused = InboxStore.edit_message, 0
 
-    async def failing(self: Inbox, event_key: str, text: str, **how: Any) -> Any:
+    async def failing(self: InboxStore, event_key: str, text: str, **how: Any) -> Any:
         nonlocal refused
         refused += 1
         if refused == 1:
             raise StoreError("out of reach")
         return await revise(self, event_key, text, **how)
 
-    monkeypatch.setattr(Inbox, "revise", failing)
+    monkeypatch.setattr(InboxStore, "edit_message", failing)
     async with SlackSandbox(speed=20) as slack, running(slack, tmp_path, echo) as bot:
         question = await slack.say("ada", slack.open_dm("ada"), "tow")
         await bot.settled(1)

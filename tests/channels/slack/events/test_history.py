@@ -12,7 +12,7 @@ from channels.settings import Bounds
 from channels.slack.client import auth as proof
 from channels.slack.events import history
 from core.errors import StoreError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import Bot, running
 from tests.channels.slack.test_adapter import echo
@@ -260,14 +260,14 @@ async def test_what_comes_by_all_paths_at_once_is_answered_once(
 async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_the_next_process_if_need_be(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    accept, is_down = Inbox.accept, False
+    accept, is_down = InboxStore.accept, False
 
-    async def failing(self: Inbox, inbound: Any) -> Any:
+    async def failing(self: InboxStore, inbound: Any) -> Any:
         if is_down:
             raise StoreError("out of reach")
         return await accept(self, inbound)
 
-    monkeypatch.setattr(Inbox, "accept", failing)
+    monkeypatch.setattr(InboxStore, "accept", failing)
     async with running(slack, tmp_path, echo) as bot:
         await slack.say("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(1)
@@ -306,7 +306,7 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
     async with running(slack, tmp_path, echo) as bot:
         await until(lambda: "a gap is not fetched yet" in caplog.text)
         await until(lambda: sum(call.method == "conversations.history" for call in slack.calls) >= 3)
-        heard_at = await bot.places.heard_at("slack")
+        heard_at = await bot.places.get_watermark("slack")
         assert heard_at is not None
         assert heard_at < float(question.ts)
         slack.faults.clear()

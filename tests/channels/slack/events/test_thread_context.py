@@ -102,7 +102,7 @@ async def test_what_was_read_once_is_not_read_again_and_a_regenerated_answer_has
         (row,) = await bot.settled(1)
         assert row.text == "two"
         assert said_to_model(bot, 0) == said_to_model(bot, 1)
-        await bot.inbox.again(row.id, author=slack.people["ada"].id, kind="regenerate")
+        await bot.inbox.request_rerun(row.id, author=slack.people["ada"].id, kind="regenerate")
         await bot.settled(2)
         assert said_to_model(bot, 2) == said_to_model(bot, 0)
         assert "> grace: it is late" in said_to_model(bot)[0]

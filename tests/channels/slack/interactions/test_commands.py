@@ -13,7 +13,7 @@ from channels.i18n import messages as words
 from channels.intake.backfill import Backfill
 from channels.slack.interactions.commands import COMMANDS, MAX_CHOICES
 from channels.slack.interactions.shortcuts import SHORTCUTS
-from core.conversations.service import Conversations
+from core.conversations.service import ConversationService
 from core.errors import StoreError
 from core.inbox import interactions
 from core.inbox.interactions import InteractionQueue
@@ -201,7 +201,7 @@ async def test_a_database_that_is_away_is_told_and_the_command_is_acknowledged_a
         raise StoreError("out of reach")
 
     async with running(slack, tmp_path, echo) as bot:
-        monkeypatch.setattr(Conversations, "recent", away)
+        monkeypatch.setattr(ConversationService, "list_recent", away)
         for command in COMMANDS:
             assert StoreError.public in (await said(bot, "ada", "general", command)).text
         assert all(envelope.acknowledged_at for envelope in slack.envelopes)

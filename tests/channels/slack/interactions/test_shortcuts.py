@@ -10,7 +10,7 @@ from channels.i18n.messages import ENGLISH
 from channels.slack.interactions.shortcuts import ASK, KEPT, RESET
 from core.errors import StoreError, SurfaceError
 from core.inbox.interactions import InteractionQueue
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from core.sessions.prompt_text import END
 from core.usage.user_rate_limits import Rate, Rates
 from sandbox.slack import SlackFile, SlackSandbox
@@ -72,14 +72,14 @@ async def test_opening_the_form_is_not_stored_and_submitting_it_is(
 async def test_a_question_that_cannot_be_stored_is_removed_and_its_author_told(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(self: Inbox, inbound: Any) -> None:
+    async def failing(self: InboxStore, inbound: Any) -> None:
         raise StoreError("out of reach")
 
     async with running(slack, tmp_path, echo) as bot:
         report = await slack.say("grace", "general", "the report")
         assert await slack.shortcut("ada", report, ASK)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
-        monkeypatch.setattr(Inbox, "accept", failing)
+        monkeypatch.setattr(InboxStore, "accept", failing)
         assert await slack.submit(modal, question="why?")
         await slack.wait_for(lambda: [m.text for m in slack.messages("general") if m.ephemeral_to])
         assert [m.text for m in bot.slack.messages("general") if m.ephemeral_to] == [ENGLISH.sorry(StoreError.public)]
@@ -126,7 +126,7 @@ async def test_where_the_bot_may_not_write_who_asks_is_told_how_it_may(slack: Sl
 async def test_who_asks_too_often_about_messages_is_told_alone_and_nothing_of_it_stands(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unseen(self: Inbox, *_: Any, **__: Any) -> None:
+    async def unseen(self: InboxStore, *_: Any, **__: Any) -> None:
         """Others ask at the same time."""
 
     async with running(slack, tmp_path, echo, core={"rates": Rates(person=Rate(1, 3600))}) as bot:
@@ -146,7 +146,7 @@ async def test_who_asks_too_often_about_messages_is_told_alone_and_nothing_of_it
         await ask()
         await slack.wait_for(lambda: alone() == [refusal])
         assert len(bot.slack.messages("general", deleted=True)) == len(bot.slack.messages("general"))
-        monkeypatch.setattr(Inbox, "limited", unseen)
+        monkeypatch.setattr(InboxStore, "find_rate_limit", unseen)
         await ask()
         await slack.wait_for(lambda: alone() == [refusal, refusal])
         assert bot.texts(report) == ["the report"]

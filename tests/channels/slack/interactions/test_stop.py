@@ -8,7 +8,7 @@ import pytest
 
 from channels.i18n import messages as words
 from channels.slack.events.parser import STOPPED
-from core.conversations.service import Conversations
+from core.conversations.service import ConversationService
 from core.turns.cancel import StopResult
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
@@ -64,14 +64,14 @@ async def test_told_of_twice_it_stops_nothing_that_was_said_since(
         (stopped,) = [e for e in slack.envelopes if e.payload["event"]["type"] == STOPPED]
         later = await slack.say("ada", question.channel, "which colour?", thread_ts=question.ts)
         await bot.shows(later, lambda texts: texts[-1].startswith("It is"))
-        again, stop = asyncio.Event(), Conversations.stop
+        again, stop = asyncio.Event(), ConversationService.stop_session
 
-        async def stopping(self: Conversations, *of: Any, **more: Any) -> StopResult | None:
+        async def stopping(self: ConversationService, *of: Any, **more: Any) -> StopResult | None:
             halt = await stop(self, *of, **more)
             again.set()
             return halt
 
-        monkeypatch.setattr(Conversations, "stop", stopping)
+        monkeypatch.setattr(ConversationService, "stop_session", stopping)
         await slack.redeliver(stopped)
         await asyncio.wait_for(again.wait(), 30)
         go_on.set()

@@ -9,9 +9,9 @@ import pytest
 from channels.base import Button
 from channels.i18n import messages as words
 from channels.slack.client.blocks import LABEL_SIZE, below, pressed
-from core.conversations.feedback import Feedback
+from core.conversations.feedback import FeedbackStore
 from core.errors import StoreError
-from core.inbox.store import Inbox
+from core.inbox.store import InboxStore
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackMessage, SlackSandbox
 from sandbox.slack.state.controls import controls
@@ -126,8 +126,8 @@ async def test_a_press_is_acknowledged_at_once_whatever_the_database_does(
             await back.wait()
             raise StoreError("out of reach")
 
-        monkeypatch.setattr(Inbox, "again", slow)
-        monkeypatch.setattr(Feedback, "give", slow)
+        monkeypatch.setattr(InboxStore, "request_rerun", slow)
+        monkeypatch.setattr(FeedbackStore, "give", slow)
         for label in (words.REGENERATE, words.GOOD):
             assert await asyncio.wait_for(slack.press("ada", answer, answer.buttons[label]), 30)
         back.set()
