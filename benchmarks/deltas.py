@@ -23,7 +23,7 @@ from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.coalescing import CoalescingProvider
-from core.models.provider import NOTHING, Done, Provider, ProviderEvent, Request, Takes, Text
+from core.models.provider import NO_FILES, Done, ModelRequest, Provider, ProviderEvent, SupportedFiles, Text
 from core.models.tokens import TokenCounter
 from core.sessions.routing import Agents
 from core.sessions.service import SessionService
@@ -44,11 +44,11 @@ class Speaker:
 
     name = "speaker"
 
-    def takes(self, model: str) -> Takes:
+    def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return NOTHING
+        return NO_FILES
 
-    async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
+    async def stream(self, _request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         began = time.perf_counter()
         for number in range(int(SECONDS * TOKENS_A_SECOND)):
             due = began + number / TOKENS_A_SECOND

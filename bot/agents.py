@@ -19,8 +19,8 @@ from core.agents.factory import make_app, ours
 from core.agents.loader import agents as agents_in
 from core.agents.loader import load_app
 from core.errors import SettingsError, ToolError
-from core.models.adapter import ModelAdapter, register
-from core.models.selection import Choice
+from core.models.adapter import ModelAdapter, register_adapter
+from core.models.selection import ModelRegistry
 from core.models.vendors import can_call_tools
 from core.sessions.routing import Agent, Agents
 from core.sessions.summarizer import Model
@@ -43,7 +43,7 @@ class Crew:
     lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def make_choice(settings: Settings, *, replaces_keyless: bool = False) -> Choice:
+def make_choice(settings: Settings, *, replaces_keyless: bool = False) -> ModelRegistry:
     """Make the models. Agents of the user's own may do without `MODEL`.
 
     Args:
@@ -54,7 +54,7 @@ def make_choice(settings: Settings, *, replaces_keyless: bool = False) -> Choice
     """
     is_needed = not settings.agent and settings.agents_path is None
     try:
-        return Choice(
+        return ModelRegistry(
             settings.model,
             settings.models,
             settings.endpoints,
@@ -68,7 +68,7 @@ def make_choice(settings: Settings, *, replaces_keyless: bool = False) -> Choice
 
 
 def make_crew(
-    settings: Settings, choice: Choice, journal: Journal | None = None, watching: Sequence[BasePlugin] = ()
+    settings: Settings, choice: ModelRegistry, journal: Journal | None = None, watching: Sequence[BasePlugin] = ()
 ) -> Crew:
     """The apps, ready to run.
 
@@ -79,7 +79,7 @@ def make_crew(
         SettingsError: one cannot be had; a line for each fault, that names `AGENT`, `TOOLS` or `MCP_FILE`, or the file
             of several agents and the agent in it.
     """
-    register(choice.adapter, default=choice.default)
+    register_adapter(choice.make_adapter, default=choice.default)
     plugins = [*ours(journal, tool_seconds=settings.tool_timeout_seconds), *watching]
     if settings.agents_path is not None:
         return _several(settings, settings.agents_path, choice, plugins)
@@ -90,7 +90,7 @@ def make_crew(
     return Crew(Agents(app.name, {app.name: Agent(app.name, models(app, choice))}), {app.name: app})
 
 
-def _several(settings: Settings, file: Path, choice: Choice, plugins: Sequence[BasePlugin]) -> Crew:
+def _several(settings: Settings, file: Path, choice: ModelRegistry, plugins: Sequence[BasePlugin]) -> Crew:
     said = read_agents(file)
     apps, faults = dict[str, App](), list[str]()
     for name in dict.fromkeys((said.default, *said.agents)):
@@ -128,7 +128,7 @@ def _config(settings: Settings, name: str, table: Table) -> AgentConfig:
 
 
 def _built_in(
-    settings: Settings, table: Table, config: AgentConfig, choice: Choice, plugins: Sequence[BasePlugin]
+    settings: Settings, table: Table, config: AgentConfig, choice: ModelRegistry, plugins: Sequence[BasePlugin]
 ) -> App:
     try:
         tools: list[BaseTool | BaseToolset] = [*load_tools(settings.tools if table.tools is None else table.tools)]
@@ -139,10 +139,10 @@ def _built_in(
     is_asked_for = table.mcp is not None or "mcp_file" in settings.model_fields_set
     if file.name and (file.exists() or is_asked_for):
         tools += load_servers(file, dotenv_values(".env"))
-    return make_app(config, model=choice.adapter(table.model or choice.default), tools=tools, plugins=plugins)
+    return make_app(config, model=choice.make_adapter(table.model or choice.default), tools=tools, plugins=plugins)
 
 
-def summing(settings: Settings, crew: Crew, choice: Choice) -> Model:
+def summing(settings: Settings, crew: Crew, choice: ModelRegistry) -> Model:
     """What gives the model that sums up a conversation: `SUMMARY_MODEL`, or the one that answers there; where an agent
     asks none, the default.
 
@@ -151,15 +151,15 @@ def summing(settings: Settings, crew: Crew, choice: Choice) -> Model:
     """
     if settings.summary_model:
         try:
-            own = choice.adapter(settings.summary_model)
+            own = choice.make_adapter(settings.summary_model)
         except SettingsError as error:
             raise SettingsError(*(f"SUMMARY_MODEL: {fault}" for fault in error.faults)) from None
         return lambda _agent, _chosen: (own, settings.summary_model)
 
     def model(agent: str, chosen: str | None) -> tuple[BaseLlm, str]:
         app = crew.apps.get(agent) or crew.apps[crew.agents.default]
-        asked = next((each.canonical_model for each in agents_in(app)), None) or choice.adapter(choice.default)
-        is_offered = isinstance(asked, ModelAdapter) and not asked.is_fixed and chosen in asked.offered
+        asked = next((each.canonical_model for each in agents_in(app)), None) or choice.make_adapter(choice.default)
+        is_offered = isinstance(asked, ModelAdapter) and not asked.is_fixed and chosen in asked.selectable
         return asked, chosen if chosen is not None and is_offered else asked.model
 
     return model
@@ -177,11 +177,11 @@ def find_unusable_tools(app: App) -> list[str]:
     return lines
 
 
-def models(app: App, choice: Choice) -> tuple[str, ...]:
+def models(app: App, choice: ModelRegistry) -> tuple[str, ...]:
     """The full names of the models that a conversation may be given, the one by default first. Where every agent has
     a model of its own, there is nothing to choose.
     """
     asked = [agent.canonical_model for agent in agents_in(app)]
     if any(isinstance(model, ModelAdapter) and not model.is_fixed for model in asked):
-        return tuple(choice.offered)
+        return tuple(choice.selectable)
     return (asked[0].model if asked else choice.default,)

@@ -60,7 +60,7 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
     page = os.environ.get(FEED)
     choice = make_choice(settings, replaces_keyless=page is not None)
     stack.push_async_callback(choice.aclose)
-    check_prices(settings, prices, choice.asked)
+    check_prices(settings, prices, choice.handles)
     watching = list[BasePlugin]()
     if page is not None:
         from bot.sandbox.feed import feeding  # noqa: PLC0415 - only the sandbox asks for it
@@ -69,10 +69,10 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
         watching.append(feed)
     crew = make_crew(settings, choice, Journal(database), watching)
     if page is not None:
-        for name in sorted(choice.replaced):
+        for name in sorted(choice.replaced_models):
             feed.send_notice(f"{name} has no API key: {choice.default} answers in its place.")
     await retried(lambda: adopt(database, crew.agents), what="the conversations of an agent that is gone")
-    if LOCAL_MODEL in choice.asked:
+    if LOCAL_MODEL in choice.handles:
         log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
     for line in chain.from_iterable(map(find_unusable_tools, crew.apps.values())):
         log.warning("%s", line)

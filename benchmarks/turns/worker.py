@@ -28,7 +28,7 @@ from core.conversations.service import ConversationService
 from core.inbox.store import InboxStore
 from core.inbox_message import Attachment, InboxMessage
 from core.models.adapter import ModelAdapter
-from core.models.provider import NOTHING, Done, ProviderEvent, Request, Takes, Text
+from core.models.provider import NO_FILES, Done, ModelRequest, ProviderEvent, SupportedFiles, Text
 from core.models.tokens import TokenCounter
 from core.sessions.routing import Agents
 from core.sessions.service import SessionService
@@ -53,11 +53,11 @@ class Model:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    def takes(self, model: str) -> Takes:
+    def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return NOTHING
+        return NO_FILES
 
-    async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
+    async def stream(self, _request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         if self._seconds:
             await asyncio.sleep(self._seconds)
         yield Text("Well.")

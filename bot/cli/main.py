@@ -173,7 +173,7 @@ def warm() -> None:
     from core.models import tokens
 
     with tables.progress("fetching the vocabulary"):
-        file = tokens.warm(load_settings().vocabulary_dir)
+        file = tokens.fetch_vocabulary(load_settings().vocabulary_dir)
     typer.echo(f"tokens are counted with {file}")
 
 

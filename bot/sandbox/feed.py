@@ -24,7 +24,7 @@ from google.adk.plugins import BasePlugin
 from core.concurrency.tasks import beside
 from core.conversations.turn_report import TurnReport, TurnReports
 from core.models.messages import convert_messages
-from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, ToolResult
+from core.models.provider import Media, ModelMessage, Part, Text, Thought, ToolCall, ToolResult
 from core.secret_redaction import redact
 from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, tool_calls, turns
@@ -244,7 +244,7 @@ def _tool(call: sa.Row[Any], turn: str) -> Json:
     return {**about, "arguments": redact(arguments), "result": result and redact(result)}
 
 
-def _message(message: Message) -> Json:
+def _message(message: ModelMessage) -> Json:
     return {"role": message.role, "parts": [_part(part) for part in message.parts]}
 
 

@@ -11,7 +11,7 @@ from bot.settings.base import SettingsSection
 from bot.settings.parsing import read_utf8, secret_value, split_commas, validate_http_url
 from core.agents.config import DEFAULT_INSTRUCTION, NAME, NAME_RULE, TOOL_TIMEOUT_SECONDS, AgentConfig
 from core.identity import DEFAULT_AGENT_NAME
-from core.models.vendors import Endpoints, find_fault
+from core.models.vendors import VendorSettings, find_model_fault
 
 DEFAULT_MODEL = "gemini-3.5-flash"
 
@@ -88,7 +88,7 @@ class AgentSection(SettingsSection):
         seen = set[str]()
         for setting, models in models_by_setting.items():
             for model in models:
-                if model not in seen and (fault := find_fault(model, self.endpoints)) is not None:
+                if model not in seen and (fault := find_model_fault(model, self.endpoints)) is not None:
                     yield fault if setting == "MODEL" else f"{setting}={model}: {fault}"
                 seen.add(model)
 
@@ -98,8 +98,8 @@ class AgentSection(SettingsSection):
         return LOCAL_MODEL if self.model == DEFAULT_MODEL and self.google_api_key is None else self.model
 
     @property
-    def endpoints(self) -> Endpoints:
-        return Endpoints(
+    def endpoints(self) -> VendorSettings:
+        return VendorSettings(
             google_api_key=secret_value(self.google_api_key),
             google_base_url=self.google_base_url,
             openai_api_key=secret_value(self.openai_api_key),

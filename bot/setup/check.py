@@ -17,8 +17,8 @@ from channels.discord import access as discord_access
 from channels.slack import access as slack_access
 from core.agents.runtime import AgentRuntime
 from core.errors import ParleyError, SettingsError
-from core.models.selection import Choice
-from core.models.tokens import is_warm
+from core.models.selection import ModelRegistry
+from core.models.tokens import has_vocabulary
 from core.tools.mcp import McpServer
 
 
@@ -92,7 +92,7 @@ async def _agent_and_models(settings: Settings) -> list[Finding]:
             apps = make_crew(settings, choice).apps
         except SettingsError as error:
             wrong += error.faults
-        for name, (provider, model) in choice.asked.items():
+        for name, (provider, model) in choice.handles.items():
             try:
                 findings += await trials.model(name, provider, model)
             except ParleyError as error:
@@ -109,11 +109,11 @@ async def _agent_and_models(settings: Settings) -> list[Finding]:
     return [*findings, *(Finding(Verdict.FAIL, fault) for fault in wrong)]
 
 
-def _who_asks(name: str, choice: Choice) -> str:
+def _who_asks(name: str, choice: ModelRegistry) -> str:
     """The setting that names a model."""
     if name == choice.default:
         return "MODEL"
-    if name in choice.offered:
+    if name in choice.selectable:
         return "MODELS"
     return "MODEL_FALLBACKS" if name in choice.fallbacks.models else "the model of an agent"
 
@@ -134,7 +134,7 @@ def _agent(app: App) -> str:
 
 
 async def _vocabulary(settings: Settings) -> list[Finding]:
-    if is_warm(settings.vocabulary_dir):
+    if has_vocabulary(settings.vocabulary_dir):
         return good("tokens: counted exactly")
     estimated = "tokens: estimated, up to 40 % off; `parley warm` fetches what they are counted with"
     return [Finding(Verdict.NOTE, estimated)]

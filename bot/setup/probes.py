@@ -12,7 +12,7 @@ from channels.slack.client import auth as slack_login
 from channels.slack.settings import SlackSettings
 from core.errors import ParleyError, SettingsError, StoreError
 from core.models.provider import Provider
-from core.models.provider_registry import probe
+from core.models.provider_registry import probe_model
 from core.privacy.vault import Vault
 from core.secret_redaction import redact
 from core.store.database import Database
@@ -114,5 +114,5 @@ async def model(name: str, provider: Provider, known_as: str) -> list[Finding]:
     Raises:
         ProviderError: it cannot answer; which of its kinds says why.
     """
-    await probe(provider, known_as)
+    await probe_model(provider, known_as)
     return good(f"model: {name} answers")

@@ -18,7 +18,7 @@ from channels.settings import Allowance
 from core.agents.run_record import FileUse
 from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.models import media
-from core.models.provider import Takes
+from core.models.provider import SupportedFiles
 from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
@@ -50,19 +50,19 @@ class Read:
 class _Check:
     """Whether a file can be of use to a model."""
 
-    takes: Takes
+    takes: SupportedFiles
     most: int
 
     def __call__(self, file: Attachment) -> None:
         if file.size > self.most:
             raise too_large(self.most)
-        kind = media.kind_of(file.name, file.mime_type)
-        if kind is None or media.is_text(kind):
+        kind = media.guess_mime_type(file.name, file.mime_type)
+        if kind is None or media.is_text_type(kind):
             return
-        if kind not in self.takes.kinds:
+        if kind not in self.takes.max_bytes:
             raise UnreadableFileError("I cannot read files of its kind")
-        if not self.takes.has(kind, file.size):
-            raise too_large(self.takes.kinds[kind])
+        if not self.takes.supports(kind, file.size):
+            raise too_large(self.takes.max_bytes[kind])
 
 
 class Attachments:
@@ -72,7 +72,7 @@ class Attachments:
         self._allowance = allowance
 
     async def read(
-        self, channel: Channel, messages: Sequence[InboxMessage], heard: Sequence[Heard], takes: Takes
+        self, channel: Channel, messages: Sequence[InboxMessage], heard: Sequence[Heard], takes: SupportedFiles
     ) -> tuple[list[Heard], list[types.Part], list[FileUse]]:
         """What was heard, with what there is to say of the files that came with each message, what of them the model is
         shown, and what became of each.
@@ -132,16 +132,16 @@ class Attachments:
         except Exception as error:  # whatever a platform says, the answer goes on
             log.error("a file cannot be read: %s", traced(error))
             why = "it cannot be fetched right now"
-        amount = f" ({media.size(file.size)})" if file.size else ""
+        amount = f" ({media.format_size(file.size)})" if file.size else ""
         return Read(f"[{who} that you cannot open: {_named(file)}{amount}: {why}]", why=why)
 
 
 class _Room:
     """What the files of a turn may take up together, and what they have."""
 
-    def __init__(self, takes: Takes) -> None:
+    def __init__(self, takes: SupportedFiles) -> None:
         self._takes = takes
-        self._bytes = takes.total
+        self._bytes = takes.max_total_bytes
         self._tokens = TEXT_TOKENS
 
     def take(self, fetched: Fetched, who: str) -> Read:
@@ -151,28 +151,28 @@ class _Room:
             UnreadableFileError: it gets nothing.
         """
         file, data = fetched.file, fetched.data
-        kind = media.kind_in(data, media.kind_of(file.name, file.mime_type))
+        kind = media.detect_mime_type(data, media.guess_mime_type(file.name, file.mime_type))
         if kind is None:
             raise UnreadableFileError("I cannot make out what is in it")
-        if media.is_text(kind):
+        if media.is_text_type(kind):
             return Read(self._text(file, data, who))
-        if kind not in self._takes.kinds:
+        if kind not in self._takes.max_bytes:
             raise UnreadableFileError("I cannot read files of its kind")
-        if not self._takes.has(kind, len(data)):
-            raise too_large(self._takes.kinds[kind])
+        if not self._takes.supports(kind, len(data)):
+            raise too_large(self._takes.max_bytes[kind])
         if len(data) > self._bytes:
             raise UnreadableFileError("it is too much together with the other files")
         self._bytes -= len(data)
-        return Read(f"[{who}, which you are shown: {_named(file)}]", media.part(kind, data))
+        return Read(f"[{who}, which you are shown: {_named(file)}]", media.make_part(kind, data))
 
     def _text(self, file: Attachment, data: bytes, who: str) -> str:
-        text = storable_text(media.decoded(data) or "")
-        shown = media.shortened(text, self._tokens)
+        text = storable_text(media.decode_text(data) or "")
+        shown = media.truncate_text(text, self._tokens)
         if shown != text and self._tokens < _LEAST_TOKENS:
             raise UnreadableFileError("it is too much together with the other files")
-        self._tokens -= media.tokens_of(shown)
+        self._tokens -= media.count_tokens(shown)
         cut = "" if shown == text else f"\n[it is cut here: this is {len(shown)} of its {len(text)} characters]"
-        return f"[{who}: {_named(file)}. This is what it says:]\n{media.fence(shown, file.name)}{cut}"
+        return f"[{who}: {_named(file)}. This is what it says:]\n{media.format_file(shown, file.name)}{cut}"
 
 
 def _named(file: Attachment) -> str:

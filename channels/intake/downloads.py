@@ -122,7 +122,7 @@ async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 def too_large(most: int) -> UnreadableFileError:
-    return UnreadableFileError(f"it is larger than the {media.size(most)} that I read")
+    return UnreadableFileError(f"it is larger than the {media.format_size(most)} that I read")
 
 
 def _is_page(data: bytes) -> bool:
@@ -131,4 +131,4 @@ def _is_page(data: bytes) -> bool:
 
 def _is_expected(file: Attachment, data: bytes) -> bool:
     """Whether a page is what the file is: one on which to log in has another size."""
-    return media.kind_of(file.name, file.mime_type) == "text/html" and file.size in (0, len(data))
+    return media.guess_mime_type(file.name, file.mime_type) == "text/html" and file.size in (0, len(data))

@@ -16,8 +16,8 @@ from channels.settings import MOST_MESSAGES
 from core.concurrency import event_loop
 from core.concurrency.tasks import end
 from core.errors import TurnLostError
-from core.models.finish_reasons import closed
-from core.models.media import size
+from core.models.finish_reasons import close_code_fence
+from core.models.media import format_size
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +205,7 @@ class Reply:
 
     def _end(self, text: str, ending: str) -> None:
         self._ending = ending
-        self._planner.replace(f"{closed(text)}\n\n{ending}".strip() if ending else text)
+        self._planner.replace(f"{close_code_fence(text)}\n\n{ending}".strip() if ending else text)
 
     def _without(self, refused: FileRefusedError) -> None:
         """Do without files that cannot be shown."""
@@ -216,7 +216,9 @@ class Reply:
         self._files = [file for file in self._files if file not in lost]
         if lost:
             log.warning("files of a reply cannot be shown: %s", refused)
-            told = (self.say(words.NOT_ATTACHED, name=f"`{file.name}`", size=size(len(file.data))) for file in lost)
+            told = (
+                self.say(words.NOT_ATTACHED, name=f"`{file.name}`", size=format_size(len(file.data))) for file in lost
+            )
             self._end(self.said.rstrip(), "\n\n".join(filter(None, [*told, self._ending])))
 
     def _speak(self) -> None:

@@ -16,9 +16,9 @@ from google.genai import types
 from core.agents.events import StreamEvent
 from core.errors import ContentBlockedError, ProviderError
 from core.models.adapter import NO_CONTENT
-from core.models.finish_reasons import BLOCKED, ended
+from core.models.finish_reasons import BLOCKED_REASONS, with_ending_note
 from core.models.retries_and_fallbacks import is_retraction
-from core.models.tool_calls import fenced, written
+from core.models.tool_calls import fence_code, part_text
 from core.sessions.resume import INPUT
 from core.tools.adk_confirmations import QUESTION, Ask, asks_in
 
@@ -50,7 +50,7 @@ class Steps:
         if event.content is not None:
             text = _visible_text(event)
             if text.strip() and not event.get_function_calls():  # with calls, the run goes on
-                text = ended(text, event.finish_reason)
+                text = with_ending_note(text, event.finish_reason)
             step = self._open.pop((event.author, event.branch), None)
             if step is not None:
                 yield from self._write(step, text)
@@ -82,7 +82,7 @@ class Steps:
 
     def end(self) -> StreamEvent:
         """What there is to tell at the end: `done`, or an `error` if the model broke off before its first word."""
-        if self._error_code in BLOCKED:
+        if self._error_code in BLOCKED_REASONS:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT:
             return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
@@ -142,7 +142,7 @@ def _visible_text(event: Event) -> str:
         return ""
     asked = [str((call.args or {}).get("message") or "") for call in event.get_function_calls() if call.name == INPUT]
     parts = [part for part in event.content.parts or [] if not part.thought]
-    text = "".join([*map(written, parts), *asked])
+    text = "".join([*map(part_text, parts), *asked])
     return text.strip("\n") if any(part.executable_code or part.code_execution_result for part in parts) else text
 
 
@@ -152,7 +152,7 @@ def _answered(response: types.FunctionResponse) -> str:
     if not result or "error" in result:
         return ""
     said = result.get("result") if set(result) == {"result"} else result
-    return said if isinstance(said, str) else fenced(json.dumps(said, ensure_ascii=False, indent=2), "json").strip()
+    return said if isinstance(said, str) else fence_code(json.dumps(said, ensure_ascii=False, indent=2), "json").strip()
 
 
 def _tool_end(response: types.FunctionResponse) -> Iterator[StreamEvent]:

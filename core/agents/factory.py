@@ -13,7 +13,7 @@ from google.adk.tools.base_toolset import BaseToolset
 from core.agents.config import BOT_NAME, NAME, NAME_RULE, TOOL_TIMEOUT_SECONDS, AgentConfig
 from core.agents.plugins import GuardPlugin, MeterPlugin
 from core.errors import SettingsError
-from core.models.selection import ChoicePlugin, ChosenRun
+from core.models.selection import AgentRunConfig, ModelSelectionPlugin
 from core.tools.call_log import Journal
 
 
@@ -37,7 +37,7 @@ def make_app(
 
     def instruction(context: ReadonlyContext) -> str:  # ADK fills in the {braces} of a plain text
         run = context.run_config
-        name = run.bot_name if isinstance(run, ChosenRun) else ""
+        name = run.bot_name if isinstance(run, AgentRunConfig) else ""
         return config.instruction.replace(BOT_NAME, name or config.name)
 
     agent = LlmAgent(
@@ -57,4 +57,4 @@ def ours(journal: Journal | None = None, *, tool_seconds: float = TOOL_TIMEOUT_S
         journal: keeps the calls of tools from being made twice, in sessions that are kept.
         tool_seconds: how long a call of a tool may take.
     """
-    return [GuardPlugin(journal, tool_seconds=tool_seconds), ChoicePlugin(), MeterPlugin()]
+    return [GuardPlugin(journal, tool_seconds=tool_seconds), ModelSelectionPlugin(), MeterPlugin()]

@@ -24,7 +24,7 @@ from core.identity import NOBODY, SPEAKER, User
 from core.identity import told as told_of
 from core.models.adapter import ModelAdapter
 from core.models.schemas import parameter_schema
-from core.models.selection import ChosenRun
+from core.models.selection import AgentRunConfig
 from core.models.tool_calls import unique_id
 from core.secret_redaction import redact
 from core.sessions.history import INTERRUPTED
@@ -78,7 +78,7 @@ class GuardPlugin(BasePlugin):
         """
         run = callback_context.run_config
         calls = [part.function_call for part in _parts(llm_response) if part.function_call and part.function_call.id]
-        if not calls or llm_response.partial or not isinstance(run, ChosenRun):
+        if not calls or llm_response.partial or not isinstance(run, AgentRunConfig):
             return
         stored = (call.id for event in callback_context.session.events for call in event.get_function_calls())
         run.call_ids.update(id_ for id_ in stored if id_)
@@ -95,7 +95,7 @@ class GuardPlugin(BasePlugin):
             StoreError: the call cannot be written into the journal; it is not made.
         """
         contain(tool, self._tool_seconds)
-        if isinstance(run := tool_context.run_config, ChosenRun):
+        if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.stopwatch.begin(tool_context.function_call_id or tool.name)
         if (refused := _wrong_speaker(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
             return refused or _wrong_agent(tool, tool_args)
@@ -118,7 +118,7 @@ class GuardPlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> Any:
         """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
-        if isinstance(run := tool_context.run_config, ChosenRun):
+        if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.stopwatch.end(tool_context.function_call_id or tool.name)
         if isinstance(result, _Recorded):
             return None
@@ -250,7 +250,7 @@ def _wrong_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] 
 
 def _speaker(run: RunConfig | None) -> User | None:
     """For whom it is: what a tool or an agent makes of the state gives nobody's rights away."""
-    return run.speaker if isinstance(run, ChosenRun) else None
+    return run.speaker if isinstance(run, AgentRunConfig) else None
 
 
 def _wrong_agent(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:

@@ -32,8 +32,8 @@ from core.agents.tool_progress import BUILT_IN, lines_of
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
 from core.identity import SPEAKER, User, told
 from core.models.adapter import ModelAdapter
-from core.models.provider import MOST_TAKE, Takes
-from core.models.selection import ChosenRun
+from core.models.provider import DEFAULT_FILES, SupportedFiles
+from core.models.selection import AgentRunConfig
 from core.secret_redaction import traced
 from core.sessions.artifacts import Artifacts, Made
 from core.sessions.memory import Memories
@@ -77,7 +77,7 @@ class RunRequest:
         media: files of the message, as `core.models.media.part` makes them.
         speaker: the person for whom the agent runs, as tools and instructions see them (`temp:speaker` of the state).
         bot_name: the bot's name on the platform, for the agent's instruction.
-        model: full name of the chosen model, None for the default. It takes a `ChoicePlugin`.
+        model: full name of the chosen model, None for the default. It takes a `ModelSelectionPlugin`.
         run_id: the events of the run are stored under it, and under `correction_of` it. A run with stored events does
             not store `text` again, and its reply begins with the stored text.
         generation: the session's generation. A newer one in the database is the run's error.
@@ -142,18 +142,18 @@ class AgentRuntime:
             credential_service=_CREDENTIALS,
         )
 
-    def takes(self, model: str | None = None) -> Takes:
+    def takes(self, model: str | None = None) -> SupportedFiles:
         """The files that the agent can be given, if it asks that model; of models that are not ours, what most take."""
         agent = self.app.root_agent
         asked = agent.canonical_model if isinstance(agent, LlmAgent) else None
-        return asked.takes(asked.named(model)) if isinstance(asked, ModelAdapter) else MOST_TAKE
+        return asked.supported_files(asked.resolve_name(model)) if isinstance(asked, ModelAdapter) else DEFAULT_FILES
 
     def asks(self, model: str | None = None) -> str:
         """The full name of the one model that the agent and all others of its app ask where that one was chosen, or
         none; empty if they ask several: who of them begins is not known before.
         """
         asked = [agent.canonical_model for agent in agents(self.app)]
-        names = {each.named(model) if isinstance(each, ModelAdapter) else each.model for each in asked}
+        names = {each.resolve_name(model) if isinstance(each, ModelAdapter) else each.model for each in asked}
         return names.pop() if len(names) == 1 else ""
 
     async def made(self, session_id: str, origin: str) -> list[Made]:
@@ -218,7 +218,7 @@ class AgentRuntime:
         message = types.Content(role="user", parts=[types.Part(text=request.text), *request.media])
         messages = [message]
         steps = Steps(self._lines)
-        config = ChosenRun(
+        config = AgentRunConfig(
             model=request.model,
             speaker=request.speaker,
             bot_name=request.bot_name,

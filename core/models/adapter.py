@@ -23,28 +23,28 @@ from core.errors import (
     ProviderStalledError,
     TooLongError,
 )
-from core.models.finish_reasons import BLOCKED
-from core.models.media import fitted, shorten_history, without_files
+from core.models.finish_reasons import BLOCKED_REASONS
+from core.models.media import drop_files, drop_unsupported_files, shorten_history
 from core.models.messages import clean_json, clean_text, convert_messages
 from core.models.provider import (
     Done,
     Failed,
     Media,
-    Message,
-    Offered,
+    ModelHandle,
+    ModelMessage,
+    ModelRequest,
     Provider,
     ProviderEvent,
-    Request,
-    Takes,
+    SupportedFiles,
     Text,
     Thought,
     ToolCall,
     join_text,
 )
 from core.models.retries_and_fallbacks import Fallbacks
-from core.models.schemas import tool_specs
-from core.models.tokens import estimate
-from core.models.tool_calls import mark, own, unique_id
+from core.models.schemas import list_tools
+from core.models.tokens import estimate_tokens
+from core.models.tool_calls import keep_own_signatures, mark_signature, unique_id
 from core.usage import meter as metering
 from core.usage.meter import Usage
 
@@ -57,7 +57,7 @@ NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 IDLE_SECONDS = 120.0
 
 #: What `core.models.provider_registry` has providers for.
-PATTERNS = [r"gemini-.*", r"openai/.*", r"anthropic/.*", r"local/.*"]
+MODEL_PATTERNS = [r"gemini-.*", r"openai/.*", r"anthropic/.*", r"local/.*"]
 
 
 class ModelAdapter(BaseLlm):
@@ -84,34 +84,34 @@ class ModelAdapter(BaseLlm):
     """
 
     provider: SkipValidation[Provider] = Field(exclude=True, repr=False)
-    offered: SkipValidation[Mapping[str, Offered]] = Field(default_factory=dict, exclude=True, repr=False)
+    selectable: SkipValidation[Mapping[str, ModelHandle]] = Field(default_factory=dict, exclude=True, repr=False)
     fallbacks: SkipValidation[Fallbacks] = Field(default_factory=Fallbacks, exclude=True, repr=False)
     is_fixed: bool = False
     idle_seconds: float = IDLE_SECONDS
-    waits: tuple[float, ...] = ()
+    retry_seconds: tuple[float, ...] = ()
 
     @property
     def capabilities(self) -> LlmCapabilities:
         return LlmCapabilities(output_schema_and_tools=False)
 
-    def named(self, chosen: str | None) -> str:
+    def resolve_name(self, selected: str | None) -> str:
         """The full name of the model that is asked where that one was chosen, or none."""
-        return self.model if chosen is None or self.is_fixed or chosen not in self.offered else chosen
+        return self.model if selected is None or self.is_fixed or selected not in self.selectable else selected
 
-    def takes(self, model: str) -> Takes:
+    def supported_files(self, model: str) -> SupportedFiles:
         """The files that a model can be given, by its full name."""
-        asked = self._asked(model)
-        return asked.provider.takes(asked.model)
+        asked = self._get_handle(model)
+        return asked.provider.supported_files(asked.model)
 
     def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         attempt = partial(self._attempt, llm_request, stream)
-        return self.fallbacks.stream(llm_request.model or self.model, attempt, self.waits)
+        return self.fallbacks.stream(llm_request.model or self.model, attempt, self.retry_seconds)
 
-    def _asked(self, name: str | None) -> Offered:
+    def _get_handle(self, name: str | None) -> ModelHandle:
         name = name or self.model
-        return self.offered.get(name) or self.fallbacks.models.get(name) or Offered(self.provider, name)
+        return self.selectable.get(name) or self.fallbacks.models.get(name) or ModelHandle(self.provider, name)
 
     async def _attempt(
         self, llm_request: LlmRequest, stream: bool, name: str, instead_of: str
@@ -120,11 +120,11 @@ class ModelAdapter(BaseLlm):
 
         No vendor says which file it minds. A fallback gets the newer half of a conversation that is too long for it.
         """
-        asked, has_output = self._asked(name), False
-        request: Request | None = _request(llm_request, asked)
+        asked, has_output = self._get_handle(name), False
+        request: ModelRequest | None = _to_model_request(llm_request, asked)
         while request is not None:
             try:
-                async with aclosing(self._ask(request, asked, stream, name, instead_of)) as responses:
+                async with aclosing(self._stream_metered(request, asked, stream, name, instead_of)) as responses:
                     async for response in responses:
                         has_output = True
                         yield response
@@ -136,15 +136,15 @@ class ModelAdapter(BaseLlm):
                 log.warning("%s refused a request; a smaller one follows: %s", name, refusal)
                 request = replace(request, messages=messages)
 
-    async def _ask(
-        self, request: Request, asked: Offered, stream: bool, name: str, instead_of: str
+    async def _stream_metered(
+        self, request: ModelRequest, asked: ModelHandle, stream: bool, name: str, instead_of: str
     ) -> AsyncGenerator[LlmResponse, None]:
         meter, last = metering.current(), None
-        await meter.ask(name, partial(_tokens, request))
-        answer = _Answer(request.messages, asked.provider.name)
+        await meter.ask(name, partial(_estimate_input_tokens, request))
+        answer = _AnswerBuilder(request.messages, asked.provider.name)
         with meter.call(name, instead_of=instead_of) as count:
-            count.estimate = lambda: replace(answer.estimate, input=_tokens(request))
-            responses = self._answered(replace(request, tell=count.tell), answer, asked, stream)
+            count.estimate = lambda: replace(answer.estimate, input=_estimate_input_tokens(request))
+            responses = self._stream_responses(replace(request, report_usage=count.tell), answer, asked, stream)
             async with aclosing(responses):
                 async for response in responses:
                     if response.partial:
@@ -155,14 +155,14 @@ class ModelAdapter(BaseLlm):
             last.model_version, last.custom_metadata = name, meter.mark(count.usage)
             yield last
 
-    async def _answered(
-        self, request: Request, answer: "_Answer", asked: Offered, stream: bool
+    async def _stream_responses(
+        self, request: ModelRequest, answer: "_AnswerBuilder", asked: ModelHandle, stream: bool
     ) -> AsyncGenerator[LlmResponse, None]:
         # The contract: what `stream` returns is an async generator, and closing it closes the connection.
         events = cast(AsyncGenerator[ProviderEvent, None], asked.provider.stream(request))
         async with aclosing(events):
             while True:
-                event = await self._next(events, asked.provider.name)
+                event = await self._next_event(events, asked.provider.name)
                 if isinstance(event, Done):
                     break
                 if isinstance(event, Failed):
@@ -170,10 +170,10 @@ class ModelAdapter(BaseLlm):
                 answer.add(event)
                 if stream and not isinstance(event, ToolCall) and event.text:
                     yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
-        request.tell(event.usage)
-        yield _final(answer, event)
+        request.report_usage(event.usage)
+        yield _final_response(answer, event)
 
-    async def _next(self, events: AsyncGenerator[ProviderEvent, None], provider: str) -> ProviderEvent:
+    async def _next_event(self, events: AsyncGenerator[ProviderEvent, None], provider: str) -> ProviderEvent:
         try:
             async with asyncio.timeout(self.idle_seconds) as idle:
                 return await anext(events)
@@ -187,24 +187,28 @@ class ModelAdapter(BaseLlm):
             raise ProviderSilentError(message) from None
 
 
-def _shorten(messages: Sequence[Message], refusal: ProviderRequestError, *, is_fallback: bool) -> list[Message] | None:
+def _shorten(
+    messages: Sequence[ModelMessage], refusal: ProviderRequestError, *, is_fallback: bool
+) -> list[ModelMessage] | None:
     """Return the messages without the older half or without files; None if neither can help."""
     if is_fallback and isinstance(refusal, TooLongError):
         return shorten_history(messages)
-    plain = without_files(messages)
+    plain = drop_files(messages)
     return plain if plain != messages else None
 
 
-def _request(llm_request: LlmRequest, asked: Offered) -> Request:
+def _to_model_request(llm_request: LlmRequest, asked: ModelHandle) -> ModelRequest:
     config = llm_request.config
     history = convert_messages(llm_request.contents, config.system_instruction)
-    messages = fitted(own(history, asked.provider.name), asked.provider.takes(asked.model))
+    messages = drop_unsupported_files(
+        keep_own_signatures(history, asked.provider.name), asked.provider.supported_files(asked.model)
+    )
     if not messages or messages[-1].role not in ("user", "tool"):
-        messages.append(Message("user", (Text("Go on as instructed."),)))
-    return Request(asked.model, messages, tool_specs(config), config)
+        messages.append(ModelMessage("user", (Text("Go on as instructed."),)))
+    return ModelRequest(asked.model, messages, list_tools(config), config)
 
 
-def _tokens(request: Request) -> int:
+def _estimate_input_tokens(request: ModelRequest) -> int:
     """About how many a request has, files not counted: four letters are one, more or less."""
     return (
         sum(len(str(part)) for message in request.messages for part in message.parts if not isinstance(part, Media))
@@ -212,11 +216,11 @@ def _tokens(request: Request) -> int:
     )
 
 
-def _final(answer: "_Answer", done: Done) -> LlmResponse:
+def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
     usage = done.usage
     response = _response(answer.parts(), partial=False)
     response.turn_complete = True
-    response.finish_reason = done.finish
+    response.finish_reason = done.finish_reason
     response.usage_metadata = types.GenerateContentResponseUsageMetadata(
         prompt_token_count=usage.input,
         candidates_token_count=usage.output,
@@ -224,20 +228,20 @@ def _final(answer: "_Answer", done: Done) -> LlmResponse:
         cached_content_token_count=usage.cached,
         total_token_count=usage.input + usage.output + usage.thinking,
     )
-    if not answer.says_something:
-        if done.finish in BLOCKED:
-            reason = done.finish.value
+    if not answer.has_content:
+        if done.finish_reason in BLOCKED_REASONS:
+            reason = done.finish_reason.value
             raise ContentBlockedError(f"{answer.provider} withheld the answer ({reason})")
-        ended_well = done.finish is types.FinishReason.STOP
-        response.error_code = NO_CONTENT if ended_well else done.finish.value
+        ended_well = done.finish_reason is types.FinishReason.STOP
+        response.error_code = NO_CONTENT if ended_well else done.finish_reason.value
         response.error_message = "The model ended without an answer."
     return response
 
 
-class _Answer:
+class _AnswerBuilder:
     """What the model has said so far, in the order in which it said it."""
 
-    def __init__(self, messages: Iterable[Message], provider: str) -> None:
+    def __init__(self, messages: Iterable[ModelMessage], provider: str) -> None:
         self.provider = provider
         self._pieces: list[Text | Thought | ToolCall] = []
         self._ids = {call.id for message in messages for call in message.tool_calls}
@@ -261,10 +265,10 @@ class _Answer:
         thoughts = "".join(piece.text for piece in self._pieces if isinstance(piece, Thought))
         said = "".join(piece.text for piece in self._pieces if isinstance(piece, Text))
         calls = "".join(f"{call.name} {call.arguments}" for call in self._pieces if isinstance(call, ToolCall))
-        return Usage(output=estimate(said + calls), thinking=estimate(thoughts))
+        return Usage(output=estimate_tokens(said + calls), thinking=estimate_tokens(thoughts))
 
     @property
-    def says_something(self) -> bool:
+    def has_content(self) -> bool:
         return any(
             isinstance(piece, ToolCall) or (isinstance(piece, Text) and piece.text.strip()) for piece in self._pieces
         )
@@ -273,7 +277,7 @@ class _Answer:
         return [self._part(piece) for piece in self._pieces]
 
     def _part(self, piece: Text | Thought | ToolCall) -> types.Part:
-        signature = mark(piece.signature, self.provider)
+        signature = mark_signature(piece.signature, self.provider)
         if isinstance(piece, ToolCall):
             # random, since other branches and cut history may hold calls that this request does not show
             id_ = piece.id or f"call_{piece.name}_{token_hex(4)}"
@@ -295,7 +299,7 @@ def _response(parts: list[types.Part], *, partial: bool) -> LlmResponse:
     return LlmResponse(content=content, partial=partial)
 
 
-def register(adapter: Callable[[str], ModelAdapter], *, default: str) -> None:
+def register_adapter(make_adapter: Callable[[str], ModelAdapter], *, default: str) -> None:
     """Have ADK ask `adapter` for each model that an agent names, from now on, and for `default` where it names none.
 
     There is one registry in a process; the newest word holds.
@@ -305,12 +309,12 @@ def register(adapter: Callable[[str], ModelAdapter], *, default: str) -> None:
         """What `adapter` has made, as an object of a class: ADK registers classes."""
 
         def __init__(self, *, model: str) -> None:
-            made = adapter(model)
+            made = make_adapter(model)
             super().__init__(**{name: getattr(made, name) for name in ModelAdapter.model_fields})
 
         @classmethod
         def supported_models(cls) -> list[str]:
-            return PATTERNS
+            return MODEL_PATTERNS
 
     LLMRegistry.register(Named)
     LlmAgent.set_default_model(default)

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import cast
 
 from core.concurrency import event_loop
-from core.models.provider import Provider, ProviderEvent, Request, Takes, join_text
+from core.models.provider import ModelRequest, Provider, ProviderEvent, SupportedFiles, join_text
 
 #: Least seconds between two deltas of one stream.
 MIN_INTERVAL_SECONDS = 0.03
@@ -47,10 +47,10 @@ class CoalescingProvider:
     def name(self) -> str:
         return self._provider.name
 
-    def takes(self, model: str) -> Takes:
-        return self._provider.takes(model)
+    def supported_files(self, model: str) -> SupportedFiles:
+        return self._provider.supported_files(model)
 
-    async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         queue = asyncio.Queue[ProviderEvent | None]()
         reader = asyncio.create_task(self._read(request, queue), name=f"stream of {self.name}")
         try:
@@ -71,7 +71,7 @@ class CoalescingProvider:
     async def aclose(self) -> None:
         await self._provider.aclose()
 
-    async def _read(self, request: Request, queue: "asyncio.Queue[ProviderEvent | None]") -> None:
+    async def _read(self, request: ModelRequest, queue: "asyncio.Queue[ProviderEvent | None]") -> None:
         """Put the events of the stream into the queue, and None after the last one."""
         try:
             events = cast(AsyncGenerator[ProviderEvent, None], self._provider.stream(request))

@@ -17,8 +17,8 @@ from core.errors import (
 from core.models.provider import Failed, ProviderEvent
 
 
-async def told(
-    events: AsyncGenerator[ProviderEvent, None], named: Callable[[Exception], ProviderError]
+async def with_failure_event(
+    events: AsyncGenerator[ProviderEvent, None], to_provider_error: Callable[[Exception], ProviderError]
 ) -> AsyncGenerator[ProviderEvent, None]:
     """What a vendor's stream yields; what it raises is its last event, under our name and with its cause.
 
@@ -30,19 +30,19 @@ async def told(
                 yield event
         return
     except Exception as error:
-        failure = named(error)
+        failure = to_provider_error(error)
         if failure is not error:
             failure.__cause__ = error
     yield Failed(failure)
 
 
 @asynccontextmanager
-async def reading(provider: str, *, begun: Callable[[], bool] = lambda: True) -> AsyncGenerator[None, None]:
+async def parse_errors(provider: str, *, has_response: Callable[[], bool] = lambda: True) -> AsyncGenerator[None, None]:
     """While `provider`'s answer is read, once that has `begun`: what breaks on it is its fault, not the request's."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        if not begun():
+        if not has_response():
             raise
         raise ProviderUnavailableError(f"{provider} answered with what makes no sense") from error
 

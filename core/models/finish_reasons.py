@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from google.genai.types import FinishReason
 
 #: The model's safety rules ended the answer: names of `FinishReason`.
-BLOCKED = frozenset(
+BLOCKED_REASONS = frozenset(
     {
         "SAFETY",
         "RECITATION",
@@ -35,16 +35,16 @@ _FENCE = re.compile(rf"^([ \t]*(?:{_MARKER})*)(`{{3,}}+(?!.*`)|~{{3,}})(.*)$", r
 _INDENT = 3
 
 
-def ended(text: str, finish: FinishReason | None) -> str:
+def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
     """`text` as people read it: with a sentence behind it, if the model broke off there for a known reason."""
-    if finish == "MAX_TOKENS":
-        return f"{closed(text)}\n\n{CUT_OFF}"
-    if finish in BLOCKED:
-        return f"{closed(text)}\n\n{WITHHELD}"
+    if finish_reason == "MAX_TOKENS":
+        return f"{close_code_fence(text)}\n\n{CUT_OFF}"
+    if finish_reason in BLOCKED_REASONS:
+        return f"{close_code_fence(text)}\n\n{WITHHELD}"
     return text
 
 
-def closed(text: str) -> str:
+def close_code_fence(text: str) -> str:
     """`text` with the code fence closed that may still be open at its end."""
     fence = indent = ""
     for found in _FENCE.finditer(text):

@@ -9,11 +9,11 @@ from mimetypes import guess_type
 
 from google.genai import types
 
-from core.models.provider import NOTHING, Media, Message, Part, Takes, Text, ToolResult
-from core.models.tool_calls import fenced
+from core.models.provider import NO_FILES, Media, ModelMessage, Part, SupportedFiles, Text, ToolResult
+from core.models.tool_calls import fence_code
 
-#: What has bytes that say what it is: where in a file, which ones, and what they stand for.
-_MAGIC = (
+#: File signatures: offset, bytes, MIME type.
+_MAGIC_BYTES = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
     (0, b"GIF87a", "image/gif"),
@@ -32,7 +32,7 @@ _MAGIC = (
     (0, b"\x1a\x45\xdf\xa3", "video/webm"),
 )
 
-#: Other names for the same.
+#: Non-standard names of MIME types.
 _ALIASES = {
     "image/jpg": "image/jpeg",
     "application/x-pdf": "application/pdf",
@@ -44,8 +44,8 @@ _ALIASES = {
     "audio/x-flac": "audio/flac",
 }
 
-#: Kinds that are text, beside `text/...` and what ends in `+json` or `+xml`.
-_TEXTS = frozenset(
+#: MIME types of text, besides `text/...`, `...+json` and `...+xml`.
+_TEXT_TYPES = frozenset(
     f"application/{name}"
     for name in (
         "csv",
@@ -76,155 +76,153 @@ _TEXTS = frozenset(
     )
 )
 
-#: Source code that is often taken for something else: TypeScript has the ending of a film.
-_CODE = (".ts", ".mts", ".cts")
+#: `mimetypes` takes TypeScript for MPEG video.
+_CODE_SUFFIXES = (".ts", ".mts", ".cts")
 
-#: What says of a file nothing but that it has bytes.
-_ANY = {"", "application/octet-stream", "binary/octet-stream"}
+#: MIME types that tell nothing.
+_UNKNOWN_TYPES = {"", "application/octet-stream", "binary/octet-stream"}
 
-#: How a text may be written, beside UTF-8 and UTF-16 with its mark: as in Korea, and as in the west.
-_OLDER = ("euc_kr", "cp1252")
+#: Encodings of older texts, besides UTF-8 and UTF-16 with a byte order mark: Korean and western.
+_LEGACY_ENCODINGS = ("euc_kr", "cp1252")
 
-#: What no text has in it, but files of bytes have soon.
-_CONTROLS = re.compile(r"[\x00-\x06\x0e-\x1a]")
+#: Control characters that text never has and binary files usually have.
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x06\x0e-\x1a]")
 
-#: How many bytes of a text a token is taken for: seldom more than it is, even in tables and code.
-_BYTES_OF_TOKEN = 3
+#: A low estimate, which holds for tables and code too.
+_BYTES_PER_TOKEN = 3
 
 
-def kind_of(name: str, told: str | None) -> str | None:
-    """What a file is before it is read, as a MIME type; none if nothing tells.
-
-    Args:
-        told: what the platform takes it for.
-    """
-    if name.lower().endswith(_CODE):
+def guess_mime_type(name: str, claimed_type: str | None) -> str | None:
+    """Return the MIME type of a file before its download, from its name and the platform's claim."""
+    if name.lower().endswith(_CODE_SUFFIXES):
         return "text/plain"
-    kind = (told or "").partition(";")[0].strip().lower()
-    if kind in _ANY:
-        kind = guess_type(name)[0] or ""
-    return _ALIASES.get(kind, kind) or None
+    mime_type = (claimed_type or "").partition(";")[0].strip().lower()
+    if mime_type in _UNKNOWN_TYPES:
+        mime_type = guess_type(name)[0] or ""
+    return _ALIASES.get(mime_type, mime_type) or None
 
 
-def is_text(kind: str) -> bool:
-    return kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml"))
+def is_text_type(mime_type: str) -> bool:
+    return mime_type.startswith("text/") or mime_type in _TEXT_TYPES or mime_type.endswith(("+json", "+xml"))
 
 
-def kind_in(data: bytes, kind: str | None) -> str | None:
-    """What a file is by what is in it; none if it is not what it was taken for, or cannot be told."""
-    found = next((what for at, magic, what in _MAGIC if data[at : at + len(magic)] == magic), None)
-    if found is not None:  # a film and a sound may be in the same wrapping
-        is_sound = kind is not None and kind.startswith("audio/") and found.startswith(("video/", "audio/"))
-        return kind if is_sound else found
-    if kind is None or is_text(kind):
-        return "text/plain" if decoded(data, is_known=kind is not None) is not None else None
-    return kind if kind.startswith(("audio/", "video/")) else None
+def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
+    """Return the MIME type of a file's bytes; None if it is unknown or contradicts the expected type."""
+    found = next((mime_type for at, magic, mime_type in _MAGIC_BYTES if data[at : at + len(magic)] == magic), None)
+    is_media = expected_type is not None and expected_type.startswith(("audio/", "video/"))
+    if found is not None:  # audio and video share containers
+        is_audio = is_media and str(expected_type).startswith("audio/") and found.startswith(("video/", "audio/"))
+        return expected_type if is_audio else found
+    if expected_type is None or is_text_type(expected_type):
+        return "text/plain" if decode_text(data, allow_legacy=expected_type is not None) is not None else None
+    return expected_type if is_media else None
 
 
-def decoded(data: bytes, *, is_known: bool = True) -> str | None:
-    """The text of a file; none if it is none.
+def decode_text(data: bytes, *, allow_legacy: bool = True) -> str | None:
+    """Return the text of a file; None if it is binary.
 
     Args:
-        is_known: whether it is known to be a text, so that it may be written in an older way.
+        allow_legacy: try encodings other than Unicode. Nearly any bytes are valid in them.
     """
     encodings = ("utf-16",) if data.startswith((b"\xff\xfe", b"\xfe\xff")) else ("utf-8-sig",)
-    for encoding in (*encodings, *(_OLDER if is_known else ())):
+    for encoding in (*encodings, *(_LEGACY_ENCODINGS if allow_legacy else ())):
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError:
             continue
-        return None if _CONTROLS.search(text) else text.replace("\r\n", "\n")
+        return None if _CONTROL_CHARACTERS.search(text) else text.replace("\r\n", "\n")
     return None
 
 
-def shortened(text: str, tokens: int) -> str:
-    """As much of the beginning of a text as so many tokens hold, in whole lines if it has some."""
+def truncate_text(text: str, max_tokens: int) -> str:
+    """Return the beginning of a text, cut at the end of a line if it has one."""
     data = text.encode("utf-8", "replace")
-    most = max(0, tokens) * _BYTES_OF_TOKEN
-    if len(data) <= most:
+    max_bytes = max(0, max_tokens) * _BYTES_PER_TOKEN
+    if len(data) <= max_bytes:
         return text
-    head = data[:most].decode("utf-8", "ignore")
+    head = data[:max_bytes].decode("utf-8", "ignore")
     return head[: head.rfind("\n") + 1] or head
 
 
-def tokens_of(text: str) -> int:
-    """What `shortened` counts a text as."""
-    return -(-len(text.encode("utf-8", "replace")) // _BYTES_OF_TOKEN)
+def count_tokens(text: str) -> int:
+    """Return the estimate that `truncate_text` uses, at least the true count for most texts."""
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
-def fence(text: str, name: str) -> str:
-    """Return a file's text in a code fence."""
+def format_file(text: str, name: str) -> str:
+    """Return a text file as a Markdown code block."""
     language = re.sub(r"\W", "", name.rpartition(".")[2], flags=re.ASCII) if "." in name else ""
-    return fenced(text, language).strip("\n")
+    return fence_code(text, language).strip("\n")
 
 
-def part(kind: str, data: bytes) -> types.Part:
-    """A file as ADK has it in a message."""
-    return types.Part(inline_data=types.Blob(mime_type=kind, data=data))
+def make_part(mime_type: str, data: bytes) -> types.Part:
+    """Return a file as a part of an ADK message."""
+    return types.Part(inline_data=types.Blob(mime_type=mime_type, data=data))
 
 
-def size(count: int) -> str:
-    """A number of bytes in words."""
-    if count < 1024:
-        return f"{count} bytes"
-    return f"{count / 1024:.0f} kB" if count < 2**20 else f"{count / 2**20:.1f} MB"
+def format_size(byte_count: int) -> str:
+    """Return a size for people, such as `3 kB`."""
+    if byte_count < 1024:
+        return f"{byte_count} bytes"
+    return f"{byte_count / 1024:.0f} kB" if byte_count < 2**20 else f"{byte_count / 2**20:.1f} MB"
 
 
-def fitted(messages: Sequence[Message], takes: Takes) -> list[Message]:
-    """The messages with such files alone as the model takes, and no more of them than it takes at once.
+def drop_unsupported_files(messages: Sequence[ModelMessage], supported: SupportedFiles) -> list[ModelMessage]:
+    """Return the messages with a description in place of each file that the model does not support.
 
-    A conversation may have been with another model before, and files that came one by one may be too much together.
+    The newest files have precedence when all of them together are too large. Older ones may come from a conversation
+    with another model.
     """
-    room = _Room(takes)
-    return [_fitted(message, room) for message in reversed(messages)][::-1]
+    budget = _FileBudget(supported)
+    return [_fit_message(message, budget) for message in reversed(messages)][::-1]
 
 
-def without_files(messages: Sequence[Message]) -> list[Message]:
-    """The messages with words in the place of files."""
-    return fitted(messages, NOTHING)
+def drop_files(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return the messages with a description in place of each file."""
+    return drop_unsupported_files(messages, NO_FILES)
 
 
-def shorten_history(messages: Sequence[Message]) -> list[Message] | None:
-    """The messages from about the middle on, behind the system's, beginning with what a person said; None if there is
-    only one such that they could begin with.
-    """
-    head = [message for message in messages[:1] if message.role == "system"]
-    talk = messages[len(head) :]
-    starts = [nth for nth, message in enumerate(talk) if message.role == "user" and nth]
-    later = [nth for nth in starts if nth >= len(talk) // 2]
-    start = later[0] if later else starts[-1] if starts else None
-    return None if start is None else [*head, *talk[start:]]
+def shorten_history(messages: Sequence[ModelMessage]) -> list[ModelMessage] | None:
+    """Return the system message and the newer half, from a user's message on; None if there is no later one."""
+    system = [message for message in messages[:1] if message.role == "system"]
+    history = messages[len(system) :]
+    starts = [index for index, message in enumerate(history) if message.role == "user" and index]
+    newer = [index for index in starts if index >= len(history) // 2]
+    start = newer[0] if newer else starts[-1] if starts else None
+    return None if start is None else [*system, *history[start:]]
 
 
-class _Room:
-    """What a request has room for yet."""
+class _FileBudget:
+    """Space for files in one request."""
 
-    def __init__(self, takes: Takes) -> None:
-        self._takes = takes
-        self._left = takes.total
+    def __init__(self, supported: SupportedFiles) -> None:
+        self._supported = supported
+        self._free_bytes = supported.max_total_bytes
 
-    def takes(self, media: Media) -> bool:
-        if media.data is None or media.mime_type.startswith("text/"):
+    def accept(self, file: Media) -> bool:
+        """Take the space of a file, and return whether there was enough."""
+        if file.data is None or file.mime_type.startswith("text/"):
             return True
-        if not self._takes.has(media.mime_type, len(media.data)) or len(media.data) > self._left:
+        size = len(file.data)
+        if not self._supported.supports(file.mime_type, size) or size > self._free_bytes:
             return False
-        self._left -= len(media.data)
+        self._free_bytes -= size
         return True
 
 
-def _fitted(message: Message, room: _Room) -> Message:
-    return replace(message, parts=tuple(_part(part, room) for part in reversed(message.parts))[::-1])
+def _fit_message(message: ModelMessage, budget: _FileBudget) -> ModelMessage:
+    return replace(message, parts=tuple(_fit_part(part, budget) for part in reversed(message.parts))[::-1])
 
 
-def _part(part: Part, room: _Room) -> Part:
-    if isinstance(part, Media) and not room.takes(part):
-        return Text(_told(part))
+def _fit_part(part: Part, budget: _FileBudget) -> Part:
+    if isinstance(part, Media) and not budget.accept(part):
+        return Text(_describe(part))
     if isinstance(part, ToolResult) and part.media:
-        kept = [media for media in part.media if room.takes(media)]
-        if lost := [_told(media) for media in part.media if media not in kept]:
-            return replace(part, media=tuple(kept), result={**part.result, "left_out": lost})
+        accepted = [file for file in part.media if budget.accept(file)]
+        if dropped := [_describe(file) for file in part.media if file not in accepted]:
+            return replace(part, media=tuple(accepted), result={**part.result, "left_out": dropped})
     return part
 
 
-def _told(media: Media) -> str:
-    return f"[a file that is not shown to you: {media.mime_type}, {size(len(media.data or b''))}]"
+def _describe(file: Media) -> str:
+    return f"[a file that is not shown to you: {file.mime_type}, {format_size(len(file.data or b''))}]"

@@ -12,8 +12,8 @@ from typing import Any
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
-from core.models.provider import Media, Message, Part, Role, Text, Thought, ToolCall, ToolResult
-from core.models.tool_calls import MAX_ID_LENGTH, unique_id, written
+from core.models.provider import Media, ModelMessage, Part, Role, Text, Thought, ToolCall, ToolResult
+from core.models.tool_calls import MAX_ID_LENGTH, part_text, unique_id
 
 #: Answers a call whose own result was never stored.
 INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
@@ -21,7 +21,7 @@ INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
 
 def convert_messages(
     contents: Sequence[types.Content], system_instruction: types.ContentUnion | None = None
-) -> list[Message]:
+) -> list[ModelMessage]:
     """Return the messages of a request, in order.
 
     The text parts of the system instruction, joined by newlines, are the first message, the only one with the role
@@ -29,22 +29,22 @@ def convert_messages(
     tool's name. A repeated id gets a number (`call_t`, `call_t_2`). Responses without ids belong to the calls of their
     tool in order. A call without a response gets `INTERRUPTED`; a response without a call is dropped.
     """
-    history = _History()
+    history = _MessageBuilder()
     for content in contents:
         history.add(content)
-    messages = history.messages()
-    system = "\n".join(_texts(system_instruction))
+    messages = history.build()
+    system = "\n".join(_list_texts(system_instruction))
     if system:
-        messages.insert(0, Message("system", (Text(clean_text(system)),)))
+        messages.insert(0, ModelMessage("system", (Text(clean_text(system)),)))
     return messages
 
 
-def safe_name(name: str, also: str = "") -> str:
+def clean_tool_name(name: str, extra_characters: str = "") -> str:
     """The name of a call as vendors take it: at most 64 ASCII letters, digits, `_`, `-`, and what `also` says.
 
     A model can call what is no tool at all; a history with such a name in it would be refused ever after.
     """
-    return re.sub(rf"[^A-Za-z0-9_{also}-]", "_", name)[:64] or "_"
+    return re.sub(rf"[^A-Za-z0-9_{extra_characters}-]", "_", name)[:64] or "_"
 
 
 def clean_text(text: str) -> str:
@@ -58,92 +58,92 @@ def clean_text(text: str) -> str:
 def clean_json(value: Mapping[str, Any]) -> dict[str, Any]:
     """`value` as plain JSON with clean strings; what JSON cannot say is told by its `str`."""
     plain = to_jsonable_python(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
-    return {clean_text(key): _clean(item) for key, item in plain.items()}
+    return {clean_text(key): _clean_value(item) for key, item in plain.items()}
 
 
-def _clean(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):
-        return [_clean(item) for item in value]
+        return [_clean_value(item) for item in value]
     if isinstance(value, dict):
-        return {clean_text(key): _clean(item) for key, item in value.items()}
+        return {clean_text(key): _clean_value(item) for key, item in value.items()}
     return value
 
 
 @dataclass(slots=True)
-class _Call:
+class _PendingCall:
     id: str
-    given_id: str | None
+    original_id: str | None
     name: str
     result: ToolResult | None = None
 
 
-class _History:
+class _MessageBuilder:
     """Messages in the making: each with the calls that it makes, whose results follow it in the end."""
 
     def __init__(self) -> None:
-        self._said: list[tuple[Message, list[_Call]]] = []
+        self._messages: list[tuple[ModelMessage, list[_PendingCall]]] = []
         self._ids: set[str] = set()
 
     def add(self, content: types.Content) -> None:
         parts: list[Part] = []
-        calls: list[_Call] = []
+        calls: list[_PendingCall] = []
         for part in content.parts or ():
             if part.function_response is not None:
-                self._answer(part.function_response)
+                self._add_result(part.function_response)
             elif part.function_call is not None:
-                call = self._call(part.function_call)
+                call = self._make_call(part.function_call)
                 arguments = clean_json(part.function_call.args or {})
                 calls.append(call)
                 parts.append(ToolCall(call.id, call.name, arguments, part.thought_signature))
-            elif (converted := _convert(part)) is not None:
+            elif (converted := _convert_part(part)) is not None:
                 parts.append(converted)
         if parts:
             role: Role = "assistant" if calls or content.role in ("model", "assistant") else "user"
-            self._said.append((Message(role, tuple(parts)), calls))
+            self._messages.append((ModelMessage(role, tuple(parts)), calls))
 
-    def messages(self) -> list[Message]:
-        messages: list[Message] = []
-        for message, calls in self._said:
+    def build(self) -> list[ModelMessage]:
+        messages: list[ModelMessage] = []
+        for message, calls in self._messages:
             messages.append(message)
             if calls:
                 results = (call.result or ToolResult(call.id, call.name, INTERRUPTED) for call in calls)
-                messages.append(Message("tool", tuple(results)))
+                messages.append(ModelMessage("tool", tuple(results)))
         return messages
 
-    def _call(self, call: types.FunctionCall) -> _Call:
+    def _make_call(self, call: types.FunctionCall) -> _PendingCall:
         name = call.name or ""
         call_id = re.sub(r"[^A-Za-z0-9_-]", "_", call.id or f"call_{name}")[:MAX_ID_LENGTH]
-        return _Call(unique_id(call_id, name, self._ids), call.id or None, name)
+        return _PendingCall(unique_id(call_id, name, self._ids), call.id or None, name)
 
-    def _answer(self, response: types.FunctionResponse) -> None:
-        call = self._called(response)
+    def _add_result(self, response: types.FunctionResponse) -> None:
+        call = self._find_call(response)
         if call is None:
             return
         result = clean_json(response.response or {})
-        call.result = ToolResult(call.id, call.name, result, tuple(_media(response)))
+        call.result = ToolResult(call.id, call.name, result, tuple(_list_media(response)))
 
-    def _called(self, response: types.FunctionResponse) -> _Call | None:
+    def _find_call(self, response: types.FunctionResponse) -> _PendingCall | None:
         """The call that `response` answers: by its id, else by its tool's name where either has no id.
 
         The newest message goes first, for an id may have been used again since; within a message, the order
         in which its calls were made. A call that was answered is answered anew only under its id: that is
         how the outcome of a long-running tool comes.
         """
-        calls = [call for _, made in reversed(self._said) for call in made]
-        named = [call for call in calls if response.id and response.id in (call.id, call.given_id)]
+        calls = [call for _, made in reversed(self._messages) for call in made]
+        named = [call for call in calls if response.id and response.id in (call.id, call.original_id)]
         waiting = [call for call in named if call.result is None]
         if not named:
             waiting = [
                 call
                 for call in calls
-                if call.result is None and call.name == response.name and not (response.id and call.given_id)
+                if call.result is None and call.name == response.name and not (response.id and call.original_id)
             ]
         return next(iter(waiting or named), None)
 
 
-def _texts(instruction: types.ContentUnion | None) -> Iterable[str]:
+def _list_texts(instruction: types.ContentUnion | None) -> Iterable[str]:
     match instruction:
         case str():
             yield instruction
@@ -151,26 +151,26 @@ def _texts(instruction: types.ContentUnion | None) -> Iterable[str]:
             yield text
         case types.Content():
             for part in instruction.parts or ():
-                yield from _texts(part)
+                yield from _list_texts(part)
         case list():
             for item in instruction:
-                yield from _texts(item)
+                yield from _list_texts(item)
 
 
-def _convert(part: types.Part) -> Part | None:
+def _convert_part(part: types.Part) -> Part | None:
     signature = part.thought_signature
     if part.inline_data is not None:
         return Media(part.inline_data.mime_type or "application/octet-stream", data=part.inline_data.data)
     if part.file_data is not None:
         return Media(part.file_data.mime_type or "application/octet-stream", uri=part.file_data.file_uri)
-    text = written(part)
+    text = part_text(part)
     if not text and signature is None:
         return None
     kind = Thought if part.thought else Text
     return kind(clean_text(text), signature)
 
 
-def _media(response: types.FunctionResponse) -> Iterable[Media]:
+def _list_media(response: types.FunctionResponse) -> Iterable[Media]:
     for part in response.parts or ():
         if part.inline_data is not None:
             yield Media(part.inline_data.mime_type or "", data=part.inline_data.data)

@@ -18,9 +18,9 @@ from core.usage.meter import Usage
 Role = Literal["system", "user", "assistant", "tool"]
 
 #: What nearly every model that sees takes.
-IMAGES = ("image/png", "image/jpeg", "image/webp")
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp")
 
-PDF = "application/pdf"
+PDF_TYPE = "application/pdf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ Part = Text | Thought | Media | ToolCall | ToolResult
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ModelMessage:
     role: Role
     parts: tuple[Part, ...]
 
@@ -94,7 +94,7 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ModelRequest:
     """One call of a model.
 
     `messages` starts with the system message where there is one. `config` is ADK's own configuration of the
@@ -104,14 +104,14 @@ class Request:
     """
 
     model: str
-    messages: Sequence[Message]
+    messages: Sequence[ModelMessage]
     tools: Sequence[ToolSpec] = ()
     config: GenerateContentConfig = field(default_factory=GenerateContentConfig)
-    tell: Callable[[Usage], None] = field(default=lambda _usage: None, repr=False, compare=False)
+    report_usage: Callable[[Usage], None] = field(default=lambda _usage: None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Takes:
+class SupportedFiles:
     """The files that a model can be given, beside text.
 
     Attributes:
@@ -119,26 +119,26 @@ class Takes:
         total: how many bytes all files of a request may have together.
     """
 
-    kinds: Mapping[str, int]
-    total: int
+    max_bytes: Mapping[str, int]
+    max_total_bytes: int
 
-    def has(self, kind: str, size: int) -> bool:
+    def supports(self, mime_type: str, size: int) -> bool:
         """Whether it takes a file of that kind and of so many bytes."""
-        return size <= self.kinds.get(kind, -1)
+        return size <= self.max_bytes.get(mime_type, -1)
 
 
 #: A model that takes no files.
-NOTHING = Takes({}, 0)
+NO_FILES = SupportedFiles({}, 0)
 
 #: What a model takes of which nothing is known.
-MOST_TAKE = Takes(dict.fromkeys((*IMAGES, PDF), 3_900_000), total=14 * 2**20)
+DEFAULT_FILES = SupportedFiles(dict.fromkeys((*IMAGE_TYPES, PDF_TYPE), 3_900_000), max_total_bytes=14 * 2**20)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
     """The model has said all: the last event of a good stream."""
 
-    finish: FinishReason = field(default_factory=lambda: FinishReason.STOP)
+    finish_reason: FinishReason = field(default_factory=lambda: FinishReason.STOP)
     usage: Usage = field(default_factory=Usage)
 
 
@@ -172,10 +172,10 @@ class Provider(Protocol):
     def name(self) -> str:
         """The vendor, as in `MODEL`, in errors and in signatures: `gemini`, `openai`, `anthropic`, `local`."""
 
-    def takes(self, model: str) -> Takes:
+    def supported_files(self, model: str) -> SupportedFiles:
         """The files that a model of the vendor's can be given."""
 
-    def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         """Send `request` and yield what comes, ending with one `Done` or one `Failed`.
 
         It is an async generator: closing it (`contextlib.aclosing`) closes the HTTP connection.
@@ -185,7 +185,7 @@ class Provider(Protocol):
         """Give back the connections."""
 
 
-class Offered(NamedTuple):
+class ModelHandle(NamedTuple):
     """A model that may be asked: its provider, and the name that it has there."""
 
     provider: Provider

@@ -6,11 +6,11 @@ from contextlib import aclosing
 from typing import cast
 
 from core.errors import ProviderSilentError, ProviderStalledError, SettingsError
-from core.models.provider import Failed, Message, Provider, ProviderEvent, Request, Text
-from core.models.vendors import Endpoints, find_fault, split_model
+from core.models.provider import Failed, ModelMessage, ModelRequest, Provider, ProviderEvent, Text
+from core.models.vendors import VendorSettings, find_model_fault, split_model
 
 
-def make_provider(model: str, endpoints: Endpoints) -> tuple[Provider, str]:
+def make_provider(model: str, endpoints: VendorSettings) -> tuple[Provider, str]:
     """The provider for `model`, a value of `MODEL`, and the name that the model has there.
 
     A vendor's SDK is imported here, when its models are asked for. Nothing is sent yet: see `probe`.
@@ -18,7 +18,7 @@ def make_provider(model: str, endpoints: Endpoints) -> tuple[Provider, str]:
     Raises:
         SettingsError: `MODEL` names no provider that there is, or something is missing for it.
     """
-    if (fault := find_fault(model, endpoints)) is not None:
+    if (fault := find_model_fault(model, endpoints)) is not None:
         raise SettingsError(fault)
     vendor, name = split_model(model)
     provider: Provider
@@ -42,13 +42,13 @@ def make_provider(model: str, endpoints: Endpoints) -> tuple[Provider, str]:
     return provider, name
 
 
-async def probe(provider: Provider, model: str, seconds: float = 30.0) -> None:
+async def probe_model(provider: Provider, model: str, seconds: float = 30.0) -> None:
     """Ask the model something, for real, and hang up at its first sign of life.
 
     Raises:
         ProviderError: the model cannot answer; which of its kinds says why.
     """
-    request = Request(model, [Message("user", (Text("Answer with the one word: ok"),))])
+    request = ModelRequest(model, [ModelMessage("user", (Text("Answer with the one word: ok"),))])
     events = cast(AsyncGenerator[ProviderEvent, None], provider.stream(request))
     try:
         async with asyncio.timeout(seconds), aclosing(events):

@@ -21,7 +21,7 @@ from google.genai import types
 
 from core.concurrency import event_loop
 from core.errors import ContentBlockedError, ProviderError, ProviderRequestError
-from core.models.provider import Offered
+from core.models.provider import ModelHandle
 from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Fallbacks:
         models: the fallbacks by their full names, in their order.
     """
 
-    def __init__(self, models: Mapping[str, Offered] | None = None) -> None:
+    def __init__(self, models: Mapping[str, ModelHandle] | None = None) -> None:
         self.models = models or {}
         self._skipped_until = dict[str, float]()  # by the event loop's clock
 

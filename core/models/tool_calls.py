@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from google.genai import types
 
-from core.models.provider import Message, Part, Text, Thought, ToolCall
+from core.models.provider import ModelMessage, Part, Text, Thought, ToolCall
 
 #: How a call is named whose arguments are no JSON object. There is no such tool, which is what the model gets
 #: told, with its own words before its eyes; no tool runs on arguments that were never meant.
@@ -30,15 +30,15 @@ _UNMARKED = "gemini"
 _TICKS = re.compile("`{3,}")
 
 
-def read_call(call_id: str, name: str, arguments: str, *, cut_short: bool) -> ToolCall | None:
+def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -> ToolCall | None:
     """The call; with `cut_short`, none if the arguments ended in the middle."""
-    read = _object(arguments)
+    read = _parse_object(arguments)
     if read is not None:
         return ToolCall(call_id, name, read)
-    return None if cut_short else ToolCall(call_id, MALFORMED_CALL + name, {"arguments": arguments})
+    return None if is_truncated else ToolCall(call_id, MALFORMED_CALL + name, {"arguments": arguments})
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _parse_object(text: str) -> dict[str, Any] | None:
     """The JSON object that `text` is, or none if it is no such thing; no text is no arguments."""
     with suppress(ValueError):
         arguments = json.loads(text.strip() or "{}", strict=False)
@@ -47,34 +47,34 @@ def _object(text: str) -> dict[str, Any] | None:
     return None
 
 
-def mark(signature: bytes | None, provider: str) -> bytes | None:
+def mark_signature(signature: bytes | None, provider: str) -> bytes | None:
     """The signature as the history keeps it; `provider` is the name of the one that made it."""
     return signature if signature is None or provider == _UNMARKED else _prefix(provider) + signature
 
 
-def own(messages: Iterable[Message], provider: str) -> list[Message]:
+def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list[ModelMessage]:
     """The messages as `provider` may be sent them: with its own signatures, as it made them, and no other's.
 
     A thought without a signature of its own is left out: no vendor takes another's thoughts, and none needs its
     own unsigned. So is a message of which nothing remains.
     """
     kept = (
-        replace(message, parts=tuple(mine for part in message.parts for mine in _kept(part, provider)))
+        replace(message, parts=tuple(mine for part in message.parts for mine in _own_part(part, provider)))
         for message in messages
     )
     return [message for message in kept if message.parts]
 
 
-def _kept(part: Part, provider: str) -> Iterable[Part]:
+def _own_part(part: Part, provider: str) -> Iterable[Part]:
     if not isinstance(part, Text | Thought | ToolCall):
         return (part,)
-    signature = _unmarked(part.signature, provider)
+    signature = _own_signature(part.signature, provider)
     if signature is None and (isinstance(part, Thought) or (isinstance(part, Text) and not part.text)):
         return ()
     return (replace(part, signature=signature),)
 
 
-def _unmarked(signature: bytes | None, provider: str) -> bytes | None:
+def _own_signature(signature: bytes | None, provider: str) -> bytes | None:
     if signature is None:
         return None
     if provider == _UNMARKED:
@@ -98,16 +98,16 @@ def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
     return unique
 
 
-def written(part: "types.Part") -> str:
+def part_text(part: "types.Part") -> str:
     """What a part says: its text, the code that was run for its model, or what came of that."""
     if part.executable_code is not None:
-        return fenced(part.executable_code.code or "", "python")
+        return fence_code(part.executable_code.code or "", "python")
     if part.code_execution_result is not None:
-        return fenced(part.code_execution_result.output or "")
+        return fence_code(part.code_execution_result.output or "")
     return part.text or ""
 
 
-def fenced(code: str, language: str = "") -> str:
+def fence_code(code: str, language: str = "") -> str:
     """Code, or what looks like it, as a part of a text."""
     fence = "`" * (max(map(len, _TICKS.findall(code)), default=2) + 1)
     return f"\n{fence}{language}\n{code.rstrip()}\n{fence}\n"

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 VENDORS = ("gemini", "openai", "anthropic", "local")
 
-_KNOWN = "gemini-NAME, openai/NAME, anthropic/NAME or local/NAME"
+_NAME_FORMATS = "gemini-NAME, openai/NAME, anthropic/NAME or local/NAME"
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoints:
+class VendorSettings:
     """API keys and addresses of the vendors."""
 
     google_api_key: str | None = field(default=None, repr=False)
@@ -19,10 +19,10 @@ class Endpoints:
     anthropic_base_url: str | None = None
 
 
-def find_fault(model: str, endpoints: Endpoints) -> str | None:
+def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
     """Return what is missing for `model`, a value of `MODEL`, or None."""
-    if not _is_known(model):
-        return f"MODEL={model}: there is no such provider; it is {_KNOWN}"
+    if not _is_known_vendor(model):
+        return f"MODEL={model}: there is no such provider; it is {_NAME_FORMATS}"
     vendor, _ = split_model(model)
     if vendor == "gemini" and not endpoints.google_api_key:
         return "GOOGLE_API_KEY is not set: get a key at https://aistudio.google.com/apikey"
@@ -36,9 +36,9 @@ def find_fault(model: str, endpoints: Endpoints) -> str | None:
     return None
 
 
-def lacks_key(model: str, endpoints: Endpoints) -> bool:
+def lacks_key(model: str, endpoints: VendorSettings) -> bool:
     """Return whether the model's provider is known and only its key is missing."""
-    return _is_known(model) and find_fault(model, endpoints) is not None
+    return _is_known_vendor(model) and find_model_fault(model, endpoints) is not None
 
 
 def can_call_tools(model: str) -> bool:
@@ -54,6 +54,6 @@ def split_model(model: str) -> tuple[str, str]:
     return ("", name) if vendor == "gemini" else (vendor, name)
 
 
-def _is_known(model: str) -> bool:
+def _is_known_vendor(model: str) -> bool:
     vendor, name = split_model(model)
     return vendor in VENDORS and bool(name.strip())

@@ -17,7 +17,7 @@ from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage
-from core.models.tokens import estimate
+from core.models.tokens import estimate_tokens
 from core.privacy.known_users import sessions_that_name
 from core.sessions import state as scopes
 from core.sessions.codec import columns, folded, measured, parsed, to_row
@@ -260,13 +260,13 @@ def _message(row: sa.Row[Any], person: Person, *, of_him: bool) -> dict[str, Any
             "folded": folded(content),
             "tool_calls": calls,
             "spoken": spoken,
-            "tokens": estimate(content) + 4,
+            "tokens": estimate_tokens(content) + 4,
         }
     clean = _cleaned(event, person, of_him=of_him, asked=asked)
     if clean == event and spoken == row.spoken:
         return None
     words, tokens = measured(clean)
-    values = columns(to_row(clean, has_references=True), tokens + estimate(words))
+    values = columns(to_row(clean, has_references=True), tokens + estimate_tokens(words))
     return {**values, "held": row.held, "spoken": spoken, "created_at": row.created_at}
 
 

@@ -15,7 +15,7 @@ from google.adk.events.event import Event
 from google.genai import types
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from core.models.tool_calls import unique_id, written
+from core.models.tool_calls import part_text, unique_id
 from core.store.schema import messages
 
 logger = logging.getLogger(__name__)
@@ -211,7 +211,7 @@ def parsed(event: str | None, id_: int) -> Event | None:
 
 def measured(event: Event) -> tuple[str, int]:
     """What an event costs when it is sent: its words, to be counted, and the tokens of all else."""
-    words = [said for part in _parts(event) if (said := written(part))]
+    words = [said for part in _parts(event) if (said := part_text(part))]
     tokens = 4  # the frame of a message
     for part in _parts(event):
         if call := part.function_call:
@@ -247,7 +247,7 @@ def _parts(event: Event) -> Sequence[types.Part]:
 
 
 def _content(event: Event) -> str:
-    pieces = [said for part in _parts(event) if not part.thought and (said := written(part))]
+    pieces = [said for part in _parts(event) if not part.thought and (said := part_text(part))]
     pieces += [_json(response.response or {}) for response in event.get_function_responses()]
     return "\n".join(pieces)
 

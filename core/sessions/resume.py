@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.models.tokens import estimate
+from core.models.tokens import estimate_tokens
 from core.sessions.codec import columns, measured, parsed, to_row
 from core.sessions.history import INTERRUPTED, answering
 from core.sessions.lifecycle import delete_unreferenced_blobs
@@ -133,7 +133,7 @@ class _Stored:
     def new(cls, event: Event, beside: _Stored) -> _Stored:
         """A row of the same run that is not stored yet."""
         words, tokens = measured(event)
-        new = columns(to_row(event), tokens + estimate(words))
+        new = columns(to_row(event), tokens + estimate_tokens(words))
         return cls(beside.id, {**beside.columns, **new}, event)
 
     @property

@@ -23,7 +23,7 @@ from google.genai import types
 
 from core.errors import ProviderError
 from core.models.adapter import ModelAdapter
-from core.models.tokens import TokenCounter, estimate
+from core.models.tokens import TokenCounter, estimate_tokens
 from core.sessions.codec import parsed
 from core.sessions.prompt_text import MARK, frame, lines, plain
 from core.usage.meter import current
@@ -116,7 +116,7 @@ class Summarizer:
 async def _counted(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
     """What a model says that does not ask the meter itself."""
     meter, began = current(), time.monotonic()
-    await meter.ask(request.model or "", lambda: estimate(str(request.contents)))
+    await meter.ask(request.model or "", lambda: estimate_tokens(str(request.contents)))
     answer = await _answer(llm, request)
     meter.heard(answer, request.model or "", time.monotonic() - began)
     return answer

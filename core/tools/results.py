@@ -115,7 +115,10 @@ def _name(key: object, tool: str) -> str:
 
 
 async def _saved(data: bytes, name: str, context: ToolContext) -> dict[str, Any]:
-    kind = media.kind_in(data, media.kind_of(name, None) if "." in name else None) or "application/octet-stream"
+    kind = (
+        media.detect_mime_type(data, media.guess_mime_type(name, None) if "." in name else None)
+        or "application/octet-stream"
+    )
     named = name if "." in name else f"{name}{guess_extension(kind) or '.bin'}"
-    await context.save_artifact(named, media.part(kind, data))
+    await context.save_artifact(named, media.make_part(kind, data))
     return {"file": named, "kind": kind, "size": len(data), "note": "The user gets this file with your answer."}

@@ -30,11 +30,11 @@ from core.inbox.store import InboxStore
 from core.inbox.watermarks import Watermarks
 from core.inbox_message import ReplyWithoutMention
 from core.models.adapter import ModelAdapter
-from core.models.provider import Offered
+from core.models.provider import ModelHandle
 from core.models.provider_registry import make_provider
 from core.models.retries_and_fallbacks import Fallbacks
 from core.models.tokens import TokenCounter
-from core.models.vendors import Endpoints
+from core.models.vendors import VendorSettings
 from core.sessions.artifacts import Artifacts
 from core.sessions.routing import Agent, Agents
 from core.sessions.service import SessionService
@@ -122,10 +122,10 @@ async def core_of(
         await tables.lay(database)
         provider, name = make_provider(full_name, _endpoints(model.base_url))
         stack.push_async_callback(provider.aclose)
-        others = dict[str, Offered]()
+        others = dict[str, ModelHandle]()
         if stand_in is not None:
             other = await stack.enter_async_context(server(stand_in))
-            others[STAND_IN] = Offered(*make_provider(STAND_IN, _endpoints(other.base_url)))
+            others[STAND_IN] = ModelHandle(*make_provider(STAND_IN, _endpoints(other.base_url)))
             stack.push_async_callback(others[STAND_IN].provider.aclose)
         prices = tmp_path / "prices.toml"
         prices.write_text(f'"{full_name}" = {{ input = 1000, output = 1000 }}')
@@ -137,7 +137,7 @@ async def core_of(
             model=ModelAdapter(
                 model=full_name,
                 provider=provider,
-                offered={full_name: Offered(provider, name)},
+                selectable={full_name: ModelHandle(provider, name)},
                 fallbacks=Fallbacks(others),
             ),
             tools=tools,
@@ -186,9 +186,9 @@ async def core_of(
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 
 
-def _endpoints(address: str) -> Endpoints:
+def _endpoints(address: str) -> VendorSettings:
     key = "sk-test-key-of-the-sandbox"
-    return Endpoints(
+    return VendorSettings(
         google_api_key=key,
         google_base_url=address,
         openai_api_key=key,

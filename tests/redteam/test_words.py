@@ -16,7 +16,7 @@ from channels.intake.context import framed, labels
 from channels.replies.approval_message import request_buttons, request_text
 from channels.settings import Allowance
 from core.inbox_message import Attachment
-from core.models.provider import MOST_TAKE
+from core.models.provider import DEFAULT_FILES
 from core.secret_redaction import redact, remember
 from core.sessions.prompt_text import CLOSE, END, INDENT, MARK, OPEN, SET_IN, attributed, plain, unattributed
 from core.tools.approvals import Approval
@@ -114,7 +114,7 @@ class NoFile:
 async def test_the_name_of_a_file_is_a_name(name: str) -> None:
     file = Attachment(name, "application/x-nothing", 10**12, {})
     message = inbound("look", attachments=(file,))
-    heard, parts, _ = await Attachments(Allowance()).read(NoFile(), [message], [Heard("look", "ada")], MOST_TAKE)  # type: ignore[arg-type] # it asks for nothing else of a channel
+    heard, parts, _ = await Attachments(Allowance()).read(NoFile(), [message], [Heard("look", "ada")], DEFAULT_FILES)  # type: ignore[arg-type] # it asks for nothing else of a channel
     own = plain(heard[0].text)
     assert parts == [] or not list(parts)
     assert len(own.splitlines()) == 2

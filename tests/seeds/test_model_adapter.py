@@ -6,7 +6,7 @@ from google.genai import types
 
 from core.errors import ProviderLimitError, ProviderStalledError
 from core.models.messages import convert_messages
-from core.models.provider import Done, Failed, Message, ProviderEvent, Text, ToolCall
+from core.models.provider import Done, Failed, ModelMessage, ProviderEvent, Text, ToolCall
 from tests.fixtures.conversation import Answer, ScriptedProvider, adapter
 
 both_modes = pytest.mark.parametrize("stream", [False, True], ids=["non-streaming", "streaming"])
@@ -73,7 +73,7 @@ async def test_provider_emits_no_done_event(stream: bool) -> None:
         await respond([Text("Hel")], stream=stream)
 
 
-async def sent(config: types.GenerateContentConfig) -> list[Message]:
+async def sent(config: types.GenerateContentConfig) -> list[ModelMessage]:
     """The messages that the provider gets for a request."""
     provider = ScriptedProvider("ok")
     request = LlmRequest(contents=[types.UserContent("Hi")], config=config)
@@ -86,22 +86,22 @@ async def test_system_instruction_present_in_request() -> None:
     """SystemInstruction present in request."""
     instruction = types.Content(parts=[types.Part(text="Be brief.")])
     assert await sent(types.GenerateContentConfig(system_instruction=instruction)) == [
-        Message("system", (Text("Be brief."),)),
-        Message("user", (Text("Hi"),)),
+        ModelMessage("system", (Text("Be brief."),)),
+        ModelMessage("user", (Text("Hi"),)),
     ]
 
 
 async def test_system_instruction_absent() -> None:
     """SystemInstruction absent."""
-    assert await sent(types.GenerateContentConfig()) == [Message("user", (Text("Hi"),))]
-    assert convert_messages([types.UserContent("Hi")], None) == [Message("user", (Text("Hi"),))]
+    assert await sent(types.GenerateContentConfig()) == [ModelMessage("user", (Text("Hi"),))]
+    assert convert_messages([types.UserContent("Hi")], None) == [ModelMessage("user", (Text("Hi"),))]
 
 
 async def test_multi_part_system_instruction() -> None:
     """Multi-part SystemInstruction."""
     instruction = types.Content(parts=[types.Part(text="Be brief."), types.Part(text="Be kind.")])
     system, _ = await sent(types.GenerateContentConfig(system_instruction=instruction))
-    assert system == Message("system", (Text("Be brief.\nBe kind."),))
+    assert system == ModelMessage("system", (Text("Be brief.\nBe kind."),))
 
 
 def test_function_call_with_original_id_in_convert_messages() -> None:

@@ -38,18 +38,18 @@ from core.errors import (
     ProviderUnavailableError,
     TooLongError,
 )
-from core.models.errors import reading, retry_after, status_error, told
-from core.models.messages import safe_name
+from core.models.errors import parse_errors, retry_after, status_error, with_failure_event
+from core.models.messages import clean_tool_name
 from core.models.provider import (
-    IMAGES,
-    PDF,
+    IMAGE_TYPES,
+    PDF_TYPE,
     Done,
     Media,
-    Message,
+    ModelMessage,
+    ModelRequest,
     Part,
     ProviderEvent,
-    Request,
-    Takes,
+    SupportedFiles,
     Text,
     Thought,
     ToolCall,
@@ -57,7 +57,7 @@ from core.models.provider import (
     ToolSpec,
 )
 from core.models.schemas import answer_schema
-from core.models.tool_calls import read_call
+from core.models.tool_calls import parse_call
 from core.usage.meter import Usage
 
 _FINISHES = {
@@ -85,7 +85,9 @@ _STATUSES = {
 #: Anthropic: an image has at most 5 MB, in base64, and a request at most 32 MB.
 _MOST_IMAGE, _MOST_BYTES = 3_900_000, 22 * 2**20
 
-_TAKES = Takes({**dict.fromkeys((*IMAGES, "image/gif"), _MOST_IMAGE), PDF: _MOST_BYTES}, total=_MOST_BYTES)
+_TAKES = SupportedFiles(
+    {**dict.fromkeys((*IMAGE_TYPES, "image/gif"), _MOST_IMAGE), PDF_TYPE: _MOST_BYTES}, max_total_bytes=_MOST_BYTES
+)
 
 Block = dict[str, Any]
 
@@ -120,20 +122,20 @@ class AnthropicProvider:
             timeout=anthropic.Timeout(None, connect=10.0, pool=10.0),
         )
 
-    def takes(self, model: str) -> Takes:
+    def supported_files(self, model: str) -> SupportedFiles:
         del model
         return _TAKES
 
-    def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
-        return told(self._events(request), lambda error: _named(error, request.model))
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        return with_failure_event(self._events(request), lambda error: _named(error, request.model))
 
     async def aclose(self) -> None:
         await self._client.close()
 
-    async def _events(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         answer = _Answer()
         chunks = await self._client.messages.create(**body(request), stream=True)
-        async with reading(self.name), chunks:
+        async with parse_errors(self.name), chunks:
             while not answer.is_whole:
                 chunk = await anext(chunks, None)
                 if chunk is None:
@@ -141,7 +143,7 @@ class AnthropicProvider:
                 if (event := answer.hear(chunk)) is not None:
                     yield event
                 else:  # nothing else tells of tokens
-                    request.tell(answer.usage)
+                    request.report_usage(answer.usage)
         for call in answer.calls():
             yield call
         yield Done(answer.finish, answer.usage)
@@ -186,7 +188,7 @@ class _Answer:
         """The calls, without one whose arguments the token limit cut off."""
         cut_short = self.finish is types.FinishReason.MAX_TOKENS
         read = (
-            read_call(block.id, block.name, "".join(pieces) or json.dumps(block.input), cut_short=cut_short)
+            parse_call(block.id, block.name, "".join(pieces) or json.dumps(block.input), is_truncated=cut_short)
             for block, pieces in self._calls.values()
         )
         return [call for call in read if call is not None]
@@ -214,8 +216,8 @@ class _Answer:
         )
 
     def _newest(self, count: str) -> int:
-        told: Sequence[Any] = [getattr(usage, count) for usage in self._usages]
-        return next((tokens for tokens in reversed(told) if tokens is not None), 0)
+        with_failure_event: Sequence[Any] = [getattr(usage, count) for usage in self._usages]
+        return next((tokens for tokens in reversed(with_failure_event) if tokens is not None), 0)
 
 
 def _heard(delta: Any) -> ProviderEvent | None:
@@ -254,7 +256,7 @@ def _status_named(error: anthropic.APIStatusError, model: str) -> ProviderError:
     return status_error("anthropic", model, status, retry_after=wait)
 
 
-def body(request: Request) -> dict[str, Any]:
+def body(request: ModelRequest) -> dict[str, Any]:
     """What the SDK makes a message of, but for `stream`."""
     config = request.config
     messages = _messages(request.messages)
@@ -330,11 +332,11 @@ def _may_think(messages: Sequence[Block]) -> bool:
     return messages[-1]["content"][0]["type"] != "tool_result" or began in _THINKING
 
 
-def _tools(request: Request) -> dict[str, Any]:
+def _tools(request: ModelRequest) -> dict[str, Any]:
     """Anthropic: calls in the history need the tools, even when there are none any more."""
     if request.tools:
         return {"tools": [_tool(spec) for spec in request.tools]}
-    called = sorted({safe_name(call.name) for message in request.messages for call in message.tool_calls})
+    called = sorted({clean_tool_name(call.name) for message in request.messages for call in message.tool_calls})
     if not called:
         return {}
     tools = [_tool(ToolSpec(name, "Not there any more.", {})) for name in called]
@@ -345,12 +347,12 @@ def _tool(spec: ToolSpec) -> Block:
     return {"name": spec.name, "description": spec.description, "input_schema": {"type": "object", **spec.parameters}}
 
 
-def _messages(messages: Iterable[Message]) -> list[Block]:
+def _messages(messages: Iterable[ModelMessage]) -> list[Block]:
     """Anthropic: the user begins, and then they take turns; what tools gave back is said by the user.
 
     No text is blank, and no answer ends in thinking. A user who said nothing that can be told still has a turn.
     """
-    told: list[Block] = []
+    with_failure_event: list[Block] = []
     for message in messages:
         if message.role == "system":
             continue
@@ -360,13 +362,13 @@ def _messages(messages: Iterable[Message]) -> list[Block]:
             blocks.pop()
         if not blocks and role == "user":
             blocks = [_text("(nothing)")]
-        if blocks and not told and role == "assistant":
-            told.append({"role": "user", "content": [_text("(What came before is left out.)")]})
-        if told and told[-1]["role"] == role:
-            told[-1]["content"].extend(blocks)
+        if blocks and not with_failure_event and role == "assistant":
+            with_failure_event.append({"role": "user", "content": [_text("(What came before is left out.)")]})
+        if with_failure_event and with_failure_event[-1]["role"] == role:
+            with_failure_event[-1]["content"].extend(blocks)
         elif blocks:
-            told.append({"role": role, "content": blocks})
-    return told
+            with_failure_event.append({"role": role, "content": blocks})
+    return with_failure_event
 
 
 def _blocks(part: Part, role: str) -> Iterable[Block]:
@@ -381,7 +383,7 @@ def _blocks(part: Part, role: str) -> Iterable[Block]:
         case Media():
             yield _media(part) if role == "user" else _placeholder(part)
         case ToolCall(id_, name, arguments):
-            yield {"type": "tool_use", "id": id_, "name": safe_name(name), "input": dict(arguments)}
+            yield {"type": "tool_use", "id": id_, "name": clean_tool_name(name), "input": dict(arguments)}
         case ToolResult(id_, _, result, media):
             content = [_text(json.dumps(dict(result), ensure_ascii=False)), *map(_media, media)]
             failed = {"is_error": True} if "error" in result else {}

@@ -22,25 +22,25 @@ from core.errors import (
     ProviderStalledError,
     ProviderUnavailableError,
 )
-from core.models.errors import reading, status_error, told
-from core.models.messages import safe_name
+from core.models.errors import parse_errors, status_error, with_failure_event
+from core.models.messages import clean_tool_name
 from core.models.provider import (
-    IMAGES,
-    PDF,
+    IMAGE_TYPES,
+    PDF_TYPE,
     Done,
     Media,
-    Message,
+    ModelMessage,
+    ModelRequest,
     Part,
     ProviderEvent,
-    Request,
-    Takes,
+    SupportedFiles,
     Text,
     Thought,
     ToolCall,
     ToolResult,
     ToolSpec,
 )
-from core.models.tool_calls import written
+from core.models.tool_calls import part_text
 from core.usage.meter import Usage
 
 #: Seconds until the connection must stand. How long an answer may take is up to who reads it.
@@ -55,19 +55,19 @@ _opened: ContextVar[list[httpx.Response] | None] = ContextVar("_opened", default
 _MOST_BYTES = 14 * 2**20
 
 #: Gemini: "Image understanding", "Audio understanding", "Video understanding", "Document processing".
-_TAKES = Takes(
+_TAKES = SupportedFiles(
     dict.fromkeys(
         (
-            *IMAGES,
+            *IMAGE_TYPES,
             "image/heic",
             "image/heif",
-            PDF,
+            PDF_TYPE,
             *(f"audio/{name}" for name in ("wav", "mpeg", "aiff", "aac", "ogg", "flac", "mp4")),
             *(f"video/{name}" for name in ("mp4", "mpeg", "quicktime", "webm", "x-msvideo", "3gpp")),
         ),
         _MOST_BYTES,
     ),
-    total=_MOST_BYTES,
+    max_total_bytes=_MOST_BYTES,
 )
 
 
@@ -87,17 +87,17 @@ class GeminiProvider:
             http_options=types.HttpOptions(base_url=base_url or None, httpx_async_client=self._http),
         )
 
-    def takes(self, model: str) -> Takes:
+    def supported_files(self, model: str) -> SupportedFiles:
         del model
         return _TAKES
 
-    def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
-        return told(self._events(request), lambda error: _named(error, request.model))
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        return with_failure_event(self._events(request), lambda error: _named(error, request.model))
 
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _events(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         responses: list[httpx.Response] = []
         try:
             chunks = await self._client.aio.models.generate_content_stream(
@@ -108,7 +108,7 @@ class GeminiProvider:
             finish: types.FinishReason | None = None
             usage = Usage()
             while True:
-                async with reading(self.name, begun=lambda: bool(responses)):
+                async with parse_errors(self.name, has_response=lambda: bool(responses)):
                     with _noting(responses):
                         chunk = await anext(chunks, None)
                 if chunk is None:
@@ -118,7 +118,7 @@ class GeminiProvider:
                     raise ContentBlockedError(f"gemini withheld the answer: the prompt was blocked ({reason})")
                 if chunk.usage_metadata is not None:
                     usage = _usage(chunk.usage_metadata)
-                    request.tell(usage)
+                    request.report_usage(usage)
                 for candidate in (chunk.candidates or ())[:1]:
                     finish = candidate.finish_reason or finish
                     for part in (candidate.content and candidate.content.parts) or ():
@@ -150,7 +150,7 @@ def _noting(responses: list[httpx.Response]) -> Iterator[None]:
         _opened.reset(token)
 
 
-def _config(request: Request) -> types.GenerateContentConfig:
+def _config(request: ModelRequest) -> types.GenerateContentConfig:
     """ADK's configuration, without what the Gemini API refuses (labels) and what is ours to say."""
     system = "\n".join(message.text for message in request.messages if message.role == "system")
     native = [
@@ -181,7 +181,7 @@ def _declaration(spec: ToolSpec) -> types.FunctionDeclaration:
     )
 
 
-def _contents(request: Request) -> list[types.Content]:
+def _contents(request: ModelRequest) -> list[types.Content]:
     return [
         types.Content(
             role="model" if message.role == "assistant" else "user",
@@ -192,7 +192,7 @@ def _contents(request: Request) -> list[types.Content]:
     ]
 
 
-def _signed(message: Message, model: str) -> Iterable[Part]:
+def _signed(message: ModelMessage, model: str) -> Iterable[Part]:
     """The parts of a message; a call that another model made gets a signature where one is asked for.
 
     Gemini: from the third generation on, the first call of a step is refused without its signature; there is
@@ -217,11 +217,13 @@ def _said(part: Part) -> types.Part:
         case Media(mime_type, _, uri):
             return types.Part(file_data=types.FileData(mime_type=mime_type, file_uri=uri))
         case ToolCall(id_, name, arguments, signature):
-            call = types.FunctionCall(id=id_, name=safe_name(name, ".:"), args=dict(arguments))
+            call = types.FunctionCall(id=id_, name=clean_tool_name(name, ".:"), args=dict(arguments))
             return types.Part(function_call=call, thought_signature=signature)
         case ToolResult(id_, name, result, media):
             parts = [_result_media(item) for item in media] or None
-            response = types.FunctionResponse(id=id_, name=safe_name(name, ".:"), response=dict(result), parts=parts)
+            response = types.FunctionResponse(
+                id=id_, name=clean_tool_name(name, ".:"), response=dict(result), parts=parts
+            )
             return types.Part(function_response=response)
 
 
@@ -238,7 +240,7 @@ def _heard(part: types.Part) -> Iterable[ProviderEvent]:
     if (call := part.function_call) is not None:
         yield ToolCall(call.id or "", call.name or "", call.args or {}, signature)
         return
-    text = written(part)
+    text = part_text(part)
     if text or signature is not None:
         yield Thought(text, signature) if part.thought else Text(text, signature)
 

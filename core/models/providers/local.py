@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.errors import ProviderError, ProviderUnavailableError, SettingsError
-from core.models.provider import NOTHING, Failed, ProviderEvent, Request, Takes
+from core.models.provider import NO_FILES, Failed, ModelRequest, ProviderEvent, SupportedFiles
 from core.models.providers.openai import OpenAIProvider
 
 _SERVER = Path(__file__).with_name("local_server.py")
@@ -57,11 +57,11 @@ class LocalProvider:
         self._process: asyncio.subprocess.Process | None = None
         self._client: OpenAIProvider | None = None
 
-    def takes(self, model: str) -> Takes:
+    def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return NOTHING
+        return NO_FILES
 
-    async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         try:
             client = await self._started()
         except ProviderError as error:
@@ -136,7 +136,7 @@ class LocalProvider:
             await process.wait()
 
 
-def _suited(request: Request) -> Request:
+def _suited(request: ModelRequest) -> ModelRequest:
     """The request as so small a model bears it: without tools, sure of itself, and not for ever."""
     config = request.config
     given = {

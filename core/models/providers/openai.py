@@ -23,18 +23,18 @@ from core.errors import (
     ProviderUnavailableError,
     TooLongError,
 )
-from core.models.errors import reading, retry_after, status_error, told, unknown_model
-from core.models.messages import safe_name
+from core.models.errors import parse_errors, retry_after, status_error, unknown_model, with_failure_event
+from core.models.messages import clean_tool_name
 from core.models.provider import (
-    IMAGES,
-    PDF,
+    IMAGE_TYPES,
+    PDF_TYPE,
     Done,
     Media,
-    Message,
+    ModelMessage,
+    ModelRequest,
     Part,
     ProviderEvent,
-    Request,
-    Takes,
+    SupportedFiles,
     Text,
     Thought,
     ToolCall,
@@ -42,7 +42,7 @@ from core.models.provider import (
     ToolSpec,
 )
 from core.models.schemas import answer_schema
-from core.models.tool_calls import read_call
+from core.models.tool_calls import parse_call
 from core.usage.meter import Usage
 
 #: Seconds that the usage may come after the model has finished.
@@ -69,7 +69,9 @@ _STATUSES = {
 #: OpenAI: a request with its files in it has at most 50 MB, in base64.
 _MOST_BYTES = 35 * 2**20
 
-_TAKES = Takes({**dict.fromkeys((*IMAGES, "image/gif"), 15 * 2**20), PDF: 24 * 2**20}, total=_MOST_BYTES)
+_TAKES = SupportedFiles(
+    {**dict.fromkeys((*IMAGE_TYPES, "image/gif"), 15 * 2**20), PDF_TYPE: 24 * 2**20}, max_total_bytes=_MOST_BYTES
+)
 
 #: What models take besides that hear.
 _HEARD = {"audio/wav": _MOST_BYTES, "audio/mpeg": _MOST_BYTES}
@@ -107,16 +109,16 @@ class OpenAIProvider:
             timeout=openai.Timeout(None, connect=10.0, pool=10.0),
         )
 
-    def takes(self, model: str) -> Takes:
-        return replace(_TAKES, kinds={**_TAKES.kinds, **_HEARD}) if "audio" in model else _TAKES
+    def supported_files(self, model: str) -> SupportedFiles:
+        return replace(_TAKES, max_bytes={**_TAKES.max_bytes, **_HEARD}) if "audio" in model else _TAKES
 
-    def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
-        return told(self._events(request), lambda error: self._named(error, request.model))
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        return with_failure_event(self._events(request), lambda error: self._named(error, request.model))
 
     async def aclose(self) -> None:
         await self._client.close()
 
-    async def _events(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         chunks = await self._client.chat.completions.create(
             **body(request, own_server=self._is_openai),
             stream=True,
@@ -126,7 +128,7 @@ class OpenAIProvider:
         calls = _Calls()
         finish: str | None = None
         usage = Usage()
-        async with reading(self.name), chunks:
+        async with parse_errors(self.name), chunks:
             while True:
                 try:
                     async with asyncio.timeout(None if finish is None else _USAGE_SECONDS):
@@ -139,7 +141,7 @@ class OpenAIProvider:
                     break
                 if chunk.usage is not None:
                     usage = _usage(chunk.usage)
-                    request.tell(usage)
+                    request.report_usage(usage)
                 for choice in (chunk.choices or ())[:1]:
                     finish = choice.finish_reason or finish
                     for event in _heard(choice.delta, calls):
@@ -216,7 +218,7 @@ class _Calls:
 
     def whole(self, *, cut_short: bool) -> list[ToolCall]:
         """The calls; with `cut_short`, without those whose arguments ended in the middle."""
-        read = (read_call(call["id"], call["name"], call["arguments"], cut_short=cut_short) for call in self._calls)
+        read = (parse_call(call["id"], call["name"], call["arguments"], is_truncated=cut_short) for call in self._calls)
         return [call for call in read if call is not None]
 
     def _begun(self, index: int | None, call_id: str | None, name: str | None) -> dict[str, Any] | None:
@@ -260,7 +262,7 @@ def _usage(usage: CompletionUsage) -> Usage:
     )
 
 
-def body(request: Request, *, own_server: bool) -> dict[str, Any]:
+def body(request: ModelRequest, *, own_server: bool) -> dict[str, Any]:
     """The body of a chat completion.
 
     OpenAI's own models take `max_completion_tokens`, some of them nothing else; other servers know
@@ -291,7 +293,7 @@ def _function(spec: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _answer_format(request: Request) -> dict[str, Any] | None:
+def _answer_format(request: ModelRequest) -> dict[str, Any] | None:
     schema = answer_schema(request.config)
     if schema is not None:
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
@@ -300,7 +302,7 @@ def _answer_format(request: Request) -> dict[str, Any] | None:
     return None
 
 
-def _message(message: Message) -> Iterable[dict[str, Any]]:
+def _message(message: ModelMessage) -> Iterable[dict[str, Any]]:
     if message.role == "tool":
         yield from _results([part for part in message.parts if isinstance(part, ToolResult)])
     elif message.role == "assistant":
@@ -308,7 +310,7 @@ def _message(message: Message) -> Iterable[dict[str, Any]]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": safe_name(call.name), "arguments": _json(call.arguments)},
+                "function": {"name": clean_tool_name(call.name), "arguments": _json(call.arguments)},
             }
             for call in message.tool_calls
         ]

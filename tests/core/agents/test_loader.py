@@ -14,10 +14,10 @@ from core.agents.config import dotenv
 from core.agents.factory import ours
 from core.agents.loader import agents, load_app
 from core.errors import SettingsError
-from core.models.adapter import ModelAdapter, register
+from core.models.adapter import ModelAdapter, register_adapter
 from core.models.provider import Done, ToolCall, ToolResult
-from core.models.selection import Choice
-from core.models.vendors import Endpoints
+from core.models.selection import ModelRegistry
+from core.models.vendors import VendorSettings
 from tests.fixtures.conversation import Converse, ScriptedProvider
 
 AGENT = "from google.adk.agents import LlmAgent\n"
@@ -49,9 +49,9 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def choice() -> Choice:
-    chosen = Choice("openai/default", ["openai/other"], Endpoints(openai_api_key="k"))
-    register(chosen.adapter, default=chosen.default)
+def choice() -> ModelRegistry:
+    chosen = ModelRegistry("openai/default", ["openai/other"], VendorSettings(openai_api_key="k"))
+    register_adapter(chosen.make_adapter, default=chosen.default)
     return chosen
 
 
@@ -175,21 +175,21 @@ root_agent = LlmAgent(
     assert told["root"] == told["heir"] == ("Named", "openai/named")
     assert isinstance(found["asked"], ModelAdapter)
     assert found["asked"].is_fixed
-    assert found["asked"].waits
+    assert found["asked"].retry_seconds
 
 
 def test_an_agent_that_names_no_model_has_the_default_and_takes_the_one_that_is_chosen(
-    folder: Folder, choice: Choice
+    folder: Folder, choice: ModelRegistry
 ) -> None:
     (agent,) = agents(load_app(str(folder(agent__py=PLAIN))))
     model = agent.canonical_model
     assert isinstance(model, ModelAdapter)
     assert agent.canonical_live_model.model == "openai/default"
-    assert (model.model, model.is_fixed, set(model.offered)) == ("openai/default", False, set(choice.offered))
+    assert (model.model, model.is_fixed, set(model.selectable)) == ("openai/default", False, set(choice.selectable))
 
 
 def test_a_default_that_nobody_asks_need_not_be_there() -> None:
-    assert list(Choice("gemini-x", [], Endpoints(), is_needed=False).offered) == []
+    assert list(ModelRegistry("gemini-x", [], VendorSettings(), is_needed=False).selectable) == []
 
 
 def test_the_env_of_the_folder_counts_where_the_environment_is_silent(
@@ -230,7 +230,7 @@ app = App(name='brought', root_agent=LlmAgent(name='root', sub_agents=[member]),
         [ToolCall("c2", "save", {}), Done()],
         "Saved.",
     )
-    register(lambda name: ModelAdapter(model=name, provider=provider), default="openai/default")
+    register_adapter(lambda name: ModelAdapter(model=name, provider=provider), default="openai/default")
     talk = await converse(app=load_app(str(folder(agent__py=source)), ours()), agent="root")
     assert await talk.reply("Save it.") == "Saved.\n\nSigned."
     result = provider.requests[-1].messages[-1].parts[0]

@@ -254,7 +254,7 @@ async def test_cancelling_who_listens_cancels_the_model(converse: Converse) -> N
 
 
 async def persistent(converse: Converse, provider: ScriptedProvider, *tools: Tool) -> Conversation:
-    model = ModelAdapter(model="scripted", provider=CoalescingProvider(provider), waits=(0, 0))
+    model = ModelAdapter(model="scripted", provider=CoalescingProvider(provider), retry_seconds=(0, 0))
     return await converse(app=make_app(AgentConfig(), model=model, tools=[adapt(tool) for tool in tools]))
 
 

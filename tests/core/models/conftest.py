@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from core.models.provider import Failed, Message, Provider, ProviderEvent, Request, Text
+from core.models.provider import Failed, ModelMessage, ModelRequest, Provider, ProviderEvent, Text
 from core.models.providers.anthropic import AnthropicProvider
 from core.models.providers.gemini import GeminiProvider
 from core.models.providers.openai import OpenAIProvider
@@ -27,13 +27,13 @@ class Wired(NamedTuple):
     provider: Provider
     server: Server
 
-    async def ask(self, *messages: Message, **more: Any) -> list[ProviderEvent]:
-        asked = messages or (Message("user", (Text("Hi"),)),)
-        request = Request("the-model", asked, **more)
+    async def ask(self, *messages: ModelMessage, **more: Any) -> list[ProviderEvent]:
+        asked = messages or (ModelMessage("user", (Text("Hi"),)),)
+        request = ModelRequest("the-model", asked, **more)
         async with aclosing(self.stream(request)) as events:
             return [event async for event in events]
 
-    def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         return cast(AsyncGenerator[ProviderEvent, None], self.provider.stream(request))
 
     async def failure(self) -> Exception:

@@ -15,7 +15,7 @@ from google.genai import types
 
 from core.errors import ContentBlockedError, ProviderLimitError, ProviderStalledError
 from core.models.adapter import NO_CONTENT, ModelAdapter
-from core.models.provider import Done, Failed, ProviderEvent, Request, Takes, Text, Thought, ToolCall
+from core.models.provider import Done, Failed, ModelRequest, ProviderEvent, SupportedFiles, Text, Thought, ToolCall
 from core.usage.meter import Usage
 
 both_modes = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streaming"])
@@ -30,13 +30,13 @@ class FakeProvider:
     def __init__(self, events: Sequence[ProviderEvent], *, stalls: bool = False) -> None:
         self.events = events
         self.stalls = stalls
-        self.requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
         self.closed = 0
 
-    def takes(self, model: str) -> Takes:
-        return Takes({"image/png": 1_000}, total=1_500)
+    def supported_files(self, model: str) -> SupportedFiles:
+        return SupportedFiles({"image/png": 1_000}, max_total_bytes=1_500)
 
-    async def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         self.requests.append(request)
         try:
             for event in self.events:

@@ -11,10 +11,20 @@ from hypothesis import strategies as st
 from core.errors import ProviderUnavailableError
 from core.models import coalescing as merging
 from core.models.coalescing import CoalescingProvider
-from core.models.provider import NOTHING, Done, Failed, ProviderEvent, Request, Takes, Text, Thought, ToolCall
+from core.models.provider import (
+    NO_FILES,
+    Done,
+    Failed,
+    ModelRequest,
+    ProviderEvent,
+    SupportedFiles,
+    Text,
+    Thought,
+    ToolCall,
+)
 from tests.fixtures.clock import FastLoop
 
-REQUEST = Request("m", ())
+REQUEST = ModelRequest("m", ())
 Script = Sequence[ProviderEvent | asyncio.Event | Exception]
 
 
@@ -27,11 +37,11 @@ class Scripted:
         self._script = script
         self.is_closed = False
 
-    def takes(self, model: str) -> Takes:
+    def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return NOTHING
+        return NO_FILES
 
-    async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
+    async def stream(self, _request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         try:
             for step in self._script:
                 if isinstance(step, asyncio.Event):
@@ -52,11 +62,11 @@ class Endless:
 
     name = "endless"
 
-    def takes(self, model: str) -> Takes:
+    def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return NOTHING
+        return NO_FILES
 
-    async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
+    async def stream(self, _request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         while True:
             yield Text("word ")
             await asyncio.sleep(0.001)

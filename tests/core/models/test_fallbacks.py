@@ -31,10 +31,20 @@ from core.identity import DEFAULT_AGENT_NAME
 from core.models import retries_and_fallbacks as fallbacks
 from core.models.adapter import ModelAdapter
 from core.models.media import shorten_history
-from core.models.provider import Done, Failed, Media, Message, Offered, ProviderEvent, Takes, Text, ToolCall
+from core.models.provider import (
+    Done,
+    Failed,
+    Media,
+    ModelHandle,
+    ModelMessage,
+    ProviderEvent,
+    SupportedFiles,
+    Text,
+    ToolCall,
+)
 from core.models.retries_and_fallbacks import Fallbacks
-from core.models.selection import Choice
-from core.models.vendors import Endpoints
+from core.models.selection import ModelRegistry
+from core.models.vendors import VendorSettings
 from core.usage.meter import Usage
 from tests.fixtures.conversation import Converse, ScriptedProvider, kinds, shown
 
@@ -43,7 +53,7 @@ DOWN: list[ProviderEvent | asyncio.Event] = [Failed(ProviderUnavailableError("do
 
 def chain(first: ScriptedProvider, *others: ScriptedProvider, **more: Any) -> ModelAdapter:
     """`a/first`, and behind it `b/1`, `b/2` ..."""
-    offered = {f"b/{nth}": Offered(other, str(nth)) for nth, other in enumerate(others, 1)}
+    offered = {f"b/{nth}": ModelHandle(other, str(nth)) for nth, other in enumerate(others, 1)}
     return ModelAdapter(model="a/first", provider=first, fallbacks=Fallbacks(offered), idle_seconds=1, **more)
 
 
@@ -148,8 +158,8 @@ async def test_a_fallback_gets_the_files_that_it_takes_and_the_newer_half_of_wha
     converse: Converse, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Blind(ScriptedProvider):
-        def takes(self, model: str) -> Takes:
-            return Takes({}, total=0)
+        def supported_files(self, model: str) -> SupportedFiles:
+            return SupportedFiles({}, max_total_bytes=0)
 
     first = ScriptedProvider(*(f"Answer {n}." for n in range(6)), DOWN)
     long: list[ProviderEvent | asyncio.Event] = [Failed(TooLongError("too long"))]
@@ -173,11 +183,11 @@ async def test_a_fallback_gets_the_files_that_it_takes_and_the_newer_half_of_wha
 
 
 async def test_an_agent_that_named_its_model_gets_no_other(converse: Converse) -> None:
-    choice = Choice("openai/one", [], Endpoints(openai_api_key="secret-key"), fallbacks=["openai/two"])
+    choice = ModelRegistry("openai/one", [], VendorSettings(openai_api_key="secret-key"), fallbacks=["openai/two"])
     try:
-        assert list(choice.offered) == ["openai/one"]  # a fallback is not offered to people by that
-        assert list(choice.adapter("openai/one").fallbacks.models) == ["openai/two"]
-        assert choice.adapter("openai/three").fallbacks.models == {}
+        assert list(choice.selectable) == ["openai/one"]  # a fallback is not offered to people by that
+        assert list(choice.make_adapter("openai/one").fallbacks.models) == ["openai/two"]
+        assert choice.make_adapter("openai/three").fallbacks.models == {}
     finally:
         await choice.aclose()
 
@@ -185,7 +195,7 @@ async def test_an_agent_that_named_its_model_gets_no_other(converse: Converse) -
 @pytest.mark.parametrize("name", ["nobody/model", "gemini-2.5-flash"])
 def test_a_fallback_that_cannot_be_had_is_a_fault_at_the_start(name: str) -> None:
     with pytest.raises(SettingsError, match=f"MODEL_FALLBACKS={name}: "):
-        Choice("openai/one", [], Endpoints(openai_api_key="secret-key"), fallbacks=[name])
+        ModelRegistry("openai/one", [], VendorSettings(openai_api_key="secret-key"), fallbacks=[name])
 
 
 async def test_who_stops_listening_to_a_fallback_closes_its_connection(converse: Converse) -> None:
@@ -203,9 +213,9 @@ async def test_who_stops_listening_to_a_fallback_closes_its_connection(converse:
 
 
 def test_what_is_shortened_begins_with_what_a_person_said() -> None:
-    def talk(roles: str) -> Sequence[Message]:
+    def talk(roles: str) -> Sequence[ModelMessage]:
         names: dict[str, Any] = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
-        return [Message(names[role], (Text(role),)) for role in roles]
+        return [ModelMessage(names[role], (Text(role),)) for role in roles]
 
     def shape(roles: str) -> str | None:
         shorter = shorten_history(talk(roles))

@@ -3,21 +3,21 @@
 import pytest
 from google.genai.types import FinishReason
 
-from core.models.finish_reasons import BLOCKED, CUT_OFF, WITHHELD, ended
+from core.models.finish_reasons import BLOCKED_REASONS, CUT_OFF, WITHHELD, with_ending_note
 
 
 @pytest.mark.parametrize("finish", [None, FinishReason.STOP, FinishReason.OTHER, FinishReason.MALFORMED_FUNCTION_CALL])
 def test_an_answer_that_ended_otherwise_stays_as_it_is(finish: FinishReason | None) -> None:
-    assert ended("Once upon", finish) == "Once upon"
+    assert with_ending_note("Once upon", finish) == "Once upon"
 
 
 def test_an_answer_that_the_token_limit_cut_off_says_so() -> None:
-    assert ended("Once upon", FinishReason.MAX_TOKENS) == f"Once upon\n\n{CUT_OFF}"
+    assert with_ending_note("Once upon", FinishReason.MAX_TOKENS) == f"Once upon\n\n{CUT_OFF}"
 
 
-@pytest.mark.parametrize("finish", [FinishReason(name) for name in sorted(BLOCKED)])
+@pytest.mark.parametrize("finish", [FinishReason(name) for name in sorted(BLOCKED_REASONS)])
 def test_so_does_one_whose_rest_was_withheld(finish: FinishReason) -> None:
-    assert ended("Once upon", finish) == f"Once upon\n\n{WITHHELD}"
+    assert with_ending_note("Once upon", finish) == f"Once upon\n\n{WITHHELD}"
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_so_does_one_whose_rest_was_withheld(finish: FinishReason) -> None:
     ],
 )
 def test_the_sentence_is_not_part_of_the_code_before_it(text: str, closing: str) -> None:
-    assert ended(text, FinishReason.MAX_TOKENS) == f"{text}{closing}\n\n{CUT_OFF}"
+    assert with_ending_note(text, FinishReason.MAX_TOKENS) == f"{text}{closing}\n\n{CUT_OFF}"

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.models import media
-from core.models.media import fitted
-from core.models.provider import Media, Message, Takes, Text, ToolResult
+from core.models.media import drop_unsupported_files
+from core.models.provider import Media, ModelMessage, SupportedFiles, Text, ToolResult
 
 SOUNDS = {
     b"RIFF\0\0\0\0WAVE": "audio/wav",
@@ -32,18 +32,18 @@ SOUNDS = {
     ],
 )
 def test_a_file_is_what_the_platform_says_or_its_name_does(name: str, told: str | None, kind: str | None) -> None:
-    assert media.kind_of(name, told) == kind
+    assert media.guess_mime_type(name, told) == kind
 
 
 def test_what_is_in_a_file_goes_before_what_is_said_of_it() -> None:
     for data, kind in SOUNDS.items():
-        assert media.kind_in(data, None) == kind
-        assert media.kind_in(data, "text/plain") == kind
-    assert media.kind_in(b"\x1a\x45\xdf\xa3", "audio/webm") == "audio/webm"
-    assert media.kind_in(b"no picture", "image/png") is None
-    assert media.kind_in(b"no picture", None) == "text/plain"
-    assert media.kind_in(b"\0\1", None) is None
-    assert all(map(media.is_text, ("text/x-python", "application/json", "image/svg+xml", "application/ld+json")))
+        assert media.detect_mime_type(data, None) == kind
+        assert media.detect_mime_type(data, "text/plain") == kind
+    assert media.detect_mime_type(b"\x1a\x45\xdf\xa3", "audio/webm") == "audio/webm"
+    assert media.detect_mime_type(b"no picture", "image/png") is None
+    assert media.detect_mime_type(b"no picture", None) == "text/plain"
+    assert media.detect_mime_type(b"\0\1", None) is None
+    assert all(map(media.is_text_type, ("text/x-python", "application/json", "image/svg+xml", "application/ld+json")))
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_what_is_in_a_file_goes_before_what_is_said_of_it() -> None:
     ],
 )
 def test_texts_are_read_as_people_write_them(data: bytes, text: str | None) -> None:
-    assert media.decoded(data) == text
+    assert media.decode_text(data) == text
 
 
 @given(st.text(alphabet="`~a\n #") | st.text(), st.text(max_size=20))
 def test_nothing_in_a_file_ends_its_fence(text: str, name: str) -> None:
-    first, *inner, last = media.fence(text, name).split("\n")
+    first, *inner, last = media.format_file(text, name).split("\n")
     assert first.startswith(last)
     assert set(last) == {"`"}
     assert not any(line.strip().startswith(last) for line in inner)
@@ -70,12 +70,12 @@ def test_nothing_in_a_file_ends_its_fence(text: str, name: str) -> None:
 
 @given(st.text(), st.integers(0, 50))
 def test_a_shortened_text_is_a_beginning_that_fits(text: str, tokens: int) -> None:
-    shown = media.shortened(text, tokens)
+    shown = media.truncate_text(text, tokens)
     assert text.encode("utf-8", "replace").startswith(shown.encode("utf-8", "replace"))
-    assert media.tokens_of(shown) <= tokens or shown == text
+    assert media.count_tokens(shown) <= tokens or shown == text
 
 
-TAKES = Takes({"image/png": 10}, total=15)
+TAKES = SupportedFiles({"image/png": 10}, max_total_bytes=15)
 
 
 def png(size: int) -> Media:
@@ -91,22 +91,22 @@ def test_the_newest_files_that_the_model_takes_go_and_of_the_others_it_is_told()
     page = Media("text/plain", b"words " * 100)
     linked = Media("image/png", uri="https://example.com/a.png")
     history = [
-        Message("user", (Text("one"), png(8), page, linked)),
-        Message("user", (Text("two"), png(9), sound, png(11), png(5))),
+        ModelMessage("user", (Text("one"), png(8), page, linked)),
+        ModelMessage("user", (Text("two"), png(9), sound, png(11), png(5))),
     ]
-    assert fitted(history, TAKES) == [
-        Message("user", (Text("one"), left_out("image/png", 8), page, linked)),
-        Message("user", (Text("two"), png(9), left_out("audio/ogg", 3), left_out("image/png", 11), png(5))),
+    assert drop_unsupported_files(history, TAKES) == [
+        ModelMessage("user", (Text("one"), left_out("image/png", 8), page, linked)),
+        ModelMessage("user", (Text("two"), png(9), left_out("audio/ogg", 3), left_out("image/png", 11), png(5))),
     ]
 
 
 def test_what_a_tool_shows_is_told_beside_its_result() -> None:
     shown = ToolResult("1", "draw", {"ok": True}, (png(4), png(40)))
-    [message] = fitted([Message("tool", (shown,))], TAKES)
+    [message] = drop_unsupported_files([ModelMessage("tool", (shown,))], TAKES)
     told = {"ok": True, "left_out": [left_out("image/png", 40).text]}
-    assert message == Message("tool", (ToolResult("1", "draw", told, (png(4),)),))
+    assert message == ModelMessage("tool", (ToolResult("1", "draw", told, (png(4),)),))
 
 
 def test_a_history_without_files_stays_as_it_is() -> None:
-    history = [Message("user", (Text("one"),))]
-    assert fitted(history, TAKES) == history
+    history = [ModelMessage("user", (Text("one"),))]
+    assert drop_unsupported_files(history, TAKES) == history

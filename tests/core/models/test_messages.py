@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.models.messages import INTERRUPTED, clean_json, clean_text, convert_messages
-from core.models.provider import Media, Message, Text, Thought, ToolCall, ToolResult
+from core.models.provider import Media, ModelMessage, Text, Thought, ToolCall, ToolResult
 
 
 def call(name: str, id_: str | None = None, **args: Any) -> types.Part:
@@ -34,7 +34,7 @@ def function(*parts: types.Part) -> types.Content:
     return types.Content(role="function", parts=list(parts))
 
 
-def ids(messages: list[Message]) -> list[list[str]]:
+def ids(messages: list[ModelMessage]) -> list[list[str]]:
     return [
         [part.id for part in message.parts if isinstance(part, ToolCall | ToolResult)]
         for message in messages
@@ -45,10 +45,10 @@ def ids(messages: list[Message]) -> list[list[str]]:
 def test_roles_are_told_apart() -> None:
     contents = [user("Hi"), model("Hello", call("t", "a")), function(response("t", "a", r=1)), model("ok")]
     assert convert_messages(contents) == [
-        Message("user", (Text("Hi"),)),
-        Message("assistant", (Text("Hello"), ToolCall("a", "t", {}))),
-        Message("tool", (ToolResult("a", "t", {"r": 1}),)),
-        Message("assistant", (Text("ok"),)),
+        ModelMessage("user", (Text("Hi"),)),
+        ModelMessage("assistant", (Text("Hello"), ToolCall("a", "t", {}))),
+        ModelMessage("tool", (ToolResult("a", "t", {"r": 1}),)),
+        ModelMessage("assistant", (Text("ok"),)),
     ]
 
 
@@ -64,8 +64,8 @@ def test_a_response_is_a_tool_message_whatever_its_role(role: str) -> None:
 
 def test_the_system_instruction_comes_first() -> None:
     assert convert_messages([user("Hi")], "Be brief.") == [
-        Message("system", (Text("Be brief."),)),
-        Message("user", (Text("Hi"),)),
+        ModelMessage("system", (Text("Be brief."),)),
+        ModelMessage("user", (Text("Hi"),)),
     ]
 
 
@@ -78,7 +78,7 @@ def test_the_system_instruction_comes_first() -> None:
     ],
 )
 def test_the_parts_of_the_system_instruction_are_joined_by_newlines(instruction: Any) -> None:
-    assert convert_messages([], instruction) == [Message("system", (Text("One.\nTwo."),))]
+    assert convert_messages([], instruction) == [ModelMessage("system", (Text("One.\nTwo."),))]
 
 
 @pytest.mark.parametrize("instruction", [None, "", types.Content(parts=[])])
@@ -132,8 +132,8 @@ def test_a_response_may_have_the_id_that_its_call_was_given() -> None:
 def test_a_call_that_nothing_answered_is_answered_as_interrupted() -> None:
     contents = [user("Hi"), model(call("t", "a"), call("t", "b")), function(response("t", "b")), user("so?")]
     assert convert_messages(contents)[2:] == [
-        Message("tool", (ToolResult("a", "t", INTERRUPTED), ToolResult("b", "t", {}))),
-        Message("user", (Text("so?"),)),
+        ModelMessage("tool", (ToolResult("a", "t", INTERRUPTED), ToolResult("b", "t", {}))),
+        ModelMessage("user", (Text("so?"),)),
     ]
 
 
@@ -145,7 +145,7 @@ def test_the_response_to_an_interrupted_call_is_not_taken_by_a_later_one() -> No
 
 def test_a_response_to_no_call_is_dropped() -> None:
     contents = [function(response("t", "a")), user("Hi", response("t"))]
-    assert convert_messages(contents) == [Message("user", (Text("Hi"),))]
+    assert convert_messages(contents) == [ModelMessage("user", (Text("Hi"),))]
 
 
 def test_a_response_that_comes_late_stands_behind_its_call() -> None:
@@ -155,7 +155,7 @@ def test_a_response_that_comes_late_stands_behind_its_call() -> None:
 
 def test_the_outcome_of_a_long_running_tool_replaces_its_first_word() -> None:
     contents = [model(call("t", "a")), function(response("t", "a", r="wait")), user(response("t", "a", r="ok"))]
-    assert convert_messages(contents)[1] == Message("tool", (ToolResult("a", "t", {"r": "ok"}),))
+    assert convert_messages(contents)[1] == ModelMessage("tool", (ToolResult("a", "t", {"r": "ok"}),))
 
 
 def test_parts_keep_their_order_and_their_signatures() -> None:
@@ -206,7 +206,7 @@ def test_what_a_tool_shows_comes_along() -> None:
 
 def test_empty_parts_and_contents_are_left_out() -> None:
     contents = [user(""), types.Content(role="model"), model(types.Part()), user("Hi")]
-    assert convert_messages(contents) == [Message("user", (Text("Hi"),))]
+    assert convert_messages(contents) == [ModelMessage("user", (Text("Hi"),))]
 
 
 def test_what_json_cannot_say_is_told_in_its_words() -> None:

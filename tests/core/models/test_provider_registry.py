@@ -9,12 +9,12 @@ from core.errors import (
     SettingsError,
     UnknownModelError,
 )
-from core.models.provider_registry import make_provider, probe
-from core.models.vendors import Endpoints
+from core.models.provider_registry import make_provider, probe_model
+from core.models.vendors import VendorSettings
 from sandbox.models import Fail, Say, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI, Stall, Think
 from tests.core.models.conftest import Wired, wired
 
-KEYS = Endpoints(google_api_key="secret-google", openai_api_key="secret-openai", anthropic_api_key="secret-claude")
+KEYS = VendorSettings(google_api_key="secret-google", openai_api_key="secret-openai", anthropic_api_key="secret-claude")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_model_of_no_provider_is_a_settings_error_that_names_the_known_ones(mo
 )
 def test_a_missing_key_is_named_with_where_to_get_it(model: str, variable: str, where: str) -> None:
     with pytest.raises(SettingsError) as raised:
-        make_provider(model, Endpoints())
+        make_provider(model, VendorSettings())
     [fault] = raised.value.faults
     assert fault.startswith(variable)
     assert where in fault
@@ -62,26 +62,26 @@ def test_a_missing_key_is_named_with_where_to_get_it(model: str, variable: str, 
 
 async def test_a_server_of_ones_own_needs_no_key() -> None:
     async with ScriptedOpenAI(["ok"]) as server:
-        provider, name = make_provider("openai/m", Endpoints(openai_base_url=server.base_url))
-        await probe(provider, name)
+        provider, name = make_provider("openai/m", VendorSettings(openai_base_url=server.base_url))
+        await probe_model(provider, name)
         await provider.aclose()
     assert len(server.requests) == 1
 
 
 async def test_googles_address_is_a_setting() -> None:
     async with ScriptedGemini(["ok"], api_key="k") as server:
-        endpoints = Endpoints(google_api_key="k", google_base_url=server.base_url)
+        endpoints = VendorSettings(google_api_key="k", google_base_url=server.base_url)
         provider, name = make_provider("gemini-2.5-flash", endpoints)
-        await probe(provider, name)
+        await probe_model(provider, name)
         await provider.aclose()
     assert server.asked[0].model == "gemini-2.5-flash"
 
 
 async def test_anthropics_address_is_a_setting() -> None:
     async with ScriptedAnthropic(["ok"], api_key="k") as server:
-        endpoints = Endpoints(anthropic_api_key="k", anthropic_base_url=server.base_url)
+        endpoints = VendorSettings(anthropic_api_key="k", anthropic_base_url=server.base_url)
         provider, name = make_provider("anthropic/claude-x", endpoints)
-        await probe(provider, name)
+        await probe_model(provider, name)
         await provider.aclose()
     assert server.asked[0].model == "claude-x"
 
@@ -92,7 +92,7 @@ def test_keys_are_not_shown() -> None:
 
 async def test_a_probe_hangs_up_at_the_first_sign_of_life(wire: Wired) -> None:
     wire.server.then([Think("Hm."), Stall()])
-    await probe(wire.provider, "the-model")
+    await probe_model(wire.provider, "the-model")
     await wire.server.wait_for_disconnects(1)
 
 
@@ -100,19 +100,19 @@ async def test_a_probe_of_a_silent_model_is_bounded(wire: Wired) -> None:
     wire.server.then([Stall()])
     async with asyncio.timeout(30):
         with pytest.raises(ProviderStalledError, match="said nothing for"):
-            await probe(wire.provider, "the-model", seconds=0.2)
+            await probe_model(wire.provider, "the-model", seconds=0.2)
     await wire.server.wait_for_disconnects(1)
 
 
 async def test_a_probe_says_what_is_wrong(vendor: str) -> None:
     async with wired(vendor, api_key="another") as wire:
         with pytest.raises(ProviderAuthError):
-            await probe(wire.provider, "the-model")
+            await probe_model(wire.provider, "the-model")
     async with wired(vendor, models=["another"]) as wire:
         with pytest.raises(UnknownModelError, match="the-model"):
-            await probe(wire.provider, "the-model")
+            await probe_model(wire.provider, "the-model")
     async with wired(vendor, [Fail(503)]) as wire:
         with pytest.raises(ProviderUnavailableError):
-            await probe(wire.provider, "the-model")
+            await probe_model(wire.provider, "the-model")
     async with wired(vendor, [Say("ok")]) as wire:
-        await probe(wire.provider, "the-model")
+        await probe_model(wire.provider, "the-model")

@@ -5,7 +5,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 from pydantic import BaseModel
 
-from core.models.schemas import answer_schema, tool_specs
+from core.models.schemas import answer_schema, list_tools
 
 PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 GEMINI = {"type": "OBJECT", "properties": {"name": {"type": "STRING"}}, "required": ["name"]}
@@ -56,7 +56,7 @@ def test_a_python_function_is_a_tool_with_its_parameters() -> None:
     declaration = FunctionTool(add)._get_declaration()
     assert declaration is not None
     config = types.GenerateContentConfig(tools=[types.Tool(function_declarations=[declaration])])
-    [spec] = tool_specs(config)
+    [spec] = list_tools(config)
     assert (spec.name, spec.description) == ("add", "Adds two numbers.")
     assert spec.parameters["properties"]["a"]["type"] == "integer"
     assert spec.parameters["required"] == ["a"]
@@ -64,4 +64,4 @@ def test_a_python_function_is_a_tool_with_its_parameters() -> None:
 
 def test_built_in_tools_are_no_functions() -> None:
     config = types.GenerateContentConfig(tools=[types.Tool(google_search=types.GoogleSearch())])
-    assert tool_specs(config) == []
+    assert list_tools(config) == []

@@ -15,21 +15,21 @@ from core.agents.runtime import AgentRuntime
 from core.errors import SettingsError
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
-from core.models.provider import Done, Offered, Text, Thought
-from core.models.selection import Choice, ChoicePlugin
-from core.models.vendors import Endpoints
+from core.models.provider import Done, ModelHandle, Text, Thought
+from core.models.selection import ModelRegistry, ModelSelectionPlugin
+from core.models.vendors import VendorSettings
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
-KEYS = Endpoints(openai_api_key="secret-openai", anthropic_api_key="secret-claude")
+KEYS = VendorSettings(openai_api_key="secret-openai", anthropic_api_key="secret-claude")
 
 
 def offering(default: ScriptedProvider, **others: ScriptedProvider) -> ModelAdapter:
     """The default model `a/default`, and others by what is behind the `b/`."""
-    offered = {f"b/{name}": Offered(provider, name) for name, provider in others.items()}
+    offered = {f"b/{name}": ModelHandle(provider, name) for name, provider in others.items()}
     return ModelAdapter(
         model="a/default",
         provider=default,
-        offered={"a/default": Offered(default, "default"), **offered},
+        selectable={"a/default": ModelHandle(default, "default"), **offered},
         idle_seconds=5,
     )
 
@@ -85,13 +85,13 @@ async def test_every_agent_asks_it_but_one_that_has_a_model_of_its_own(converse:
     agents: Sequence[BaseAgent] = [LlmAgent(name=f"agent{i}", model=model) for i, model in enumerate(models)]
     with pytest.warns(DeprecationWarning, match="SequentialAgent"):
         root = SequentialAgent(name="root", sub_agents=list(agents))
-    talk = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=[ChoicePlugin()]))
+    talk = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=[ModelSelectionPlugin()]))
     assert (await talk.events("hi", model="b/other"))[-1].text == "One.\n\nTwo.\n\nThree."
 
 
 async def test_what_may_be_chosen_is_named_in_full_with_the_default_first() -> None:
-    choice = Choice("openai/one", ["anthropic/two", "openai/one", "openai/openai/three"], KEYS)
-    assert [(name, offered.provider.name, offered.model) for name, offered in choice.offered.items()] == [
+    choice = ModelRegistry("openai/one", ["anthropic/two", "openai/one", "openai/openai/three"], KEYS)
+    assert [(name, offered.provider.name, offered.model) for name, offered in choice.selectable.items()] == [
         ("openai/one", "openai", "one"),
         ("anthropic/two", "anthropic", "two"),
         ("openai/openai/three", "openai", "openai/three"),
@@ -100,15 +100,15 @@ async def test_what_may_be_chosen_is_named_in_full_with_the_default_first() -> N
 
 
 def test_the_default_answers_for_a_keyless_model_where_it_may() -> None:
-    keys = Endpoints(openai_api_key="k")
-    choice = Choice("openai/one", [], keys, replaces_keyless=True)
-    assert choice.adapter("gemini-2.0-flash").model == "openai/one"
-    assert choice.adapter("openai/two").model == "openai/two"
-    assert choice.replaced == {"gemini-2.0-flash"}
+    keys = VendorSettings(openai_api_key="k")
+    choice = ModelRegistry("openai/one", [], keys, replaces_keyless=True)
+    assert choice.make_adapter("gemini-2.0-flash").model == "openai/one"
+    assert choice.make_adapter("openai/two").model == "openai/two"
+    assert choice.replaced_models == {"gemini-2.0-flash"}
     with pytest.raises(SettingsError, match="no such provider"):
-        choice.adapter("nobody/model")
+        choice.make_adapter("nobody/model")
     with pytest.raises(SettingsError, match="GOOGLE_API_KEY is not set"):
-        Choice("openai/one", [], keys).adapter("gemini-2.0-flash")
+        ModelRegistry("openai/one", [], keys).make_adapter("gemini-2.0-flash")
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_the_default_answers_for_a_keyless_model_where_it_may() -> None:
 )
 def test_what_cannot_be_had_is_a_fault_of_the_setting_that_names_it(model: str, fault: str) -> None:
     with pytest.raises(SettingsError) as raised:
-        Choice("openai/one", [model], KEYS)
+        ModelRegistry("openai/one", [model], KEYS)
     assert [line.startswith(fault) for line in raised.value.faults] == [True]
     with pytest.raises(SettingsError) as raised:
-        Choice(model, [], KEYS)
+        ModelRegistry(model, [], KEYS)
     assert "MODELS" not in str(raised.value)

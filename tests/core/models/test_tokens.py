@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import StoreError
 from core.models import tokens
-from core.models.tokens import VOCABULARY, TokenCounter, estimate, warm
+from core.models.tokens import VOCABULARY_FILE, TokenCounter, estimate_tokens, fetch_vocabulary
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def small_vocabulary(monkeypatch: pytest.MonkeyPatch) -> bytes:
 
 
 def test_without_a_vocabulary_the_count_is_a_quarter_of_the_bytes() -> None:
-    assert [estimate(text) for text in ("", "a", "abcd", "abcde", "안녕", "\ud800")] == [0, 1, 1, 2, 2, 1]
+    assert [estimate_tokens(text) for text in ("", "a", "abcd", "abcde", "안녕", "\ud800")] == [0, 1, 1, 2, 2, 1]
 
 
 @pytest.mark.usefixtures("offline")
@@ -39,18 +39,18 @@ async def test_a_missing_or_damaged_vocabulary_is_said_once_and_never_fetched(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: bool
 ) -> None:
     if damaged:
-        (tmp_path / VOCABULARY).write_bytes(b"not it")
+        (tmp_path / VOCABULARY_FILE).write_bytes(b"not it")
     with caplog.at_level(logging.WARNING):
         counter = TokenCounter(tmp_path)
         assert await counter.count("hello world") == 3
         assert await counter.count("x" * 100_000) == 25_000
     assert caplog.text.count("parley warm") == 1
-    assert (tmp_path / VOCABULARY).exists() == damaged
+    assert (tmp_path / VOCABULARY_FILE).exists() == damaged
 
 
 @pytest.mark.usefixtures("offline", "small_vocabulary")
 async def test_a_sound_vocabulary_is_counted_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / VOCABULARY).write_bytes(b"a vocabulary")
+    (tmp_path / VOCABULARY_FILE).write_bytes(b"a vocabulary")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "elsewhere")
     ranks = {bytes([byte]): byte for byte in range(256)} | {b"ab": 256}
     tiny = {"name": "tiny", "pat_str": r"\S+|\s+", "mergeable_ranks": ranks, "special_tokens": {}}
@@ -62,7 +62,7 @@ async def test_a_sound_vocabulary_is_counted_with(tmp_path: Path, monkeypatch: p
 
 
 async def test_the_real_vocabulary_counts_without_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = warm(Path(".parley/tiktoken")).parent  # `make test` has brought it
+    folder = fetch_vocabulary(Path(".parley/tiktoken")).parent  # `make test` has brought it
     monkeypatch.setattr(socket.socket, "connect", None)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "elsewhere")
     counter = TokenCounter(folder)
@@ -71,15 +71,15 @@ async def test_the_real_vocabulary_counts_without_the_network(monkeypatch: pytes
 
 
 def test_warm_writes_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes) -> None:
-    monkeypatch.setattr(tokens, "_fetch", lambda: small_vocabulary)
-    assert warm(tmp_path / "new").read_bytes() == small_vocabulary
-    assert [path.name for path in (tmp_path / "new").iterdir()] == [VOCABULARY]
+    monkeypatch.setattr(tokens, "_install_wheel", lambda: small_vocabulary)
+    assert fetch_vocabulary(tmp_path / "new").read_bytes() == small_vocabulary
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [VOCABULARY_FILE]
 
 
 @pytest.mark.usefixtures("offline")
 def test_warm_does_nothing_when_the_file_is_there(tmp_path: Path, small_vocabulary: bytes) -> None:
-    (tmp_path / VOCABULARY).write_bytes(small_vocabulary)
-    assert warm(tmp_path) == tmp_path / VOCABULARY
+    (tmp_path / VOCABULARY_FILE).write_bytes(small_vocabulary)
+    assert fetch_vocabulary(tmp_path) == tmp_path / VOCABULARY_FILE
 
 
 def _installer(tmp_path: Path, content: bytes) -> list[str]:
@@ -89,7 +89,7 @@ def _installer(tmp_path: Path, content: bytes) -> list[str]:
         "assert sys.argv[-1].startswith('litellm==') and '--no-deps' in sys.argv\n"
         "folder = pathlib.Path(sys.argv[sys.argv.index('--target') + 1], 'litellm/litellm_core_utils/tokenizers')\n"
         "folder.mkdir(parents=True)\n"
-        f"(folder / {VOCABULARY!r}).write_bytes({content!r})\n"
+        f"(folder / {VOCABULARY_FILE!r}).write_bytes({content!r})\n"
     )
     return [sys.executable, str(script)]
 
@@ -97,8 +97,10 @@ def _installer(tmp_path: Path, content: bytes) -> list[str]:
 def test_warm_takes_the_vocabulary_out_of_the_wheel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes
 ) -> None:
-    monkeypatch.setattr(tokens, "_installers", lambda: [["no-such-client"], _installer(tmp_path, small_vocabulary)])
-    assert warm(tmp_path / "new").read_bytes() == small_vocabulary
+    monkeypatch.setattr(
+        tokens, "_list_installers", lambda: [["no-such-client"], _installer(tmp_path, small_vocabulary)]
+    )
+    assert fetch_vocabulary(tmp_path / "new").read_bytes() == small_vocabulary
 
 
 @pytest.mark.usefixtures("small_vocabulary")
@@ -106,16 +108,16 @@ def test_warm_takes_the_vocabulary_out_of_the_wheel(
 def test_warm_says_what_to_do_when_it_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installers: Callable[[Path], list[list[str]]]
 ) -> None:
-    monkeypatch.setattr(tokens, "_installers", lambda: installers(tmp_path))
+    monkeypatch.setattr(tokens, "_list_installers", lambda: installers(tmp_path))
     with pytest.raises(StoreError, match="put the file there yourself"):
-        warm(tmp_path / "new")
+        fetch_vocabulary(tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
 def test_warm_names_a_folder_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes
 ) -> None:
-    monkeypatch.setattr(tokens, "_fetch", lambda: small_vocabulary)
+    monkeypatch.setattr(tokens, "_install_wheel", lambda: small_vocabulary)
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be written"):
-        warm(tmp_path / "file")
+        fetch_vocabulary(tmp_path / "file")

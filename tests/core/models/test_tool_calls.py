@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, ToolResult
-from core.models.tool_calls import mark, own
+from core.models.provider import Media, ModelMessage, Part, Text, Thought, ToolCall, ToolResult
+from core.models.tool_calls import keep_own_signatures, mark_signature
 
 PROVIDERS = ["gemini", "openai", "anthropic", "local"]
 
@@ -14,8 +14,8 @@ providers = st.sampled_from(PROVIDERS)
 signatures = st.binary().filter(lambda signature: not signature.startswith(b"parley:"))
 
 
-def said(*parts: Part) -> list[Message]:
-    return [Message("assistant", parts)]
+def said(*parts: Part) -> list[ModelMessage]:
+    return [ModelMessage("assistant", parts)]
 
 
 @given(providers, signatures)
@@ -25,34 +25,34 @@ def test_a_signature_comes_back_to_its_provider_as_it_was(provider: str, signatu
         Thought("", signature),
         ToolCall("c", "f", {}, signature),
     ]
-    kept = said(*(replace(part, signature=mark(signature, provider)) for part in made))
-    assert own(kept, provider) == said(*made)
+    kept = said(*(replace(part, signature=mark_signature(signature, provider)) for part in made))
+    assert keep_own_signatures(kept, provider) == said(*made)
 
 
 @pytest.mark.parametrize(("writer", "reader"), list(permutations(PROVIDERS, 2)))
 def test_a_signature_goes_to_no_other_provider(writer: str, reader: str) -> None:
-    signature = mark(b"secret", writer)
+    signature = mark_signature(b"secret", writer)
     history = said(
         Thought("Hm.", signature), Text("a", signature), Text("", signature), ToolCall("c", "f", {}, signature)
     )
-    assert own(history, reader) == said(Text("a"), ToolCall("c", "f", {}))
+    assert keep_own_signatures(history, reader) == said(Text("a"), ToolCall("c", "f", {}))
 
 
 def test_geminis_signatures_stay_as_google_made_them() -> None:
-    assert mark(b"1", "gemini") == b"1"
+    assert mark_signature(b"1", "gemini") == b"1"
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_thought_without_a_signature_is_left_out(provider: str) -> None:
-    history = [Message("user", (Text("a"),)), *said(Thought("Hm.")), *said(Thought("Hm."), Text("b"))]
-    assert own(history, provider) == [Message("user", (Text("a"),)), *said(Text("b"))]
+    history = [ModelMessage("user", (Text("a"),)), *said(Thought("Hm.")), *said(Thought("Hm."), Text("b"))]
+    assert keep_own_signatures(history, provider) == [ModelMessage("user", (Text("a"),)), *said(Text("b"))]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_what_has_no_signature_is_left_alone(provider: str) -> None:
     history = [
-        Message("user", (Text("a"), Media("image/png", b"png"))),
+        ModelMessage("user", (Text("a"), Media("image/png", b"png"))),
         *said(Text("b"), ToolCall("c", "f", {})),
-        Message("tool", (ToolResult("c", "f", {}),)),
+        ModelMessage("tool", (ToolResult("c", "f", {}),)),
     ]
-    assert own(history, provider) == history
+    assert keep_own_signatures(history, provider) == history

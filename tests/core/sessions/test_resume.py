@@ -9,7 +9,7 @@ import pytest
 from google.genai.types import FinishReason
 
 from core.errors import ProviderRequestError
-from core.models.provider import Done, Failed, Message, Text, ToolCall, ToolResult
+from core.models.provider import Done, Failed, ModelMessage, Text, ToolCall, ToolResult
 from core.sessions.history import INTERRUPTED
 from core.sessions.resume import reopen
 from core.tools.tool import Tool
@@ -57,7 +57,7 @@ def said(provider: ScriptedProvider) -> list[tuple[str, str]]:
     return [(message.role, words(message)) for message in provider.requests[-1].messages if message.role != "system"]
 
 
-def words(message: Message) -> str:
+def words(message: ModelMessage) -> str:
     parts = []
     for part in message.parts:
         match part:
@@ -124,7 +124,7 @@ async def test_a_tool_that_was_interrupted_is_said_to_be_and_is_not_run_again(co
 
 @pytest.mark.parametrize("finish", [FinishReason.MAX_TOKENS, FinishReason.MALFORMED_FUNCTION_CALL, FinishReason.SAFETY])
 async def test_a_run_that_ended_without_an_answer_is_run_again(converse: Converse, finish: FinishReason) -> None:
-    provider = ScriptedProvider([Done(finish=finish)], "It is 42.")
+    provider = ScriptedProvider([Done(finish_reason=finish)], "It is 42.")
     talk = await converse(provider)
     assert (await talk.events("what is it?", run_id="run-1"))[-1].type == "error"
     assert await again(talk, "what is it?") == "It is 42."

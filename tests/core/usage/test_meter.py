@@ -18,8 +18,8 @@ from core.agents.factory import ours
 from core.errors import ProviderUnavailableError
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
-from core.models.provider import Done, Failed, ProviderEvent, Request, Text, ToolCall
-from core.models.tokens import estimate
+from core.models.provider import Done, Failed, ModelRequest, ProviderEvent, Text, ToolCall
+from core.models.tokens import estimate_tokens
 from core.usage.meter import BROKEN_OFF, Meter, ModelCall, Usage, calls_in
 from sandbox.models import Say, Stall
 from tests.core.models.conftest import VENDORS, wired
@@ -35,8 +35,8 @@ def counted(call: ModelCall) -> tuple[Any, ...]:
 class Told(ScriptedProvider):
     """Tells what it has counted before it says a word."""
 
-    async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
-        request.tell(Usage(7))
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        request.report_usage(Usage(7))
         async with aclosing(super().stream(request)) as events:  # type: ignore[type-var]  # it is a generator
             async for event in events:
                 yield event
@@ -64,7 +64,7 @@ async def test_every_call_of_a_run_is_told_also_those_that_failed_and_those_of_a
         [ToolCall("c", "expert", {"request": "?"}), Done(usage=TOLD)], busy, [Text("The sky."), Done(usage=TOLD)]
     )
     expert = LlmAgent(name="expert", model=adapter(ScriptedProvider([Text("It is blue."), Done(usage=Usage(5, 3))])))
-    model = ModelAdapter(model="openai/boss", provider=provider, waits=(0,))
+    model = ModelAdapter(model="openai/boss", provider=provider, retry_seconds=(0,))
     root = LlmAgent(name=DEFAULT_AGENT_NAME, model=model, tools=[AgentTool(expert)])
     conversation = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=ours()))
     done = (await conversation.events("Which colour?"))[-1]
@@ -134,9 +134,9 @@ async def test_a_stopped_answer_is_counted_by_what_came(converse: Converse, vend
         reading.cancel()
         await asyncio.wait([reading])
     (call,) = meter.calls
-    assert (call.model, call.error, call.output) == ("the-model", BROKEN_OFF, estimate(said))
+    assert (call.model, call.error, call.output) == ("the-model", BROKEN_OFF, estimate_tokens(said))
     if vendor == "openai":
-        assert call.input >= estimate(asked)
+        assert call.input >= estimate_tokens(asked)
     else:  # the first piece of the answer has the vendor's own count
         assert call.input == {"gemini": 7, "anthropic": 1}[vendor]
     assert calls_in(meter.to_json()) == [call]

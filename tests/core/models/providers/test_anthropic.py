@@ -21,7 +21,7 @@ from core.models.provider import (
     Done,
     Failed,
     Media,
-    Message,
+    ModelMessage,
     Part,
     Text,
     Thought,
@@ -35,30 +35,30 @@ from sandbox.models import CallTool, EndStream, Fail, Finish, RawChunk, Say, Thi
 from tests.core.models.conftest import Wired
 
 
-def said(*parts: Part) -> Message:
-    return Message("assistant", parts)
+def said(*parts: Part) -> ModelMessage:
+    return ModelMessage("assistant", parts)
 
 
-def user(*parts: Part | str) -> Message:
-    return Message("user", tuple(Text(part) if isinstance(part, str) else part for part in parts))
+def user(*parts: Part | str) -> ModelMessage:
+    return ModelMessage("user", tuple(Text(part) if isinstance(part, str) else part for part in parts))
 
 
-def results(*ids: str) -> Message:
-    return Message("tool", tuple(ToolResult(id_, "f", {"ok": True}) for id_ in ids))
+def results(*ids: str) -> ModelMessage:
+    return ModelMessage("tool", tuple(ToolResult(id_, "f", {"ok": True}) for id_ in ids))
 
 
 def call(id_: str, name: str = "f") -> ToolCall:
     return ToolCall(id_, name, {})
 
 
-async def sent(wire: Wired, *messages: Message, **more: Any) -> dict[str, Any]:
+async def sent(wire: Wired, *messages: ModelMessage, **more: Any) -> dict[str, Any]:
     """The body that comes of a request."""
     wire.server.then("ok")
     assert isinstance((await wire.ask(*messages, **more))[-1], Done)
     return wire.server.requests[-1]
 
 
-async def told(wire: Wired, *messages: Message) -> list[tuple[str, list[str]]]:
+async def told(wire: Wired, *messages: ModelMessage) -> list[tuple[str, list[str]]]:
     """The roles, and the kinds of the blocks, of the messages that come of a request."""
     body = await sent(wire, *messages)
     return [(message["role"], [block["type"] for block in message["content"]]) for message in body["messages"]]
@@ -71,7 +71,7 @@ async def test_arguments_may_be_split_anywhere(anthropic_wire: Wired, pieces: in
     first, second, done = await anthropic_wire.ask()
     assert (first, second) == (ToolCall("toolu_1", "f", arguments), ToolCall("toolu_2", "g", {}))
     assert isinstance(done, Done)
-    assert done.finish is types.FinishReason.STOP
+    assert done.finish_reason is types.FinishReason.STOP
 
 
 async def test_malformed_arguments_become_a_call_that_no_tool_answers(anthropic_wire: Wired) -> None:
@@ -84,7 +84,7 @@ async def test_a_call_that_the_token_limit_cut_off_is_no_call(anthropic_wire: Wi
     text, done = await anthropic_wire.ask()
     assert text == Text("Let me see.")
     assert isinstance(done, Done)
-    assert done.finish is types.FinishReason.MAX_TOKENS
+    assert done.finish_reason is types.FinishReason.MAX_TOKENS
 
 
 async def test_a_thought_is_followed_by_its_signature(anthropic_wire: Wired) -> None:
@@ -176,7 +176,7 @@ async def test_thinking_is_asked_for_in_anthropics_words(
     ],
 )
 async def test_what_began_without_thinking_is_finished_without(
-    anthropic_wire: Wired, steps: list[Message], thinks: bool
+    anthropic_wire: Wired, steps: list[ModelMessage], thinks: bool
 ) -> None:
     config = types.GenerateContentConfig(thinking_config=types.ThinkingConfig(thinking_budget=2000))
     body = await sent(anthropic_wire, user("a"), *steps, config=config)
@@ -205,7 +205,12 @@ async def test_results_come_first_in_what_the_user_says_next(anthropic_wire: Wir
 
 async def test_blank_text_is_not_sent(anthropic_wire: Wired) -> None:
     body = await sent(
-        anthropic_wire, Message("system", (Text(" "),)), user("a", " \n"), said(Text("\n")), user(" "), said(Text(""))
+        anthropic_wire,
+        ModelMessage("system", (Text(" "),)),
+        user("a", " \n"),
+        said(Text("\n")),
+        user(" "),
+        said(Text("")),
     )
     assert "system" not in body
     [message] = body["messages"]
@@ -245,7 +250,7 @@ async def test_what_a_model_drew_is_named_for_it_cannot_be_shown(anthropic_wire:
 async def test_a_result_may_show_an_image_and_say_that_it_failed(anthropic_wire: Wired) -> None:
     shown = ToolResult("a", "f", {"ok": "é"}, (Media("image/png", b"png"),))
     failed = ToolResult("b", "f", {"error": "no"})
-    body = await sent(anthropic_wire, user("a"), said(call("a"), call("b")), Message("tool", (shown, failed)))
+    body = await sent(anthropic_wire, user("a"), said(call("a"), call("b")), ModelMessage("tool", (shown, failed)))
     first, second = body["messages"][2]["content"]
     assert [block["type"] for block in first["content"]] == ["text", "image"]
     assert json.loads(first["content"][0]["text"]) == {"ok": "é"}
@@ -314,12 +319,12 @@ def marked(body: dict[str, Any]) -> list[str]:
 async def test_a_conversation_that_goes_on_is_cached_up_to_its_two_newest_questions(anthropic_wire: Wired) -> None:
     talk = [user("a"), said(Text("A")), user("b"), said(Text("B")), user("c")]
     assert marked(await sent(anthropic_wire, *talk)) == ["b", "c"]
-    assert marked(await sent(anthropic_wire, Message("system", (Text("A"),)), *talk)) == ["system", "b", "c"]
+    assert marked(await sent(anthropic_wire, ModelMessage("system", (Text("A"),)), *talk)) == ["system", "b", "c"]
 
 
 async def test_a_question_that_may_stay_alone_is_not_cached_but_its_instruction_is(anthropic_wire: Wired) -> None:
     assert marked(await sent(anthropic_wire, user("a"))) == []
-    assert marked(await sent(anthropic_wire, Message("system", (Text("A"),)), user("a"))) == ["system"]
+    assert marked(await sent(anthropic_wire, ModelMessage("system", (Text("A"),)), user("a"))) == ["system"]
 
 
 async def test_with_tools_the_first_request_is_cached_since_their_results_follow(anthropic_wire: Wired) -> None:
@@ -343,7 +348,7 @@ async def test_each_way_to_stop_has_its_finish(anthropic_wire: Wired, reason: st
     anthropic_wire.server.then([Say("ok"), Finish(reason)])
     done = (await anthropic_wire.ask())[-1]
     assert isinstance(done, Done)
-    assert done.finish is finish
+    assert done.finish_reason is finish
 
 
 async def test_kinds_that_are_not_known_yet_are_passed_over(anthropic_wire: Wired) -> None:

@@ -20,8 +20,8 @@ from core.models.provider import (
     Done,
     Failed,
     Media,
-    Message,
-    Request,
+    ModelMessage,
+    ModelRequest,
     Text,
     Thought,
     ToolCall,
@@ -63,8 +63,8 @@ async def test_a_signature_without_text_is_kept(gemini_wire: Wired) -> None:
 async def test_signatures_go_back_on_their_very_part(gemini_wire: Wired) -> None:
     gemini_wire.server.then("ok")
     await gemini_wire.ask(
-        Message("user", (Text("Hi"),)),
-        Message(
+        ModelMessage("user", (Text("Hi"),)),
+        ModelMessage(
             "assistant",
             (
                 Thought("Hm.", b"t"),
@@ -73,7 +73,7 @@ async def test_signatures_go_back_on_their_very_part(gemini_wire: Wired) -> None
                 ToolCall("c2", "f", {"n": 2}),
             ),
         ),
-        Message("tool", (ToolResult("c1", "f", {"r": 1}), ToolResult("c2", "f", {"r": 2}))),
+        ModelMessage("tool", (ToolResult("c1", "f", {"r": 1}), ToolResult("c2", "f", {"r": 2}))),
     )
     _, model, tool = gemini_wire.server.requests[0]["contents"]
     assert model["role"] == "model"
@@ -97,11 +97,11 @@ async def test_calls_that_another_model_made_are_signed_where_that_is_asked_for(
 ) -> None:
     gemini_wire.server.then("ok")
     history = [
-        Message("user", (Text("Hi"),)),
-        Message("assistant", (Text("Wait."), ToolCall("c1", "f", {}), ToolCall("c2", "f", {}))),
-        Message("tool", (ToolResult("c1", "f", {}), ToolResult("c2", "f", {}))),
+        ModelMessage("user", (Text("Hi"),)),
+        ModelMessage("assistant", (Text("Wait."), ToolCall("c1", "f", {}), ToolCall("c2", "f", {}))),
+        ModelMessage("tool", (ToolResult("c1", "f", {}), ToolResult("c2", "f", {}))),
     ]
-    async with aclosing(gemini_wire.stream(Request(model, history))) as events:
+    async with aclosing(gemini_wire.stream(ModelRequest(model, history))) as events:
         assert await anext(events) == Text("ok")
     text, *calls = gemini_wire.server.requests[0]["contents"][1]["parts"]
     assert "thoughtSignature" not in text
@@ -170,9 +170,9 @@ async def test_code_that_the_model_ran_is_part_of_the_text(gemini_wire: Wired) -
 async def test_media_reach_the_wire_by_bytes_or_by_address(gemini_wire: Wired) -> None:
     gemini_wire.server.then("ok")
     await gemini_wire.ask(
-        Message("user", (Media("application/pdf", b"pdf"), Media("video/mp4", uri="https://example.com/film"))),
-        Message("assistant", (ToolCall("a", "draw", {}),)),
-        Message("tool", (ToolResult("a", "draw", {}, (Media("image/png", b"png"),)),)),
+        ModelMessage("user", (Media("application/pdf", b"pdf"), Media("video/mp4", uri="https://example.com/film"))),
+        ModelMessage("assistant", (ToolCall("a", "draw", {}),)),
+        ModelMessage("tool", (ToolResult("a", "draw", {}, (Media("image/png", b"png"),)),)),
     )
     user, _, tool = gemini_wire.server.requests[0]["contents"]
     assert user["parts"][0]["inlineData"] == {"mime_type": "application/pdf", "data": "cGRm"}
@@ -212,7 +212,7 @@ async def test_any_reason_to_end_is_passed_on(gemini_wire: Wired) -> None:
     gemini_wire.server.then([Say("Half"), end, EndStream()])
     done = (await gemini_wire.ask())[-1]
     assert isinstance(done, Done)
-    assert done.finish is types.FinishReason.MALFORMED_FUNCTION_CALL
+    assert done.finish_reason is types.FinishReason.MALFORMED_FUNCTION_CALL
 
 
 @pytest.mark.filterwarnings("ignore:A_REASON_FROM_THE_FUTURE")

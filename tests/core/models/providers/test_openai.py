@@ -22,7 +22,7 @@ from core.errors import (
     UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
-from core.models.provider import Done, Media, Message, Text, Thought, ToolCall, ToolResult
+from core.models.provider import Done, Media, ModelMessage, Text, Thought, ToolCall, ToolResult
 from core.models.providers.openai import OpenAIProvider, _Calls
 from core.models.tool_calls import MALFORMED_CALL
 from core.usage.meter import Usage
@@ -170,7 +170,7 @@ async def test_a_call_that_the_token_limit_cut_off_is_no_call(openai_wire: Wired
     text, done = await openai_wire.ask()
     assert text == Text("Let me see.")
     assert isinstance(done, Done)
-    assert done.finish is types.FinishReason.MAX_TOKENS
+    assert done.finish_reason is types.FinishReason.MAX_TOKENS
 
 
 async def test_reasoning_under_its_other_name_is_thought(openai_wire: Wired) -> None:
@@ -267,10 +267,10 @@ async def test_the_time_to_wait_is_read_in_every_form(
 async def test_thoughts_are_not_given_back(openai_wire: Wired) -> None:
     openai_wire.server.then("ok")
     await openai_wire.ask(
-        Message("user", (Text("a"),)),
-        Message("assistant", (Thought("secret musing"), Text("b"))),
-        Message("assistant", (Thought("only a musing"),)),
-        Message("user", (Text("c"),)),
+        ModelMessage("user", (Text("a"),)),
+        ModelMessage("assistant", (Thought("secret musing"), Text("b"))),
+        ModelMessage("assistant", (Thought("only a musing"),)),
+        ModelMessage("user", (Text("c"),)),
     )
     assert openai_wire.server.asked[0].messages == (("user", "a"), ("assistant", "b"), ("user", "c"))
     assert "musing" not in json.dumps(openai_wire.server.requests[0])
@@ -279,7 +279,7 @@ async def test_thoughts_are_not_given_back(openai_wire: Wired) -> None:
 async def test_each_kind_of_media_has_its_shape(openai_wire: Wired) -> None:
     openai_wire.server.then("ok")
     await openai_wire.ask(
-        Message(
+        ModelMessage(
             "user",
             (
                 Text("Look:"),
@@ -310,9 +310,9 @@ async def test_each_kind_of_media_has_its_shape(openai_wire: Wired) -> None:
 async def test_what_a_tool_shows_comes_behind_its_results(openai_wire: Wired) -> None:
     openai_wire.server.then("ok")
     await openai_wire.ask(
-        Message("user", (Text("draw"),)),
-        Message("assistant", (ToolCall("a", "draw", {}), ToolCall("b", "draw", {}))),
-        Message(
+        ModelMessage("user", (Text("draw"),)),
+        ModelMessage("assistant", (ToolCall("a", "draw", {}), ToolCall("b", "draw", {}))),
+        ModelMessage(
             "tool",
             (
                 ToolResult("a", "draw", {"ok": True}, (Media("image/png", b"png"),)),

@@ -23,8 +23,8 @@ from core.models.provider import (
     Done,
     Failed,
     Media,
-    Message,
-    Request,
+    ModelMessage,
+    ModelRequest,
     Text,
     Thought,
     ToolCall,
@@ -58,14 +58,14 @@ async def test_text_comes_delta_by_delta_and_ends_with_done(wire: Wired) -> None
     *texts, done = await wire.ask()
     assert [text.text for text in texts if isinstance(text, Text)] == ["Hello ", "world"]
     assert isinstance(done, Done)
-    assert done.finish is types.FinishReason.STOP
+    assert done.finish_reason is types.FinishReason.STOP
     assert (done.usage.input, done.usage.output, done.usage.thinking, done.usage.cached) == (11, 3, 2, 4)
 
 
 async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: Wired) -> None:
     more = asyncio.Event()
     wire.server.then([Say("first"), Pause(more), Say("second")])
-    request = Request("the-model", [Message("user", (Text("Hi"),))])
+    request = ModelRequest("the-model", [ModelMessage("user", (Text("Hi"),))])
     async with asyncio.timeout(30), aclosing(wire.stream(request)) as events:
         assert await anext(events) == Text("first")
         more.set()
@@ -86,16 +86,16 @@ async def test_parallel_calls_come_whole_and_in_order(wire: Wired) -> None:
     assert first == ToolCall("c1", "add", {"a": 1, "b": 2})
     assert second == ToolCall("c2", "add", {"a": 3, "b": 4})
     assert isinstance(done, Done)
-    assert done.finish is types.FinishReason.STOP
+    assert done.finish_reason is types.FinishReason.STOP
 
 
 async def test_the_model_is_told_of_the_system_the_history_and_the_tools(wire: Wired) -> None:
     wire.server.then("3")
     await wire.ask(
-        Message("system", (Text("Be brief."),)),
-        Message("user", (Text("1 + 2?"),)),
-        Message("assistant", (Text("Wait."), ToolCall("c1", "add", {"a": 1, "b": 2}))),
-        Message("tool", (ToolResult("c1", "add", {"result": 3}),)),
+        ModelMessage("system", (Text("Be brief."),)),
+        ModelMessage("user", (Text("1 + 2?"),)),
+        ModelMessage("assistant", (Text("Wait."), ToolCall("c1", "add", {"a": 1, "b": 2}))),
+        ModelMessage("tool", (ToolResult("c1", "add", {"result": 3}),)),
         tools=[ADD],
     )
     asked = wire.server.asked[0]
@@ -111,9 +111,9 @@ async def test_a_call_of_what_is_no_tool_does_not_spoil_the_history(wire: Wired)
     wire.server.then("ok")
     name = "weather in\n'Paris'? " + "a" * 80
     await wire.ask(
-        Message("user", (Text("Hi"),)),
-        Message("assistant", (ToolCall("c1", name, {}), ToolCall("c2", "", {}))),
-        Message("tool", (ToolResult("c1", name, {}), ToolResult("c2", "", {}))),
+        ModelMessage("user", (Text("Hi"),)),
+        ModelMessage("assistant", (ToolCall("c1", name, {}), ToolCall("c2", "", {}))),
+        ModelMessage("tool", (ToolResult("c1", name, {}), ToolResult("c2", "", {}))),
     )
     names = [result.name for result in wire.server.asked[0].results]
     assert names == [("weather_in__Paris___" + "a" * 80)[:64], "_"]
@@ -158,7 +158,7 @@ async def test_an_answer_schema_reaches_the_wire(wire: Wired) -> None:
 
 async def test_an_image_reaches_the_wire(wire: Wired) -> None:
     wire.server.then("A cat.")
-    await wire.ask(Message("user", (Text("What is this?"), Media("image/png", b"\x89PNG"))))
+    await wire.ask(ModelMessage("user", (Text("What is this?"), Media("image/png", b"\x89PNG"))))
     assert "iVBORw==" in str(wire.server.requests[0])
 
 
@@ -257,7 +257,7 @@ async def test_how_the_model_ended_is_passed_on(
     wire.server.then([Say("Half an ans"), Finish(words[vendor])])
     *_, done = await wire.ask()
     assert isinstance(done, Done)
-    assert done.finish is finish
+    assert done.finish_reason is finish
 
 
 @pytest.mark.parametrize("before", [[], [Say("Hel")]], ids=["before the answer", "within the answer"])
@@ -281,7 +281,7 @@ async def test_a_cancelled_turn_closes_the_connection(wire: Wired) -> None:
 
 async def test_leaving_a_stream_early_closes_the_connection(wire: Wired) -> None:
     wire.server.then([Say("Hel"), Stall()])
-    request = Request("the-model", [Message("user", (Text("Hi"),))])
+    request = ModelRequest("the-model", [ModelMessage("user", (Text("Hi"),))])
     async with aclosing(wire.stream(request)) as events:
         await anext(events)
     await wire.server.wait_for_disconnects(1)

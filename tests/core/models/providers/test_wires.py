@@ -77,7 +77,10 @@ def asking(
 ) -> AsyncGenerator[LlmResponse, None]:
     """Ask as the bot does, but without long waits."""
     adapter = ModelAdapter(
-        model="the-model", provider=CoalescingProvider(wire.provider), idle_seconds=idle_seconds, waits=(0.01, 0.01)
+        model="the-model",
+        provider=CoalescingProvider(wire.provider),
+        idle_seconds=idle_seconds,
+        retry_seconds=(0.01, 0.01),
     )
     return adapter.generate_content_async(LlmRequest(contents=list(contents or [types.UserContent("Hi")])), stream)
 
