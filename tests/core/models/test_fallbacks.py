@@ -96,7 +96,7 @@ async def test_in_the_middle_of_a_text_what_was_said_is_taken_back_and_told_anew
     broken: list[ProviderEvent | asyncio.Event] = [Text("The sky is gr"), *DOWN]
     first = ScriptedProvider([Text("Let me look. "), ToolCall("c", "current_time", {}), Done()], broken, broken)
     other = ScriptedProvider("The sky is blue.")
-    talk = await converse(app=make_app(AgentConfig(), model=chain(first, other, waits=(0,))))
+    talk = await converse(app=make_app(AgentConfig(), model=chain(first, other, retry_seconds=(0,))))
     events = await talk.events("hi")
     assert shown(events) == events[-1].text == "Let me look. \n\nThe sky is blue."
     assert kinds(events).count("step_reset") >= 1
@@ -116,7 +116,7 @@ async def test_a_failed_model_is_skipped_for_a_minute_and_then_tried_once(
     now = 1000.0
     monkeypatch.setattr(event_loop, "now", lambda: now)
     first, other = ScriptedProvider(*[DOWN] * 5), ScriptedProvider(*["Yes."] * 9)
-    talk = await converse(app=make_app(AgentConfig(), model=chain(first, other, waits=(0, 0))))
+    talk = await converse(app=make_app(AgentConfig(), model=chain(first, other, retry_seconds=(0, 0))))
 
     async def asked(at: float) -> int:
         nonlocal now
