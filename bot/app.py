@@ -31,7 +31,7 @@ from core.errors import OverdueError, SettingsError
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import InboxStore
 from core.inbox.watermarks import Watermarks
-from core.privacy.retention import Pruning, Retention
+from core.privacy.retention import CleanupService, RetentionService
 from core.privacy.vault import Vault
 from core.secret_redaction import traced
 from core.store.database import Database
@@ -163,10 +163,10 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
         await retried(lease.acquire, what="the lease", patience=START_PATIENCE)
         stack.push_async_callback(lease.release)
         await stack.enter_async_context(beside(lease.keep_renewed(), name="lease"))
-        pruning = Pruning(database, days=settings.turn_retention_days)
+        pruning = CleanupService(database, days=settings.turn_retention_days)
         await stack.enter_async_context(beside(pruning.run(), name="pruning"))
         await stack.enter_async_context(beside(spending.run(), name="spending"))
-        retention = Retention(database, prices, days=settings.retention_days)
+        retention = RetentionService(database, prices, days=settings.retention_days)
         await stack.enter_async_context(beside(retention.run(), name="retention"))
         channels = dict[str, Channel]()
 

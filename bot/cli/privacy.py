@@ -13,7 +13,7 @@ from bot import settings as configuration
 from bot.cli import database as stored
 from core.errors import SettingsError, StoreError
 from core.privacy import export_attachments as exported
-from core.privacy.deletion import Deleted, Forgetting, Survey, Wish, wipe
+from core.privacy.deletion import DeletionPreview, DeletionRequest, DeletionResult, DeletionService, wipe
 from core.privacy.export import Form, pieces
 from core.privacy.transcript import runs
 from core.store.database import Database
@@ -48,22 +48,22 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
     if as_json and not (yes or dry_run):
         raise SettingsError("forget: --json needs --yes or --dry-run")
     at = before.replace(tzinfo=UTC).timestamp() if before is not None else 0.0
-    wish = Wish(session=session, person=user, before=at)
+    wish = DeletionRequest(session_id=session, user_id=user, before=at)
 
     async def work(database: Database, settings: configuration.Settings) -> None:
-        forgetting = Forgetting(database, Prices(settings.prices_file))
+        forgetting = DeletionService(database, Prices(settings.prices_file))
         with tables.progress("looking for it"):
-            survey = await forgetting.survey(wish)
+            survey = await forgetting.preview(wish)
             if not survey and not wish.before:
                 raise StoreError(await _nothing_found(forgetting, wish))
         if not as_json:
             _show(survey)
-        deleted: Deleted | None = None
+        deleted: DeletionResult | None = None
         if not dry_run and (yes or await asyncio.to_thread(typer.confirm, "Delete it for good?")):
             with tables.progress("deleting"):
-                deleted = await forgetting.forget(wish)
+                deleted = await forgetting.delete(wish)
                 await wipe(database)
-            if user and (left := await forgetting.survey(wish)):
+            if user and (left := await forgetting.preview(wish)):
                 where = ", ".join([*left.whole, *left.parts])
                 raise StoreError(f"not all was deleted: {user} has written again ({where}); run the command again")
         if as_json:
@@ -75,19 +75,19 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
     stored.done(work)
 
 
-async def _nothing_found(forgetting: Forgetting, wish: Wish) -> str:
+async def _nothing_found(forgetting: DeletionService, wish: DeletionRequest) -> str:
     """Return the message of a request that nothing stored belongs to."""
-    if wish.session:
-        return f"nothing is stored of a conversation with the id {wish.session}, so nothing was deleted"
-    missing = f"nothing is stored of a user with the id {wish.person}, so nothing was deleted"
-    users = await forgetting.find_users(wish.person)
+    if wish.session_id:
+        return f"nothing is stored of a conversation with the id {wish.session_id}, so nothing was deleted"
+    missing = f"nothing is stored of a user with the id {wish.user_id}, so nothing was deleted"
+    users = await forgetting.find_users(wish.user_id)
     if not users:
         return missing
     lines = (f"\n  {user.id}  {', '.join(user.names)}" for user in users)
     return f"{missing}. --user takes an id, and these users have such a name:{''.join(lines)}"
 
 
-def _show(survey: Survey) -> None:
+def _show(survey: DeletionPreview) -> None:
     for each in survey.whole:
         typer.echo(f"all of   {each}")
     for each in survey.parts:
@@ -98,9 +98,9 @@ def _show(survey: Survey) -> None:
         typer.echo(f"{survey.records} other rows (spending, feedback, decisions) name the user")
 
 
-def _show_deleted(deleted: Deleted, wish: Wish) -> None:
+def _show_deleted(deleted: DeletionResult, wish: DeletionRequest) -> None:
     typer.echo(f"deleted {deleted.conversations} conversations, {deleted.messages} messages and {deleted.files} files")
-    if wish.person:
+    if wish.user_id:
         changed = f"{deleted.changed} conversations ({deleted.redacted} messages)"
         typer.echo(f"removed the user from {changed} and from {deleted.records} other rows; nothing of them is left")
     elif deleted.changed:

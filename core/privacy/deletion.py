@@ -1,9 +1,7 @@
-"""Deleting what is stored: a conversation, what is older than a day, what a person has said
-(`core.privacy.person_redaction`).
+"""Deletion of stored data: a session, all data of a user, or everything older than a date.
 
-What runs of it is ended first, and may store nothing more; then it goes, in one transaction a conversation. Of a
-message stays the key that its platform knows it by, for as long as the inbox keeps those: so that no second delivery
-and no look at what was missed brings it back.
+Running turns are cancelled first. Each session is deleted in one transaction. An inbox message leaves its event key
+behind as a tombstone, so that neither a second delivery nor a backfill brings the message back.
 """
 
 import asyncio
@@ -16,74 +14,64 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.privacy.deletion_queries import (
-    bury,
-    delete,
-    forget_of,
-    has_running,
-    has_waiting,
-    hold,
-    kept_since,
-    occupy,
+    TOMBSTONE_PREFIX,
+    delete_old_runs,
+    delete_session,
+    delete_user_records,
+    has_queued_messages,
+    has_running_turn,
+    lock_or_create_session,
+    lock_session,
+    tombstone_messages,
 )
 from core.privacy.known_users import KnownUser, count_records, find_users
-from core.privacy.person_redaction import Person, is_alone, person_in, redact, sessions_with
+from core.privacy.redaction import find_sessions_of, is_only_author, load_redaction, redact_session
 from core.sessions.lifecycle import begin_generation, delete_unreferenced_blobs
 from core.store.database import Database
 from core.store.notify import Notices
-from core.store.schema import (
-    artifacts,
-    blobs,
-    inbox,
-    memories,
-    messages,
-    sessions,
-    spending,
-    tool_calls,
-    turns,
-    workers,
-)
+from core.store.schema import artifacts, blobs, inbox, messages, sessions, spending, turns, workers
 from core.turns.queries import is_active, is_waiting
 from core.turns.store import RESET, STOP
 from core.usage.meter import day_of
 from core.usage.prices import Prices
-from core.usage.spending import count_all, forget_people, forget_person
+from core.usage.spending import forget_people, forget_person
 
-#: Seconds that is waited for what runs to come to its end, and between two looks.
-PATIENCE = 15.0
-LOOK = 0.1
+#: Seconds until a deletion no longer waits for cancelled turns, and between two checks.
+CANCEL_TIMEOUT_SECONDS = 15.0
+CHECK_SECONDS = 0.1
 
-#: Of how many conversations is counted at once what they hold: a statement takes no more than 32,767 values.
-STEP = 500
+#: Sessions per count: a statement takes no more than 32,767 values.
+BATCH_SIZE = 500
 
-#: How often that is done for a conversation in which a new turn has begun by then.
-ROUNDS = 5
+#: Attempts to redact a session in which new turns keep starting.
+REDACTION_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is to be deleted: one of these.
+class DeletionRequest:
+    """The data to delete: exactly one attribute is set.
 
     Attributes:
-        session: a conversation.
-        person: what somebody has said, by the id that his platform has for him.
-        before: what is older, in seconds since the epoch.
+        session_id: a session.
+        user_id: everything that a user wrote, by the platform's id of the user.
+        before: everything older than this time, in seconds since the epoch.
     """
 
-    session: str = ""
-    person: str = ""
+    session_id: str = ""
+    user_id: str = ""
     before: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class DeletionPreview:
     """The stored data that a request is about.
 
     Attributes:
-        whole: the conversations to delete.
-        parts: the conversations to delete a part of.
+        whole: the sessions to delete.
+        parts: the sessions to delete a part of.
         messages: the number of stored messages in all of these.
         files: the number of stored files in all of these.
-        records: the rows about a person outside of conversations, such as spending and feedback.
+        records: the rows about a user outside of sessions, such as spending and feedback.
     """
 
     whole: tuple[str, ...]
@@ -97,16 +85,16 @@ class Survey:
 
 
 @dataclass(slots=True)
-class Deleted:
+class DeletionResult:
     """The outcome of a deletion, counted in the transactions that made it.
 
     Attributes:
-        conversations: how many were deleted whole.
-        changed: how many lost a part.
-        messages: how many messages were deleted.
-        redacted: how many messages stay without the person.
-        files: how many files were deleted.
-        records: how many rows about the person outside of conversations no longer name them.
+        conversations: the number of sessions that were deleted.
+        changed: the number of sessions that lost a part.
+        messages: the number of deleted messages.
+        redacted: the number of messages that stay without the user.
+        files: the number of deleted files.
+        records: the number of rows outside of sessions that no longer name the user.
     """
 
     conversations: int = 0
@@ -117,37 +105,36 @@ class Deleted:
     records: int = 0
 
 
-class Forgetting:
-    """Deletes. What was spent is counted first, and stays, as nobody's.
+class DeletionService:
+    """Deletes stored data. Spending is counted first and stays, without names.
 
     Args:
-        prices: what models cost.
+        prices: prices of the model calls that are not counted yet.
     """
 
     def __init__(self, database: Database, prices: Prices) -> None:
         self._database = database
         self._prices = prices
         self._notices = Notices(database)
-        self._deleted = Deleted()
 
-    async def survey(self, wish: Wish) -> Survey:
+    async def preview(self, request: DeletionRequest) -> DeletionPreview:
         """Return the stored data that a request is about.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        whole, parts = await self.meant(wish)
-        both, said, files = [*whole, *parts], 0, 0
+        whole, parts = await self.list_sessions(request)
+        session_ids, message_count, file_count = [*whole, *parts], 0, 0
         async with self._database.read() as connection:
-            for start in range(0, len(both), STEP):
-                some = both[start : start + STEP]
-                said += await _count(connection, messages, some)
-                files += await _count_files(connection, some)
-            records = await count_records(connection, wish.person) if wish.person else 0
-        return Survey(tuple(whole), tuple(parts), said, files, records)
+            for start in range(0, len(session_ids), BATCH_SIZE):
+                batch = session_ids[start : start + BATCH_SIZE]
+                message_count += await _count(connection, messages, batch)
+                file_count += await _count_files(connection, batch)
+            records = await count_records(connection, request.user_id) if request.user_id else 0
+        return DeletionPreview(tuple(whole), tuple(parts), message_count, file_count, records)
 
     async def find_users(self, text: str) -> list[KnownUser]:
-        """Return the users of whom something is stored and whose name contains `text`.
+        """Return the users with stored data whose name contains `text`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -155,203 +142,159 @@ class Forgetting:
         async with self._database.read() as connection:
             return await find_users(connection, text)
 
-    async def meant(self, wish: Wish) -> tuple[list[str], list[str]]:
-        """The conversations that a wish takes whole, and in part.
+    async def list_sessions(self, request: DeletionRequest) -> tuple[list[str], list[str]]:
+        """Return the sessions to delete, and those to delete a part of.
 
         Raises:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            return await _meant(connection, wish)
+            if request.session_id:
+                return await _list_existing(connection, request.session_id), []
+            if request.user_id:
+                return await find_sessions_of(connection, request.user_id)
+            return await _list_old(connection, request.before)
 
-    async def forget(self, wish: Wish) -> Deleted:
-        """Delete what a request is about.
+    async def delete(self, request: DeletionRequest, *, pause: float = 0.0) -> DeletionResult:
+        """Delete the data of a request.
+
+        Args:
+            pause: seconds between two sessions.
 
         Raises:
             StoreError: not all of it could be deleted; the same request deletes the rest.
         """
-        self._deleted = done = Deleted()
-        survey = await self.survey(wish)
-        for session in survey.whole:
-            if wish.person:
-                if not await self.session(session, of=wish.person):  # somebody else speaks there now
-                    await self._redact(session, wish.person)
-            elif not wish.before:
-                await self.session(session)
-            elif not await self.old(session, wish.before):  # somebody speaks there again
-                await self.trim(session, wish.before)
-        for session in survey.parts:
-            if wish.person:
-                await self._redact(session, wish.person)
-            else:
-                await self.trim(session, wish.before)
-        if wish.person:
-            async with self._database.write() as connection:
-                await forget_person(connection, self._prices, wish.person)
-                await forget_of(connection, Person(wish.person))
-            done.records = survey.records
-        if wish.before:
-            await self.spent(wish.before)
-        return done
+        result = DeletionResult()
+        whole, parts = await self.list_sessions(request)
+        if request.user_id:
+            async with self._database.read() as connection:
+                result.records = await count_records(connection, request.user_id)
+        for session_id in [*whole, *parts]:
+            if request.before:
+                await self._delete_before(session_id, request.before, result)
+            elif session_id in parts or not await self._delete_session(session_id, request.user_id, result):
+                await self._redact(session_id, request.user_id, result)
+            await asyncio.sleep(pause)
+        async with self._database.write() as connection:
+            if request.user_id:
+                await forget_person(connection, self._prices, request.user_id)
+                await delete_user_records(connection, request.user_id)
+            if request.before:
+                await forget_people(connection, spending.c.day < day_of(request.before))
+        return result
 
     @asynccontextmanager
-    async def _counted(self, session_id: str) -> AsyncIterator[AsyncConnection]:
-        """Lock a session for a transaction, and count the messages and files that it deletes there."""
+    async def _lock(self, session_id: str, result: DeletionResult) -> AsyncIterator[AsyncConnection]:
+        """Lock a session for a transaction, and count the messages and files that it deletes."""
+        batch = [session_id]
         async with self._database.write() as connection:
-            await hold(connection, session_id)
-            stored = [await _count(connection, messages, [session_id]), await _count_files(connection, [session_id])]
+            await lock_session(connection, session_id)
+            before = await _count(connection, messages, batch), await _count_files(connection, batch)
             yield connection
-            left = [await _count(connection, messages, [session_id]), await _count_files(connection, [session_id])]
-        self._deleted.messages += stored[0] - left[0]
-        self._deleted.files += stored[1] - left[1]
+            after = await _count(connection, messages, batch), await _count_files(connection, batch)
+        result.messages += before[0] - after[0]
+        result.files += before[1] - after[1]
 
-    async def spent(self, before: float) -> None:
-        """Keep what was spent on days that are over by then as nobody's."""
-        async with self._database.write() as connection:
-            await forget_people(connection, spending.c.day < day_of(before))
-
-    async def session(self, session_id: str, *, of: str = "") -> bool:
-        """Delete a conversation whole. What is said in it while what runs comes to its end is answered in one that
-        begins anew.
+    async def _delete_session(self, session_id: str, only_author: str, result: DeletionResult) -> bool:
+        """Delete a session. Messages that arrive while its turns are being cancelled begin a new one.
 
         Args:
-            of: only if nobody else than this person has spoken there.
+            only_author: delete the session only if nobody but this user wrote in it; empty for any session.
 
         Returns:
-            Whether it was done.
+            Whether the session was deleted.
         """
-        began, here = time.time(), turns.c.session == session_id
-        async with self._counted(session_id) as connection:
-            row = await occupy(connection, session_id)
-            if of and row is not None and not await is_alone(connection, session_id, of):
+        started_at = time.time()
+        async with self._lock(session_id, result) as connection:
+            row = await lock_or_create_session(connection, session_id)
+            if only_author and row is not None and not await is_only_author(connection, session_id, only_author):
                 return False
-            if row is None or not await has_running(connection, session_id):
-                await delete(connection, self._prices, session_id, row, said_by=began)
-                self._deleted.conversations += 1
+            if row is None or not await has_running_turn(connection, session_id):
+                await delete_session(connection, self._prices, session_id, row, reset_at=started_at)
+                result.conversations += 1
                 return True
-            ended = await self._end_turns(connection, here, RESET)
-            waiting = (inbox.c.session == session_id) & is_waiting(inbox)
-            await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
+            cancelled = await self._cancel_turns(connection, session_id, RESET)
+            queued = (inbox.c.session == session_id) & is_waiting(inbox)
+            await connection.execute(sa.update(inbox).where(queued).values(outcome="dropped"))
             generation = await begin_generation(connection, session_id)
             await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session_id))
-        await self._rest(session_id, turns.c.id.in_(ended))
-        async with self._counted(session_id) as connection:
-            row = await hold(connection, session_id)
-            if row is not None and generation is not None and row.generation >= generation:  # else it is another one
-                await delete(connection, self._prices, session_id, row, said_by=began, before=generation)
-        self._deleted.conversations += 1
+        await self._wait_for_turns(cancelled)
+        async with self._lock(session_id, result) as connection:
+            row = await lock_session(connection, session_id)
+            # a smaller generation is that of another session, which began after this one was deleted elsewhere
+            if row is not None and generation is not None and row.generation >= generation:
+                await delete_session(
+                    connection, self._prices, session_id, row, reset_at=started_at, before_generation=generation
+                )
+        result.conversations += 1
         return True
 
-    async def old(self, session_id: str, before: float) -> bool:
-        """Delete a conversation whole in which nothing was said since, if nothing is to be answered there.
+    async def _delete_before(self, session_id: str, before: float, result: DeletionResult) -> None:
+        """Delete the runs of a session that are older, or the session if it has no newer ones."""
+        async with self._lock(session_id, result) as connection:
+            if (row := await lock_session(connection, session_id)) is None:
+                return
+            is_old = await connection.scalar(sa.select(_is_older_than(before)).where(sessions.c.id == session_id))
+            is_busy = await has_running_turn(connection, session_id) or await has_queued_messages(
+                connection, session_id
+            )
+            if is_old and not is_busy:
+                await delete_session(connection, self._prices, session_id, row, reset_at=before)
+                result.conversations += 1
+            else:
+                await delete_old_runs(connection, self._prices, session_id, before)
+                result.changed += 1
 
-        Returns:
-            Whether it was done.
-        """
-        async with self._counted(session_id) as connection:
-            row = await hold(connection, session_id)
-            is_old = sa.select(_is_old(before)).where(sessions.c.id == session_id)
-            if not await connection.scalar(is_old) or await has_running(connection, session_id):
-                return False
-            if await has_waiting(connection, session_id):
-                return False
-            await delete(connection, self._prices, session_id, row, said_by=before)
-        self._deleted.conversations += 1
-        return True
-
-    async def trim(self, session_id: str, before: float, *, waits: bool = True) -> bool:
-        """Delete of a conversation what is older, in whole turns. A turn stays that waits for a person's decision.
-
-        Args:
-            waits: whether what runs there is waited for; else nothing is done then.
-
-        Returns:
-            Whether it was done.
-        """
-        if waits:
-            await self._rest(session_id)
-        async with self._counted(session_id) as connection:
-            if await hold(connection, session_id) is None or (not waits and await has_running(connection, session_id)):
-                return False
-            await count_all(connection, self._prices, turns.c.session == session_id)
-            kept = await kept_since(connection, session_id, before)
-            here = messages.c.session == session_id
-            old = here & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept)
-            gone = await connection.execute(sa.delete(messages).where(old, messages.c.covers.is_(None)))
-            summed_up = here & messages.c.covers.is_not(None)
-            if not gone.rowcount:  # those that tell of nothing that is gone stay
-                summed_up &= messages.c.created_at < before
-            await connection.execute(sa.delete(messages).where(summed_up))
-            remembered = (memories.c.session == session_id) & (memories.c.created_at < before)
-            await connection.execute(sa.delete(memories).where(remembered))
-            calls = (tool_calls.c.session == session_id) & (tool_calls.c.begun_at < before)
-            await connection.execute(sa.delete(tool_calls).where(calls, tool_calls.c.run.not_in(kept)))
-            made = (artifacts.c.session == session_id) & (artifacts.c.created_at < before)
-            run = sa.func.coalesce(artifacts.c.run, "")
-            await connection.execute(sa.delete(artifacts).where(made, run.not_in(kept)))
-            ended = (turns.c.session == session_id) & (turns.c.finished_at < before) & turns.c.origin.not_in(kept)
-            await connection.execute(sa.delete(turns).where(ended, turns.c.id.not_in(kept)))
-            answered = sa.exists().where(turns.c.session == session_id, turns.c.origin == inbox.c.turn)
-            said = (inbox.c.session == session_id) & (inbox.c.sent_at < before) & ~is_waiting(inbox) & ~answered
-            await bury(connection, said)
-            if gone.rowcount:  # what is being summed up is there no more
-                await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(folder=None))
-            await delete_unreferenced_blobs(connection, session_id)
-        self._deleted.changed += 1
-        return True
-
-    async def _redact(self, session_id: str, person: str) -> None:
-        """Redact a person in a conversation while no turn runs there that has read their messages."""
-        for left in reversed(range(ROUNDS)):
-            await self._end(session_id, person if left == ROUNDS - 1 else None)  # what they say since is answered
-            async with self._counted(session_id) as connection:
-                if left and await has_running(connection, session_id):  # it was begun meanwhile
+    async def _redact(self, session_id: str, user_id: str, result: DeletionResult) -> None:
+        """Redact a user in a session while no turn runs there that has read their messages."""
+        for remaining in reversed(range(REDACTION_ATTEMPTS)):
+            # only once: messages that the user sends during the redaction are answered
+            await self._stop(session_id, user_id if remaining == REDACTION_ATTEMPTS - 1 else None)
+            async with self._lock(session_id, result) as connection:
+                if remaining and await has_running_turn(connection, session_id):
                     continue
-                await forget_person(connection, self._prices, person)
-                redacted = await redact(connection, session_id, await person_in(connection, session_id, person))
+                await forget_person(connection, self._prices, user_id)
+                redaction = await load_redaction(connection, session_id, user_id)
+                result.redacted += await redact_session(connection, session_id, redaction)
                 await delete_unreferenced_blobs(connection, session_id)
-                await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
-            self._deleted.redacted += redacted
-            self._deleted.changed += 1
+            result.changed += 1
             return
 
-    async def _end(self, session_id: str, person: str | None) -> None:
-        """End what runs in a session, and what a person has said that waits there, if one is meant."""
+    async def _stop(self, session_id: str, user_id: str | None) -> None:
+        """Cancel the turns of a session and wait for them; tombstone the queued messages of a user, if one is given."""
         async with self._database.write() as connection:
-            await hold(connection, session_id)
-            ended = await self._end_turns(connection, turns.c.session == session_id, STOP)
-            waiting = (inbox.c.session == session_id) & is_waiting(inbox)
-            await bury(connection, waiting & (inbox.c.author == person))
-        await self._rest(session_id, turns.c.id.in_(ended))
+            await lock_session(connection, session_id)
+            cancelled = await self._cancel_turns(connection, session_id, STOP)
+            queued = (inbox.c.session == session_id) & is_waiting(inbox)
+            await tombstone_messages(connection, queued & (inbox.c.author == user_id))
+        await self._wait_for_turns(cancelled)
 
-    async def _end_turns(self, connection: AsyncConnection, here: sa.ColumnElement[bool], reason: str) -> Sequence[str]:
-        """Have turns ended that are under way; which ones."""
-        why = reason if reason == RESET else sa.func.coalesce(turns.c.cancel, reason)  # what is to be forgotten is
-        asked = sa.update(turns).where(here, is_active(turns)).values(cancel=why).returning(turns.c.id)
-        ended: Sequence[str] = (await connection.execute(asked)).scalars().all()
-        for turn in ended:
-            await self._notices.post(connection, f"{turn} {reason}")
-        return ended
+    async def _cancel_turns(self, connection: AsyncConnection, session_id: str, reason: str) -> Sequence[str]:
+        """Cancel the unfinished turns of a session, and return their ids. A reset outranks an earlier reason."""
+        cancel = reason if reason == RESET else sa.func.coalesce(turns.c.cancel, reason)
+        update = sa.update(turns).where(turns.c.session == session_id, is_active(turns)).values(cancel=cancel)
+        turn_ids: Sequence[str] = (await connection.execute(update.returning(turns.c.id))).scalars().all()
+        for turn_id in turn_ids:
+            await self._notices.post(connection, f"{turn_id} {reason}")
+        return turn_ids
 
-    async def _rest(self, session_id: str, which: sa.ColumnElement[bool] = sa.true()) -> None:  # noqa: B008 - a constant
-        """Wait until nothing of it is under way there any more, or nobody is there who could end it: who takes up what
-        another one has left leaves no placeholder of it.
-        """
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
+    async def _wait_for_turns(self, turn_ids: Sequence[str]) -> None:
+        """Wait until cancelled turns end, or no worker is alive. A worker that takes over a turn ends its reply."""
+        deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
+        while time.monotonic() < deadline:
             async with self._database.read() as connection:
-                is_served = sa.exists().where(workers.c.lease > self._database.now)
-                here = (turns.c.session == session_id) & which & is_active(turns) & is_served
-                if (await connection.execute(sa.select(turns.c.id).where(here))).first() is None:
+                has_worker = sa.exists().where(workers.c.lease > self._database.now)
+                unfinished = sa.select(turns.c.id).where(turns.c.id.in_(turn_ids), is_active(turns), has_worker)
+                if (await connection.execute(unfinished)).first() is None:
                     return
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(CHECK_SECONDS)
 
 
 async def wipe(database: Database) -> None:
-    """Have nothing left in the files of the database of what was deleted. PostgreSQL does so by itself, in time.
+    """Overwrite deleted data in the database files. PostgreSQL does so by itself, in time.
 
     Raises:
-        StoreError: SQLite cannot do it now, since somebody reads: it may be done again.
+        StoreError: SQLite cannot do it now because of a reader; a later call may succeed.
     """
     if database.is_sqlite:
         async with database.read() as connection:
@@ -359,35 +302,35 @@ async def wipe(database: Database) -> None:
                 await connection.exec_driver_sql(statement)
 
 
-async def _count(connection: AsyncConnection, table: sa.Table, of: Sequence[str]) -> int:
-    """How many rows of a table are of these sessions."""
-    return await connection.scalar(sa.select(sa.func.count()).where(table.c.session.in_(of))) or 0
+async def _count(connection: AsyncConnection, table: sa.Table, session_ids: Sequence[str]) -> int:
+    return await connection.scalar(sa.select(sa.func.count()).where(table.c.session.in_(session_ids))) or 0
 
 
-async def _count_files(connection: AsyncConnection, of: Sequence[str]) -> int:
-    return await _count(connection, blobs, of) + await _count(connection, artifacts, of)
+async def _count_files(connection: AsyncConnection, session_ids: Sequence[str]) -> int:
+    return await _count(connection, blobs, session_ids) + await _count(connection, artifacts, session_ids)
 
 
-async def _meant(connection: AsyncConnection, wish: Wish) -> tuple[list[str], list[str]]:
-    """The sessions that go whole, and in part."""
-    if wish.session:
-        tables = (sessions.c.id, messages.c.session, inbox.c.session, turns.c.session)
-        there = [sa.select(column).where(column == wish.session).limit(1) for column in tables]
-        there[2] = there[2].where(inbox.c.event_key.not_like("forgotten:%"))  # the mark of an earlier deletion
-        found = [(await connection.execute(query)).first() for query in there]
-        return ([wish.session] if any(found) else []), []
-    if wish.person:
-        return await sessions_with(connection, wish.person)
+async def _list_existing(connection: AsyncConnection, session_id: str) -> list[str]:
+    """Return the session if any table has data of it, apart from the tombstone of an earlier deletion."""
+    tables = (sessions.c.id, messages.c.session, inbox.c.session, turns.c.session)
+    queries = [sa.select(column).where(column == session_id).limit(1) for column in tables]
+    queries[2] = queries[2].where(inbox.c.event_key.not_like(f"{TOMBSTONE_PREFIX}%"))
+    rows = [(await connection.execute(query)).first() for query in queries]
+    return [session_id] if any(rows) else []
+
+
+async def _list_old(connection: AsyncConnection, before: float) -> tuple[list[str], list[str]]:
+    """Return the sessions without newer messages, and those with older and newer ones."""
     oldest = sa.select(sa.func.min(messages.c.created_at)).where(messages.c.session == sessions.c.id).scalar_subquery()
-    is_whole = _is_old(wish.before)
-    query = sa.select(sessions.c.id, is_whole).where(is_whole | (oldest < wish.before)).order_by(sessions.c.id)
+    is_whole = _is_older_than(before)
+    query = sa.select(sessions.c.id, is_whole).where(is_whole | (oldest < before)).order_by(sessions.c.id)
     rows = (await connection.execute(query)).all()
     return [id_ for id_, whole in rows if whole], [id_ for id_, whole in rows if not whole]
 
 
-def _is_old(before: float) -> sa.ColumnElement[bool]:
-    """Whether nothing was said in a session since."""
+def _is_older_than(before: float) -> sa.ColumnElement[bool]:
+    """Return the condition that a session was not used since."""
     newest = sa.select(sa.func.max(messages.c.created_at)).where(messages.c.session == sessions.c.id).scalar_subquery()
-    heard = sa.select(sa.func.max(inbox.c.sent_at)).where(inbox.c.session == sessions.c.id).scalar_subquery()
-    young = (sa.func.coalesce(newest, 0.0) >= before) | (sa.func.coalesce(heard, 0.0) >= before)
-    return ~young & (sessions.c.updated_at < before)
+    received = sa.select(sa.func.max(inbox.c.sent_at)).where(inbox.c.session == sessions.c.id).scalar_subquery()
+    is_used = (sa.func.coalesce(newest, 0.0) >= before) | (sa.func.coalesce(received, 0.0) >= before)
+    return ~is_used & (sessions.c.updated_at < before)

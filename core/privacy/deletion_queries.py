@@ -1,15 +1,13 @@
-"""What is deleted in one transaction: a conversation, or what nothing needs any more of one."""
+"""Statements of a deletion, each run inside the caller's transaction."""
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.privacy.person_redaction import Person
 from core.sessions import state as scopes
-from core.sessions.lifecycle import forget
+from core.sessions.lifecycle import delete_unreferenced_blobs, forget
 from core.sessions.resume import correction_of
 from core.store.schema import (
     approvals,
@@ -22,6 +20,7 @@ from core.store.schema import (
     sessions,
     spending,
     state,
+    tool_calls,
     turns,
 )
 from core.store.upsert import insert_new
@@ -29,90 +28,91 @@ from core.turns.queries import is_active, is_waiting
 from core.usage.prices import Prices
 from core.usage.spending import count_all, forget_people, is_of
 
-#: What the inbox says of a message of which it keeps nothing but the key.
+#: The outcome of an inbox message of which only the event key is left.
 FORGOTTEN = "forgotten"
 
+#: The beginning of the event key of a row that marks a session as deleted.
+TOMBSTONE_PREFIX = "forgotten:"
 
-async def hold(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
-    """Keep a session from all others until the end of the transaction, if it is there."""
+
+async def lock_session(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
+    """Lock a session until the end of the transaction, and return its row if it exists."""
     query = sa.select(sessions.c.id, sessions.c.user_id, sessions.c.generation).where(sessions.c.id == session_id)
-    held: Any = await connection.execute(query.with_for_update())
-    row: sa.Row[Any] | None = held.one_or_none()
-    return row
+    result: sa.Result[Any] = await connection.execute(query.with_for_update())
+    return result.one_or_none()
 
 
-async def occupy(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
-    """The same of one that is to be deleted: if it is not there, nobody begins it until the end of the transaction,
-    which has to delete it all the same.
+async def lock_or_create_session(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
+    """Lock a session that is to be deleted, and return its row if it existed.
+
+    A session that does not exist is created, so that no other transaction begins it. The caller has to delete it.
     """
     now = time.time()
-    nobodys = {"id": session_id, "app": "", "user_id": "", "created_at": now, "updated_at": now}
-    while (row := await hold(connection, session_id)) is None:
-        await insert_new(connection, sessions, nobodys)
+    placeholder = {"id": session_id, "app": "", "user_id": "", "created_at": now, "updated_at": now}
+    while (row := await lock_session(connection, session_id)) is None:
+        await insert_new(connection, sessions, placeholder)
     return row if row.user_id else None
 
 
-async def has_running(connection: AsyncConnection, session_id: str) -> bool:
-    """Whether a turn is under way in a session."""
+async def has_running_turn(connection: AsyncConnection, session_id: str) -> bool:
     query = sa.select(turns.c.id).where(turns.c.session == session_id, is_active(turns))
     return (await connection.execute(query)).first() is not None
 
 
-async def has_waiting(connection: AsyncConnection, session_id: str) -> bool:
-    """Whether something waits in a session to be taken by a turn."""
+async def has_queued_messages(connection: AsyncConnection, session_id: str) -> bool:
     query = sa.select(inbox.c.id).where(inbox.c.session == session_id, is_waiting(inbox))
     return (await connection.execute(query)).first() is not None
 
 
-async def delete(
+async def delete_session(
     connection: AsyncConnection,
     prices: Prices,
     session_id: str,
     row: sa.Row[Any] | None,
     *,
-    said_by: float,
-    before: int | None = None,
+    reset_at: float,
+    before_generation: int | None = None,
 ) -> None:
-    """Delete a conversation.
+    """Delete a session.
 
     Args:
-        prices: what models cost.
-        row: what `hold` has returned.
-        said_by: what was said until then (seconds since the epoch) is not to be read again.
-        before: a generation that stays, if anything was said in it; what is stored of those before is gone by now, but
-            for turns and what they answer.
+        prices: prices of the model calls that are not counted yet.
+        row: the result of `lock_session`.
+        reset_at: a backfill ignores messages sent until then, in seconds since the epoch.
+        before_generation: a generation that stays if it has inbox messages. The messages of the earlier ones are
+            deleted by now; their turns and inbox messages are not.
     """
-    here, said = turns.c.session == session_id, inbox.c.session == session_id
-    its_turns = here if before is None else here & (turns.c.generation < before)
-    await connection.execute(
-        sa.update(turns).where(its_turns, turns.c.finished_at.is_(None)).values(finished_at=time.time())
-    )
+    its_turns, its_messages = turns.c.session == session_id, inbox.c.session == session_id
+    query = sa.select(inbox.c.id).where(its_messages).limit(1)
+    old_messages = its_messages
+    if before_generation is not None:
+        its_turns &= turns.c.generation < before_generation
+        old_messages &= inbox.c.generation < before_generation
+    unfinished = its_turns & turns.c.finished_at.is_(None)
+    await connection.execute(sa.update(turns).where(unfinished).values(finished_at=time.time()))
     await count_all(connection, prices, its_turns)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(sa.select(turns.c.id).where(its_turns))))
     await connection.execute(sa.delete(turns).where(its_turns))
-    await bury(connection, said if before is None else said & (inbox.c.generation < before))
-    query = sa.select(inbox.c.id).where(said).limit(1)
-    if before is None or (await connection.execute(query)).first() is None:
+    await tombstone_messages(connection, old_messages)
+    if (await connection.execute(query)).first() is None:
         await forget(connection, session_id)
         await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session_id))
         await connection.execute(sa.delete(sessions).where(sessions.c.id == session_id))
     if row is not None:
-        await _leave(connection, row, said_by)
+        await _insert_tombstone(connection, row, reset_at)
 
 
-async def bury(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> None:
-    """Keep nothing of messages but their keys."""
-    nothing = {"session": "", "place": "", "author": "", "inbound": None, "revised": None, "parent": None, "turn": None}
-    await connection.execute(sa.update(inbox).where(which).values(**nothing, outcome=FORGOTTEN))
+async def tombstone_messages(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> None:
+    """Delete inbox messages but for their event keys."""
+    empty = {"session": "", "place": "", "author": "", "inbound": None, "revised": None, "parent": None, "turn": None}
+    await connection.execute(sa.update(inbox).where(where).values(**empty, outcome=FORGOTTEN))
 
 
-async def _leave(connection: AsyncConnection, session: sa.Row[Any], said_by: float) -> None:
-    """Remember that what was said there until then is not to be read again; of a place without any conversation, forget
-    what tools have kept for it, and who has spent what there.
-    """
+async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], reset_at: float) -> None:
+    """Mark a session as deleted. Delete the state, files and names of a place without any other session."""
     now = time.time()
     mark = {"session": session.id, "place": session.user_id, "author": "", "generation": 1, "outcome": "reset"}
-    mark |= {"event_key": f"forgotten:{session.id}:{now}", "sent_at": said_by, "accepted_at": now}
+    mark |= {"event_key": f"{TOMBSTONE_PREFIX}{session.id}:{now}", "sent_at": reset_at, "accepted_at": now}
     await connection.execute(sa.insert(inbox).values(mark))
     others = sa.select(sessions.c.id).where(sessions.c.user_id == session.user_id)
     if (await connection.execute(others.limit(1))).first() is None:
@@ -123,24 +123,54 @@ async def _leave(connection: AsyncConnection, session: sa.Row[Any], said_by: flo
             await connection.execute(sa.delete(table).where(of_place))
 
 
-async def kept_since(connection: AsyncConnection, session_id: str, before: float) -> Sequence[str]:
-    """The runs that have begun before and gone on since, and those that wait for a decision."""
+async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_id: str, before: float) -> None:
+    """Delete the runs of a session that ended before a time. Summaries of deleted messages are deleted as well."""
+    await count_all(connection, prices, turns.c.session == session_id)
+    kept = await _list_runs_to_keep(connection, session_id, before)
+    here = messages.c.session == session_id
+    old = here & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept)
+    deleted = await connection.execute(sa.delete(messages).where(old, messages.c.covers.is_(None)))
+    summaries = here & messages.c.covers.is_not(None)
+    if deleted.rowcount:  # a summary that is being made covers deleted messages: its worker no longer owns it
+        await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(folder=None))
+    else:
+        summaries &= messages.c.created_at < before
+    answered = sa.exists().where(turns.c.session == session_id, turns.c.origin == inbox.c.turn)
+    run = sa.func.coalesce(artifacts.c.run, "")
+    for table, where in (
+        (messages, summaries),
+        (memories, memories.c.created_at < before),
+        (tool_calls, (tool_calls.c.begun_at < before) & tool_calls.c.run.not_in(kept)),
+        (artifacts, (artifacts.c.created_at < before) & run.not_in(kept)),
+        (turns, (turns.c.finished_at < before) & turns.c.origin.not_in(kept) & turns.c.id.not_in(kept)),
+    ):
+        await connection.execute(sa.delete(table).where(table.c.session == session_id, where))
+    ended = (inbox.c.session == session_id) & (inbox.c.sent_at < before) & ~is_waiting(inbox) & ~answered
+    await tombstone_messages(connection, ended)
+    await delete_unreferenced_blobs(connection, session_id)
+
+
+async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, before: float) -> list[str]:
+    """Return the runs that go on after a time, wait for an approval, or belong to an unfinished turn."""
     c = messages.c
-    waits = c.held.is_not(None) & c.covers.is_(None)
+    conditions = (c.created_at < before, c.created_at >= before, c.held.is_not(None) & c.covers.is_(None))
     found = list[set[str]]()
-    for which in (c.created_at < before, c.created_at >= before, waits):
-        query = sa.select(c.invocation_id).where(c.session == session_id, which).distinct()
+    for condition in conditions:
+        query = sa.select(c.invocation_id).where(c.session == session_id, condition).distinct()
         found.append({run.removesuffix(correction_of("")) for run in (await connection.execute(query)).scalars()})
     old, young, waiting = found
-    runs = (old & young) | waiting
+    unfinished = sa.select(turns.c.origin, turns.c.run).where(turns.c.session == session_id, is_active(turns))
+    running = {run for row in await connection.execute(unfinished) for run in row if run}
+    runs = (old & young) | waiting | running
     return [*runs, *map(correction_of, runs)]
 
 
-async def forget_of(connection: AsyncConnection, person: Person) -> None:
-    """What is kept of a person beside conversations."""
-    await connection.execute(sa.delete(feedback).where(feedback.c.author == person.id))
-    decided = sa.update(approvals).where(approvals.c.decided_by == person.id)
+async def delete_user_records(connection: AsyncConnection, user_id: str) -> None:
+    """Delete the rows about a user outside of sessions: feedback, decisions, refusals, inbox messages."""
+    await connection.execute(sa.delete(feedback).where(feedback.c.author == user_id))
+    decided = sa.update(approvals).where(approvals.c.decided_by == user_id)
     await connection.execute(decided.values(decided_by=None, decider=None))
-    await connection.execute(sa.delete(refusals).where(is_of(refusals.c.person, person.id)))
-    at_work = sa.exists().where(turns.c.origin == inbox.c.turn, is_active(turns))
-    await bury(connection, (inbox.c.author == person.id) & ~is_waiting(inbox) & ~at_work)  # it was said since
+    await connection.execute(sa.delete(refusals).where(is_of(refusals.c.person, user_id)))
+    in_turn = sa.exists().where(turns.c.origin == inbox.c.turn, is_active(turns))
+    # a message that was sent during the deletion is answered
+    await tombstone_messages(connection, (inbox.c.author == user_id) & ~is_waiting(inbox) & ~in_turn)

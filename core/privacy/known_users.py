@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.inbox_message import InboxMessage
 from core.store.schema import approvals, feedback, inbox, messages, refusals, spending
 from core.turns.queries import parse_message
 
@@ -25,13 +26,13 @@ class KnownUser:
 
 
 async def sessions_that_name(connection: AsyncConnection, user_id: str) -> set[str]:
-    """Return the sessions with a stored message that names this id among its speakers."""
-    spoken = sa.cast(messages.c.spoken, sa.Text).contains(json.dumps(user_id), autoescape=True)  # a name, perhaps
-    query = sa.select(messages.c.session, messages.c.spoken).where(spoken)
+    """Return the sessions with a stored message that has this id among its authors."""
+    is_candidate = sa.cast(messages.c.spoken, sa.Text).contains(json.dumps(user_id), autoescape=True)
+    query = sa.select(messages.c.session, messages.c.spoken).where(is_candidate)
     return {
-        session
-        for session, kept in await connection.execute(query)
-        if user_id in kept["people"] or any(speaker == user_id for speaker, _ in kept["parts"])
+        session_id
+        for session_id, prompt in await connection.execute(query)  # the text may be a display name
+        if user_id in prompt["people"] or any(author == user_id for author, _ in prompt["parts"])
     }
 
 
@@ -49,25 +50,28 @@ async def count_records(connection: AsyncConnection, user_id: str) -> int:
 async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
     """Return the users whose name contains `text`, or whose id it is in another notation (`slack:U1`, `u1`)."""
     names = defaultdict[str, set[str]](set)
-    for kept in (
-        await connection.execute(sa.select(messages.c.spoken).where(messages.c.spoken.is_not(None)))
-    ).scalars():
-        for user_id, name in kept["people"].items():
+    spoken = sa.select(messages.c.spoken).where(messages.c.spoken.is_not(None))
+    for prompt in (await connection.execute(spoken)).scalars():
+        for user_id, name in prompt["people"].items():
             names[user_id].add(name)
-    said = sa.select(inbox.c.author, inbox.c.inbound).where(inbox.c.author != "")
-    for user_id, inbound in await connection.execute(said):
-        message = parse_message(inbound)
-        name = message.address.get("speaker") if message is not None else None
-        names[user_id].add(name if isinstance(name, str) else "")
+    written = sa.select(inbox.c.author, inbox.c.inbound).where(inbox.c.author != "")
+    for user_id, inbound in await connection.execute(written):
+        if (message := parse_message(inbound)) is not None:
+            names[user_id].add(name_of(message))
     spent = sa.select(spending.c.person, spending.c.name).where(spending.c.person != "").distinct()
     for key, name in await connection.execute(spent):
         names[_id_in(key)].add(name)
-    wanted = text.strip().casefold()
+    query = text.strip().casefold()
     return [
-        KnownUser(user_id, tuple(sorted(found - {""})))
-        for user_id, found in sorted(names.items())
-        if wanted.rpartition(":")[2] == user_id.casefold() or any(wanted in name.casefold() for name in found)
+        KnownUser(user_id, tuple(sorted(user_names - {""})))
+        for user_id, user_names in sorted(names.items())
+        if query.rpartition(":")[2] == user_id.casefold() or any(query in name.casefold() for name in user_names)
     ]
+
+
+def name_of(message: InboxMessage) -> str:
+    """Return the name of a message's author; empty if the platform gave none."""
+    return str(message.address.get("speaker") or "")
 
 
 def _id_in(key: str) -> str:

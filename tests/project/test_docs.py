@@ -62,7 +62,7 @@ from core.inbox.interactions import InteractionQueue
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox.watermarks import Watermarks
 from core.inbox_message import InboxMessage
-from core.privacy.deletion import Deleted, Survey
+from core.privacy.deletion import DeletionPreview, DeletionResult
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tools.tool import is_allowed, is_idempotent, load_tools
@@ -174,8 +174,8 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
         ("status", ""): Overview,
         ("retry", ""): AskedFor,
         ("cancel", ""): AskedFor,
-        ("forget", ""): Survey,
-        ("forget", "deleted"): Deleted,
+        ("forget", ""): DeletionPreview,
+        ("forget", "deleted"): DeletionResult,
         ("check", ""): trials.Finding,
     }
     less = {("why", ""): {"cost"}}  # which is told in dollars

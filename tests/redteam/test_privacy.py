@@ -12,7 +12,7 @@ from channels.commands.handlers import Asker, command_in
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from core.models.tokens import TokenCounter
-from core.privacy.deletion import Forgetting, Wish
+from core.privacy.deletion import DeletionRequest, DeletionService
 from core.privacy.export_attachments import safe_name
 from core.sessions.prompt_text import CLOSE, END, OPEN
 from core.sessions.summarizer import INSTRUCTION, Summarizer, shown, summary
@@ -274,7 +274,7 @@ async def test_what_is_forgotten_while_it_is_answered_is_kept_by_nothing(platfor
         await talk.say("what of the falcon?")
         await shows(talk, lambda found: found and "falcon" in found[-1])
         (turn,) = await talk.bot.turn_rows()
-        await Forgetting(talk.bot.database, Prices()).forget(Wish(session=turn.session))
+        await DeletionService(talk.bot.database, Prices()).delete(DeletionRequest(session_id=turn.session))
         go_on.set()
         await until(lambda: not talk.bot.worker._running)
         assert await holds(talk.bot, "falcon") == []

@@ -16,7 +16,7 @@ from core.conversations.service import ConversationService, LatestTurn
 from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
-from core.privacy.retention import DAY, Pruning
+from core.privacy.retention import DAY, CleanupService
 from core.sessions import resume
 from core.sessions.resume import correction_of
 from core.sessions.routing import Agent, Agents
@@ -431,7 +431,7 @@ async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_i
     await opinions.save_feedback(turn.id, "ada", "good")
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))
-    await Pruning(database, days=30).step()
+    await CleanupService(database, days=30).delete_batch()
     assert await kept() == set()
 
 

@@ -12,7 +12,7 @@ from google.genai import types
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult
 from core.inbox.store import AcceptResult, InboxStore
 from core.models.tokens import TokenCounter
-from core.privacy.retention import DAY, Pruning
+from core.privacy.retention import DAY, CleanupService
 from core.sessions.service import SessionService
 from core.store.schema import blobs
 from core.store.schema import inbox as inbox_table
@@ -115,7 +115,7 @@ async def test_what_is_unknown_reset_or_pruned_can_be_neither_edited_nor_deleted
     await done(turns, await claimed(turns))
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))
-    await Pruning(database, days=30).step()
+    await CleanupService(database, days=30).delete_batch()
     assert await inbox.edit_message(old.event_key, "four") is EditResult.UNKNOWN
     assert await inbox.delete_message(old.event_key) is DeleteResult.UNKNOWN
     assert "four" not in await all_that_is_kept(database)

@@ -14,11 +14,11 @@ from core.conversations.feedback import FeedbackStore
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox.watermarks import Watermarks
 from core.models.tokens import TokenCounter
-from core.privacy import deletion as forgetting
-from core.privacy import deletion_queries as deletion
-from core.privacy.deletion import Deleted, Forgetting, Survey, Wish, wipe
+from core.privacy import deletion as deletion_module
+from core.privacy import deletion_queries
+from core.privacy.deletion import DeletionRequest, DeletionResult, DeletionService, wipe
 from core.privacy.known_users import KnownUser
-from core.privacy.retention import DAY, Retention
+from core.privacy.retention import DAY, RetentionService
 from core.sessions.artifacts import Artifacts
 from core.sessions.codec import columns, to_row
 from core.sessions.history import sendable
@@ -190,12 +190,14 @@ async def test_a_conversation_is_deleted_from_every_table_and_from_the_file_and_
     async with database.read() as connection:
         key = (await connection.execute(sa.select(inbox_table.c.event_key).limit(1))).scalar_one()
     assert len(await office.holds(*WORDS)) > 15
-    forgetting = Forgetting(database, PRICES)
-    survey = await forgetting.survey(Wish(session=ALONE))
+    deletion = DeletionService(database, PRICES)
+    survey = await deletion.preview(DeletionRequest(session_id=ALONE))
     assert (survey.whole, survey.parts, survey.messages, survey.files) == ((ALONE,), (), 5, 2)
     assert len(await office.holds(*WORDS)) > 15  # it was only looked at
-    assert await forgetting.forget(Wish(session=ALONE)) == Deleted(conversations=1, messages=5, files=2)
-    assert not await forgetting.survey(Wish(session=ALONE))
+    assert await deletion.delete(DeletionRequest(session_id=ALONE)) == DeletionResult(
+        conversations=1, messages=5, files=2
+    )
+    assert not await deletion.preview(DeletionRequest(session_id=ALONE))
     assert await office.holds(*WORDS) == []
     assert await office.holds("harmless teapot") != []
     assert await office.spent() == [("", "", 1, COST), ("slack:U0GRACE", "Grace", 1, COST)]
@@ -229,13 +231,13 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
         reserved.author, reserved.author_name = "slack:U0ZOFIA", "Zofia"
         rows = ledger_rows([ModelCall("m", input=1)], reserved.attribution(), PRICES, turn="t")
         await connection.execute(sa.insert(metadata.tables["spending"]), rows)
-    deletion = Forgetting(database, PRICES)
-    survey = await deletion.survey(Wish(person="U0ZOFIA"))
+    deletion = DeletionService(database, PRICES)
+    survey = await deletion.preview(DeletionRequest(user_id="U0ZOFIA"))
     assert (survey.whole, survey.parts, survey.records) == ((ALONE,), (SHARED,), 7)
-    deleted = await deletion.forget(Wish(person="U0ZOFIA"))
-    assert deleted == Deleted(conversations=1, changed=1, messages=5, redacted=5, files=4, records=7)
+    deleted = await deletion.delete(DeletionRequest(user_id="U0ZOFIA"))
+    assert deleted == DeletionResult(conversations=1, changed=1, messages=5, redacted=5, files=4, records=7)
     assert await office.holds(*WORDS) == []
-    assert not await deletion.survey(Wish(person="U0ZOFIA"))
+    assert not await deletion.preview(DeletionRequest(user_id="U0ZOFIA"))
     if database.file is not None:
         await wipe(database)
         assert all(b"vermilion" not in file.read_bytes() for file in database.file.parent.glob("parley.db*"))
@@ -265,9 +267,9 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
 async def test_a_name_is_no_user_id_and_finds_the_users_who_have_it(office: Office, database: Faulty) -> None:
     await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
     await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
-    deletion = Forgetting(database, PRICES)
+    deletion = DeletionService(database, PRICES)
     for text in ("Zofia", "zof", "slack:U0ZOFIA", "u0zofia"):
-        assert not await deletion.survey(Wish(person=text))
+        assert not await deletion.preview(DeletionRequest(user_id=text))
         assert await deletion.find_users(text) == [KnownUser("U0ZOFIA", ("Zofia",))]
     assert await deletion.find_users("bob") == []
 
@@ -279,7 +281,7 @@ async def test_a_deleted_persons_name_is_in_no_folded_text(office: Office, datab
     noted = replied("Zofia and Zoë like tea.")
     await Memories(database).add_events_to_memory(app_name="app", user_id=place, events=[noted])
     assert {"messages.folded", "memories.folded"} <= {*await office.holds("zofia")}
-    await Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA"))
+    await DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA"))
     assert await office.holds("Zofia", "zofia") == []
     assert {"messages.folded", "memories.folded"} <= {*await office.holds("like tea.", "harmless")}
 
@@ -295,8 +297,8 @@ async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(off
         held = sa.update(messages).where(messages.c.invocation_id == waiting, messages.c.role == "assistant")
         await connection.execute(held.values(held={"k": False}))
     await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
-    retention = Retention(database, PRICES, days=30)
-    await retention.sweep()
+    retention = RetentionService(database, PRICES, days=30)
+    await retention.delete_expired()
     # what tools keep for a conversation has no age: it goes with the conversation
     assert set(await office.holds(*WORDS)) == {"state.value"}
     async with database.read() as connection:
@@ -312,7 +314,7 @@ async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(off
         ("slack:U0LIN", "Lin", 1, COST),
     ]
     await office.sum_up(SHARED, "Grace has a harmless kettle")
-    await retention.sweep()  # which finds nothing to do
+    await retention.delete_expired()  # which finds nothing to do
     assert waiting in runs
     assert await office.holds("harmless kettle") != []
 
@@ -329,41 +331,40 @@ async def test_a_conversation_that_was_old_and_is_spoken_in_meanwhile_stays_and_
         (turn,) = await office.turns.claim(1)
     async with database.write() as connection:
         await _age(connection, days=40)
-    meant = Forgetting.meant
+    meant = DeletionService.list_sessions
 
-    async def seen(self: Forgetting, wish: Wish) -> tuple[list[str], list[str]]:
+    async def seen(self: DeletionService, wish: DeletionRequest) -> tuple[list[str], list[str]]:
         found = await meant(self, wish)
         assert found == ([ALONE], [])
         if meanwhile != "a turn runs":
             await office.inbox.accept(message)
         return found
 
-    monkeypatch.setattr(Forgetting, "meant", seen)
-    await Retention(database, PRICES, days=30).sweep()
+    monkeypatch.setattr(DeletionService, "list_sessions", seen)
+    await RetentionService(database, PRICES, days=30).delete_expired()
     if meanwhile != "a turn runs":
         (turn,) = await office.turns.claim(1)
     assert turn.messages == (message,)
     assert await office.turns.list_owned() == {turn.id: None}
-    assert await office.holds("harmless teapot") != []
+    assert await office.holds("and now?") != []
 
 
 async def test_more_conversations_can_be_old_than_a_statement_takes_values(
     database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.privacy.retention.PAUSE", 0.0)
+    monkeypatch.setattr("core.privacy.retention.PAUSE_SECONDS", 0.0)
     old = {"app": "app", "user_id": "p", "created_at": 1.0, "updated_at": 1.0}
     async with database.write() as connection:
         await connection.execute(sa.insert(sessions), [{"id": f"p:{number}", **old} for number in range(33_000)])
     gone = list[str]()
 
-    async def goes(_self: Forgetting, session: str, _before: float) -> bool:
+    async def goes(_self: DeletionService, session: str, _before: float, _result: DeletionResult) -> None:
         gone.append(session)
-        return True
 
-    monkeypatch.setattr(Forgetting, "old", goes)
-    await Retention(database, PRICES, days=30).sweep()
+    monkeypatch.setattr(DeletionService, "_delete_before", goes)
+    await RetentionService(database, PRICES, days=30).delete_expired()
     assert len(gone) == 33_000
-    survey = await Forgetting(database, PRICES).survey(Wish(before=time.time() - DAY))
+    survey = await DeletionService(database, PRICES).preview(DeletionRequest(before=time.time() - DAY))
     assert len(survey.whole) == 33_000
 
 
@@ -374,7 +375,7 @@ async def test_what_was_said_since_a_conversation_became_old_is_not_taken_for_sa
     async with database.write() as connection:
         await _age(connection, days=40)
     missed = time.time() - 60  # while no process ran
-    await Retention(database, PRICES, days=30).sweep()
+    await RetentionService(database, PRICES, days=30).delete_expired()
     assert await office.holds("harmless teapot") == []
     over, _ = await Watermarks(database).get_cancellation_times([ALONE])
     assert missed - 31 * DAY < over[ALONE] < missed - 29 * DAY
@@ -388,19 +389,19 @@ async def test_what_is_said_while_a_conversation_is_deleted_is_answered_in_one_t
     await office.inbox.accept(inbound("my vermilion umbrella?", session=ALONE, author="U0ZOFIA"))
     (running,) = await office.turns.claim(1)
     await office.inbox.accept(inbound("vermilion umbrella!", session=ALONE, author="U0ZOFIA"))
-    begun, rest = list[Turn](), Forgetting._rest
+    begun, rest = list[Turn](), DeletionService._wait_for_turns
 
-    async def meanwhile(self: Forgetting, session: str, *which: Any) -> None:
+    async def meanwhile(self: DeletionService, turn_ids: Any) -> None:
         await office.inbox.accept(inbound("meanwhile", session=ALONE, author="U0GRACE"))
         assert await office.turns.list_owned() == {running.id: "reset"}
         await office.turns.end(running, "cancelled", error="reset")
         if begins:
             begun.extend(await office.turns.claim(1))
             await office.inbox.accept(inbound("behind it", session=ALONE, author="U0GRACE"))
-        await rest(self, session, *which)
+        await rest(self, turn_ids)
 
-    monkeypatch.setattr(Forgetting, "_rest", meanwhile)
-    await Forgetting(database, PRICES).forget(Wish(session=ALONE))
+    monkeypatch.setattr(DeletionService, "_wait_for_turns", meanwhile)
+    await DeletionService(database, PRICES).delete(DeletionRequest(session_id=ALONE))
     assert await office.holds("vermilion umbrella") == []
     for turn in begun:
         assert await office.turns.list_owned() == {turn.id: None}
@@ -415,16 +416,20 @@ async def test_a_conversation_that_is_begun_while_what_is_left_of_it_is_deleted_
     office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
-    deleting, saying, delete = Forgetting(database, PRICES), list[asyncio.Task[Any]](), deletion.delete
-    await deleting.forget(Wish(session=ALONE))
+    deleting, saying, delete = (
+        DeletionService(database, PRICES),
+        list[asyncio.Task[Any]](),
+        deletion_queries.delete_session,
+    )
+    await deleting.delete(DeletionRequest(session_id=ALONE))
 
     async def meanwhile(*of: Any, **more: Any) -> None:
         saying.append(asyncio.create_task(office.inbox.accept(inbound("harmless teapot", session=ALONE))))
         await asyncio.wait(saying, timeout=0.2)
         await delete(*of, **more)
 
-    monkeypatch.setattr(forgetting, "delete", meanwhile)
-    await deleting.session(ALONE)
+    monkeypatch.setattr(deletion_module, "delete_session", meanwhile)
+    await deleting._delete_session(ALONE, "", DeletionResult())
     await asyncio.wait_for(saying[0], 30)
     (turn,) = await office.turns.claim(1)
     assert [message.text for message in turn.messages] == ["harmless teapot"]
@@ -435,7 +440,7 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
     (turn,) = await office.turns.claim(1)
     loaded = await office.session(ALONE)
     loaded.fence = office.turns.fencing_token(turn)
-    gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(session=ALONE)))
+    gone = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(session_id=ALONE)))
     async with asyncio.timeout(30):
         while (await office.turns.list_owned()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
@@ -451,16 +456,16 @@ async def test_where_somebody_else_speaks_meanwhile_a_person_is_forgotten_and_th
     office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
-    survey = Forgetting.survey
+    list_sessions = DeletionService.list_sessions
 
-    async def surveyed(self: Forgetting, wish: Wish) -> Survey:
-        found = await survey(self, wish)
-        assert found.whole == (ALONE,)
+    async def list_then_accept(self: DeletionService, request: DeletionRequest) -> tuple[list[str], list[str]]:
+        found = await list_sessions(self, request)
+        assert found == ([ALONE], [])
         await office.inbox.accept(inbound("harmless teapot", session=ALONE, author="U0GRACE"))
         return found
 
-    monkeypatch.setattr(Forgetting, "survey", surveyed)
-    await Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA"))
+    monkeypatch.setattr(DeletionService, "list_sessions", list_then_accept)
+    await DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA"))
     assert await office.holds(*WORDS) == []
     (turn,) = await office.turns.claim(1)
     assert [message.text for message in turn.messages] == ["harmless teapot"]
@@ -476,11 +481,11 @@ async def test_what_a_worker_has_left_is_ended_first_by_one_who_takes_it_up_and_
     await office.turns.claim(1)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(left))
-    gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(session=ALONE)))
+    gone = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(session_id=ALONE)))
     async with asyncio.timeout(30):
         while not await _is_to_end(database):  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
-    await asyncio.sleep(3 * forgetting.LOOK)
+    await asyncio.sleep(3 * deletion_module.CHECK_SECONDS)
     (turn,) = await office.turns.claim(1)
     assert turn.cancel == "reset"
     await office.turns.end(turn, "cancelled", error="reset")
@@ -501,7 +506,7 @@ async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forg
     (turn,) = await office.turns.claim(1)
     await office.inbox.accept(inbound("my vermilion umbrella", session=SHARED, author="U0ZOFIA"))
     await office.inbox.accept(inbound("tea?", session=SHARED, author="U0GRACE"))
-    gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA")))
+    gone = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA")))
     async with asyncio.timeout(30):
         while (await office.turns.list_owned()).get(turn.id) != "stop":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)

@@ -6,8 +6,8 @@ import sqlalchemy as sa
 
 from core.conversations.service import ConversationService
 from core.inbox.store import AcceptResult, InboxStore
-from core.privacy import retention as pruning
-from core.privacy.retention import DAY, HOUR, Pruning
+from core.privacy import retention
+from core.privacy.retention import DAY, HOUR, CleanupService
 from core.store.schema import inbox as inbox_table
 from core.store.schema import tool_calls, workers
 from core.store.schema import turns as turns_table
@@ -43,8 +43,8 @@ async def answered(inbox: InboxStore, turns: TurnStore, **said: Any) -> None:
 
 
 async def emptied(database: Faulty, *, days: float = 30) -> None:
-    old = Pruning(database, days=days)
-    while await old.step():
+    old = CleanupService(database, days=days)
+    while await old.delete_batch():
         pass
 
 
@@ -98,11 +98,11 @@ async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(
 async def test_it_goes_in_small_steps(
     inbox: InboxStore, turns: TurnStore, database: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning, "STEP", 2)
+    monkeypatch.setattr(retention, "BATCH_SIZE", 2)
     for number in range(5):
         await answered(inbox, turns, session=f"place:{number}")
     await age(database, days=31)
-    steps = [await Pruning(database, days=30).step() for _ in range(5)]
+    steps = [await CleanupService(database, days=30).delete_batch() for _ in range(5)]
     assert max(steps) <= 4
     assert sum(steps) == 9
     assert steps[-1] == 0

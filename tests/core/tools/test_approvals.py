@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from core.errors import SurfaceError, TurnLostError
 from core.identity import AUTHOR, EVERYONE, OTHERS, User
 from core.inbox.store import InboxStore
-from core.privacy.retention import Pruning
+from core.privacy.retention import CleanupService
 from core.store.schema import approvals as table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
@@ -214,5 +214,5 @@ async def test_what_was_asked_for_goes_with_its_session_and_with_its_turn(
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=1.0, cost=0))
         await connection.execute(sa.update(inbox_table).values(accepted_at=1.0))
-    await Pruning(database, days=1).step()
+    await CleanupService(database, days=1).delete_batch()
     assert await count(database, table) == 0

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from core.inbox.store import InboxStore
 from core.observability import metrics
-from core.privacy.retention import Pruning
+from core.privacy.retention import CleanupService
 from core.store.schema import spending
 from core.store.schema import turns as turns_table
 from core.store.turn_states import Ended
@@ -179,10 +179,10 @@ async def test_it_outlives_the_turns_which_are_not_forgotten_before_they_are_cou
     await spends(turns, await claimed(inbox, turns), CALL)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=1.0))
-    pruning = Pruning(database, days=30)
-    assert await pruning.step() == 0
+    pruning = CleanupService(database, days=30)
+    assert await pruning.delete_batch() == 0
     await books.count()
-    assert await pruning.step() == 1
+    assert await pruning.delete_batch() == 1
     assert (await books.spent(since=FIRST))[0].cost == COST
 
 

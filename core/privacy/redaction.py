@@ -1,0 +1,296 @@
+"""Redaction: removes a user from sessions that others share.
+
+A run that answered the user keeps its structure and loses its text, so that the history stays valid for a model. In
+all other runs the user's name, quotes of their messages, and their lines in quoted context are replaced. Text that
+others or a model wrote in their own words stays.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from google.adk.events.event import Event
+from google.genai import types
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.models.tokens import estimate_tokens
+from core.privacy.known_users import name_of, sessions_that_name
+from core.sessions import state as scopes
+from core.sessions.codec import columns, folded, measured, parsed, to_row
+from core.sessions.prompt_text import MARK, SET_IN, Spoken, unattributed
+from core.sessions.resume import correction_of
+from core.store.schema import (
+    JsonText,
+    approvals,
+    artifacts,
+    inbox,
+    memories,
+    messages,
+    sessions,
+    state,
+    tool_calls,
+    turns,
+)
+from core.turns.queries import parse_message
+
+#: The replacements of a text and of a name.
+DELETED_TEXT, DELETED_NAME = "[deleted]", "somebody"
+
+#: Messages with fewer characters are not looked for in the text of others.
+MIN_QUOTE_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """A user to redact in one session.
+
+    Attributes:
+        names: the display names of the user in the session.
+        texts: the user's messages.
+        runs: the runs that answered the user.
+    """
+
+    user_id: str
+    names: frozenset[str] = frozenset()
+    texts: Sequence[str] = ()
+    runs: frozenset[str] = frozenset()
+
+    def redact_text(self, text: str) -> str:
+        """Return a text of somebody else without the user's messages, lines, names and id."""
+        for words in sorted(self.texts, key=len, reverse=True):
+            if len(words) >= MIN_QUOTE_LENGTH:
+                text = text.replace(words, DELETED_TEXT)
+        text = "\n".join(self._redact_quote(text.split("\n")))
+        if self.names:
+            names = "|".join(re.escape(name) for name in sorted(self.names, key=len, reverse=True))
+            text = re.sub(rf"(?<!\w)(?:{names})(?!\w)", DELETED_NAME, text)
+        return text.replace(self.user_id, DELETED_NAME)
+
+    def _redact_quote(self, lines: Iterable[str]) -> Iterable[str]:
+        """Yield lines without the user's messages in quoted context."""
+        is_theirs = False
+        for line in lines:
+            if line.startswith(SET_IN) or line == SET_IN.rstrip():  # a continuation line
+                if not is_theirs:
+                    yield line
+                continue
+            is_theirs = any(line.startswith(f"{MARK}{name}: ") for name in self.names)
+            yield f"{MARK}{DELETED_TEXT}" if is_theirs else line
+
+    def redact_json(self, value: Any) -> Any:
+        """Return a JSON value with all of its texts and keys redacted."""
+        match value:
+            case str():
+                return self.redact_text(value)
+            case Mapping():
+                return {self.redact_text(key): self.redact_json(inner) for key, inner in value.items()}
+            case list() | tuple():
+                return [self.redact_json(inner) for inner in value]
+        return value
+
+
+async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[list[str], list[str]]:
+    """Return the sessions in which only this user wrote, and those that others share or that name the user."""
+    written = sa.select(inbox.c.session).where(inbox.c.author == user_id).distinct()
+    ids = await sessions_that_name(connection, user_id) | set((await connection.execute(written)).scalars())
+    # SQLite's LIKE ignores case: the rows are compared once more
+    asked = sa.cast(approvals.c.askers, sa.Text).contains(json.dumps(user_id), autoescape=True)
+    query = sa.select(approvals).where((approvals.c.decided_by == user_id) | asked)
+    ids |= {row.session for row in await connection.execute(query) if user_id in (row.decided_by, *row.askers)}
+    ids.discard("")
+    alone, shared = list[str](), list[str]()
+    for session_id in sorted(ids):
+        (alone if await is_only_author(connection, session_id, user_id) else shared).append(session_id)
+    return alone, shared
+
+
+async def is_only_author(connection: AsyncConnection, session_id: str, user_id: str) -> bool:
+    """Return whether nobody else wrote to the bot in a session."""
+    to_bot = inbox.c.outcome.is_distinct_from("overheard")
+    written = sa.select(inbox.c.author).where(inbox.c.session == session_id, to_bot).distinct()
+    authors: set[str | None] = set((await connection.execute(written)).scalars()) - {""}
+    is_correction = messages.c.invocation_id.endswith(correction_of(""))  # written by Parley, not by a user
+    prompts = sa.select(messages.c.spoken).where(
+        messages.c.session == session_id, messages.c.role == "user", ~is_correction
+    )
+    for spoken in (await connection.execute(prompts)).scalars():
+        authors |= {author for author, _ in spoken["parts"] if author} if spoken else {None}  # None: unknown author
+    return authors <= {user_id}
+
+
+async def load_redaction(connection: AsyncConnection, session_id: str, user_id: str) -> Redaction:
+    """Return a user's names, messages and runs in a session."""
+    names, texts, runs = set[str](), list[str](), set[str]()
+    rows = sa.select(messages.c.invocation_id, messages.c.content, messages.c.spoken).where(
+        messages.c.session == session_id, messages.c.spoken.is_not(None)
+    )
+    for run, content, spoken in await connection.execute(rows):
+        names |= {spoken["people"][user_id]} if user_id in spoken["people"] else set()
+        if any(author == user_id for author, _ in spoken["parts"]):
+            runs.add(run)
+            prompt = Spoken.of(content, spoken)
+            for author, text in prompt.parts if prompt is not None else ():
+                if author == user_id:
+                    texts.append(
+                        next((unattributed(text, name) for name in names if text.startswith(f"{name}: ")), text)
+                    )
+    written = sa.select(inbox.c.turn, inbox.c.inbound).where(inbox.c.session == session_id, inbox.c.author == user_id)
+    for turn_id, inbound in await connection.execute(written):
+        runs |= {turn_id} if turn_id else set()
+        if message := parse_message(inbound):
+            texts.append(message.text)
+            names.add(name_of(message))
+    return Redaction(user_id, frozenset(names - {""}), [text for text in texts if text], frozenset(runs))
+
+
+async def redact_session(connection: AsyncConnection, session_id: str, redaction: Redaction) -> int:
+    """Redact a user in a locked session, whose history stays valid for a model.
+
+    Returns:
+        The number of messages that were changed.
+    """
+    runs = {*redaction.runs, *map(correction_of, redaction.runs)}
+    here = messages.c.session == session_id
+    await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
+    await connection.execute(sa.delete(messages).where(here, messages.c.covers.is_not(None)))
+    await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(folder=None))
+    count = 0
+    for row in (await connection.execute(sa.select(messages).where(here).order_by(messages.c.id))).all():
+        if (changed := _redact_message(row, redaction, is_theirs=row.invocation_id in runs)) is not None:
+            await connection.execute(sa.update(messages).where(messages.c.id == row.id).values(changed))
+            count += 1
+    theirs = sa.select(turns.c.id).where(
+        turns.c.session == session_id, turns.c.origin.in_(runs) | turns.c.run.in_(runs)
+    )
+    turn_ids = {*(await connection.execute(theirs)).scalars()}
+    empty_turn = {"text": None, "error": None, "receipt": None}
+    await connection.execute(sa.update(turns).where(turns.c.id.in_(turn_ids)).values(empty_turn))
+    await connection.execute(sa.delete(approvals).where(approvals.c.turn.in_(turn_ids)))
+    await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session_id, artifacts.c.run.in_(runs)))
+    calls = (tool_calls.c.session == session_id) & tool_calls.c.run.in_(runs)
+    empty_call = {"arguments": {}, "hash": "", "result": {"deleted": True}, "actions": None}
+    await connection.execute(sa.update(tool_calls).where(calls).values(empty_call))
+    place = await connection.scalar(sa.select(sessions.c.user_id).where(sessions.c.id == session_id)) or ""
+    for table, where in (
+        (state, (state.c.scope == "user") & scopes.is_of(state.c.owner, place)),
+        (turns, turns.c.session == session_id),
+        (tool_calls, tool_calls.c.session == session_id),
+        (memories, memories.c.user_id == place),
+        (approvals, approvals.c.session == session_id),
+        (state, (state.c.scope == "session") & (state.c.owner == session_id)),
+        (inbox, (inbox.c.session == session_id) & (inbox.c.author != redaction.user_id)),
+    ):
+        await _redact_rows(connection, table, where, redaction)
+    return count
+
+
+_TEXT_TYPES = (sa.Text, sa.JSON, JsonText)
+#: Columns that are no text of anybody. `core.usage.spending` redacts the usage; `folded` follows from the content.
+_KEY_COLUMNS = {
+    "usage",
+    "id",
+    "session",
+    "owner",
+    "scope",
+    "run",
+    "call",
+    "event_key",
+    "origin",
+    "parent",
+    "turn",
+    "author",
+    "place",
+    "folded",
+}
+
+
+async def _redact_rows(
+    connection: AsyncConnection, table: sa.Table, where: sa.ColumnElement[bool], redaction: Redaction
+) -> None:
+    """Redact all text columns in rows of a table."""
+    texts = [
+        column.name for column in table.c if isinstance(column.type, _TEXT_TYPES) if column.name not in _KEY_COLUMNS
+    ]
+    for row in (await connection.execute(sa.select(table).where(where))).all():
+        values = row._mapping
+        redacted = {name: redaction.redact_json(values[name]) for name in texts}
+        changed = {name: value for name, value in redacted.items() if value != values[name]}
+        if "content" in changed and "folded" in table.c:
+            changed["folded"] = folded(changed["content"])
+        if changed:
+            is_row = sa.and_(*(column == values[column.name] for column in table.primary_key))
+            await connection.execute(sa.update(table).where(is_row).values(changed))
+
+
+def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) -> dict[str, Any] | None:
+    """Return the columns of a message without the user; None if nothing changes.
+
+    Args:
+        is_theirs: whether the message belongs to a run that answered the user.
+    """
+    event = parsed(row.event, row.id) if row.event else None
+    if event is None:  # unreadable: it may hold anything
+        return {"content": DELETED_TEXT, "folded": None, "tool_calls": [], "event": None, "spoken": None}
+    prompt, spoken, text = Spoken.of(row.content, row.spoken), row.spoken, None
+    if row.role == "user" and (is_theirs or (prompt is not None and redaction.user_id in prompt.people)):
+        parts = prompt.parts if prompt is not None else ((redaction.user_id, row.content),)
+        others = {id_: name for id_, name in (prompt.people if prompt else {}).items() if id_ != redaction.user_id}
+        redacted = Spoken(
+            tuple(
+                ("", DELETED_TEXT) if author == redaction.user_id else (author, redaction.redact_text(words))
+                for author, words in parts
+            ),
+            others,
+        )
+        spoken, text = redacted.to_json(), redacted.text if is_theirs else None
+    changed = _redact_event(event, redaction, is_theirs=is_theirs, text=text)
+    if changed == event and spoken == row.spoken:
+        return None
+    words, tokens = measured(changed)
+    values = columns(to_row(changed, has_references=True), tokens + estimate_tokens(words))
+    return {**values, "held": row.held, "spoken": spoken, "created_at": row.created_at}
+
+
+def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: str | None) -> Event:
+    """Return an event without the user. Tool calls and results stay, and are empty in the user's runs.
+
+    Args:
+        text: the redacted prompt, if the event is one of the user's runs.
+    """
+    content = event.content
+    if content is not None and text is not None:
+        content = content.model_copy(update={"parts": [types.Part(text=text)]})
+    elif content is not None:
+        parts = [_redact_part(part, redaction, is_theirs=is_theirs) for part in content.parts or ()]
+        content = content.model_copy(update={"parts": [part for part in parts if part]})
+    delta = {} if is_theirs else redaction.redact_json(event.actions.state_delta)
+    update: dict[str, Any] = {"content": content, "actions": event.actions.model_copy(update={"state_delta": delta})}
+    if is_theirs:
+        update |= {"grounding_metadata": None, "citation_metadata": None, "error_message": None}
+    return event.model_copy(update=update)
+
+
+def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> types.Part | None:
+    if is_theirs and (part.thought or part.inline_data or part.file_data):
+        return None
+    if part.text:
+        text = DELETED_TEXT if is_theirs and part.text.strip() else redaction.redact_text(part.text)
+        return part if text == part.text else types.Part(text=text, thought=part.thought)
+    unsigned = {"thought_signature": None} if is_theirs else {}
+    if call := part.function_call:
+        args = _empty_arguments(call.args) if is_theirs else redaction.redact_json(call.args)
+        return part.model_copy(update={"function_call": call.model_copy(update={"args": args}), **unsigned})
+    if result := part.function_response:
+        response = {"deleted": True} if is_theirs else redaction.redact_json(result.response)
+        update = {"response": response, **({"parts": None} if is_theirs else {})}
+        return part.model_copy(update={"function_response": result.model_copy(update=update), **unsigned})
+    return part
+
+
+def _empty_arguments(args: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return no arguments but `originalFunctionCall`: ADK resumes a confirmed call by its name and id."""
+    original = (args or {}).get("originalFunctionCall")
+    return {"originalFunctionCall": {**original, "args": {}}} if isinstance(original, dict) else {}
