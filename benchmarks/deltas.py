@@ -25,7 +25,7 @@ from core.models.adapter import ModelAdapter
 from core.models.coalescing import CoalescingProvider
 from core.models.provider import NO_FILES, Done, ModelRequest, Provider, ProviderEvent, SupportedFiles, Text
 from core.models.tokens import TokenCounter
-from core.sessions.routing import Agents
+from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -109,7 +109,7 @@ async def measure(provider: Provider, streams: int) -> Figures:
         await lease.acquire()
         sessions = SessionService(database, TokenCounter(Path(".parley/tiktoken")))
         app = make_app(AgentConfig(), model=ModelAdapter(model="speaker", provider=provider))
-        runtime, turns = AgentRuntime(app, sessions), TurnStore(database, lease, Agents(app.name))
+        runtime, turns = AgentRuntime(app, sessions), TurnStore(database, lease, AgentRouter(app.name))
         figures, ended = Figures(), asyncio.Semaphore(0)
 
         async def answer(turn: Turn) -> None:

@@ -37,8 +37,8 @@ from core.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.providers.openai import OpenAIProvider
 from core.models.tokens import TokenCounter
-from core.sessions.history import DEFAULT_BUDGET
-from core.sessions.routing import Agents
+from core.sessions.history import DEFAULT_BUDGET_TOKENS
+from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
 from core.sessions.summarizer import Summarizer
 from core.store.database import Database
@@ -171,7 +171,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
         counter = TokenCounter(Path(".parley/tiktoken"))
         runtime = AgentRuntime(app, SessionService(database, counter, agent=AGENT))
         stack.push_async_callback(runtime.aclose)
-        store, thread = TurnStore(database, lease, Agents(AGENT)), Thread(has_context=conversation.has_context)
+        store, thread = TurnStore(database, lease, AgentRouter(AGENT)), Thread(has_context=conversation.has_context)
 
         async def answer(turn: Turn) -> None:
             await compaction.run_turn(turn, answerer.answer)
@@ -193,7 +193,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
             store,
             Summarizer(lambda _agent, name: (adapter, name or MODEL), counter),
             Caps(database, prices, Spending(database, prices), Limits()),
-            budget=DEFAULT_BUDGET if conversation.has_summaries else None,
+            budget=DEFAULT_BUDGET_TOKENS if conversation.has_summaries else None,
             rest=0.0,
         )
         stack.push_async_callback(compaction.aclose)

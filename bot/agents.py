@@ -22,7 +22,7 @@ from core.errors import SettingsError, ToolError
 from core.models.adapter import ModelAdapter, register_adapter
 from core.models.selection import ModelRegistry
 from core.models.vendors import can_call_tools
-from core.sessions.routing import Agent, Agents
+from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.summarizer import Model
 from core.tools.call_log import Journal
 from core.tools.mcp import load_servers
@@ -38,7 +38,7 @@ class Crew:
         lines: by their names, what the file says is shown while their tools run.
     """
 
-    agents: Agents
+    agents: AgentRouter
     apps: Mapping[str, App]
     lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ def make_crew(
         app = load_app(settings.agent, plugins)
     else:
         app = _built_in(settings, Table(), settings.agent_config, choice, plugins)
-    return Crew(Agents(app.name, {app.name: Agent(app.name, models(app, choice))}), {app.name: app})
+    return Crew(AgentRouter(app.name, {app.name: AgentProfile(app.name, models(app, choice))}), {app.name: app})
 
 
 def _several(settings: Settings, file: Path, choice: ModelRegistry, plugins: Sequence[BasePlugin]) -> Crew:
@@ -106,11 +106,11 @@ def _several(settings: Settings, file: Path, choice: ModelRegistry, plugins: Seq
     if faults:
         raise SettingsError(*faults)
     known = {
-        name: Agent(name, models(app, choice), said.agents[name].description, said.agents[name].chosen_at)
+        name: AgentProfile(name, models(app, choice), said.agents[name].description, said.agents[name].chosen_at)
         for name, app in apps.items()
     }
     lines = {name: table.progress for name, table in said.agents.items()}
-    return Crew(Agents(said.default, known, said.places), apps, lines)
+    return Crew(AgentRouter(said.default, known, said.places), apps, lines)
 
 
 def _tool_faults(settings: Settings) -> list[str]:

@@ -18,10 +18,10 @@ from core.agents.runtime import AgentRuntime
 from core.agents.warmup import warm_up
 from core.concurrency.retry import retried
 from core.models.tokens import TokenCounter
-from core.sessions.artifacts import Artifacts
+from core.sessions.artifacts import ArtifactService
 from core.sessions.lifecycle import adopt
-from core.sessions.memory import Memories
-from core.sessions.routing import Agents
+from core.sessions.memory import MemoryService
+from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
 from core.sessions.summarizer import Summarizer
 from core.store.database import Database
@@ -39,7 +39,7 @@ class LoadedAgents:
         runtimes: by the names of the agents.
     """
 
-    agents: Agents
+    agents: AgentRouter
     runtimes: Mapping[str, AgentRuntime]
     counter: TokenCounter
     summarizer: Summarizer
@@ -95,5 +95,9 @@ def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, se
         home=crew.agents.default,
     )
     return AgentRuntime(
-        app, sessions, artifacts=Artifacts(database), memory=Memories(database), lines=crew.lines.get(app.name, {})
+        app,
+        sessions,
+        artifacts=ArtifactService(database),
+        memory=MemoryService(database),
+        lines=crew.lines.get(app.name, {}),
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from channels.i18n import messages as words
-from core.identity import BOT, Spot, User, Visitor
+from core.identity import BOT_PREFIX, Actor, Location, User
 
 #: What a list of channels calls direct messages.
 DIRECT = "channel:dm"
@@ -87,15 +87,15 @@ class Door:
         rules = self.rules(platform)
         return {rule.partition(":")[2] for rule in rules.allow | rules.block} | self._admins | self._others
 
-    def is_admin(self, visitor: Visitor) -> bool:
+    def is_admin(self, visitor: Actor) -> bool:
         """Whether somebody is one of those who run the bot."""
         return not self._admins.isdisjoint({visitor.author, *visitor.roles})
 
-    def person(self, visitor: Visitor, name: str) -> User:
+    def person(self, visitor: Actor, name: str) -> User:
         """Whose rights are asked for when he does something."""
         return User(visitor.author, name, frozenset(visitor.roles), self.is_admin(visitor))
 
-    def admits(self, visitor: Visitor, spot: Spot) -> Admission:
+    def admits(self, visitor: Actor, spot: Location) -> Admission:
         """Whether somebody may speak somewhere."""
         rules = self.rules(visitor.platform)
         if visitor.is_bot and not rules.bots:
@@ -118,17 +118,17 @@ def _is_in(places: set[str], kind: str, rules: Rules) -> bool:
     return not named or bool(places & named)
 
 
-def _names(visitor: Visitor) -> Iterator[str]:
-    yield f"user:{visitor.author.removeprefix(BOT)}"
+def _names(visitor: Actor) -> Iterator[str]:
+    yield f"user:{visitor.author.removeprefix(BOT_PREFIX)}"
     yield from (f"role:{role}" for role in visitor.roles)
 
 
-def _homes(visitor: Visitor) -> Iterator[str]:
+def _homes(visitor: Actor) -> Iterator[str]:
     for workspace in visitor.workspaces:
         yield from (f"workspace:{workspace}", f"guild:{workspace}")
 
 
-def _places(spot: Spot) -> Iterator[str]:
+def _places(spot: Location) -> Iterator[str]:
     if spot.workspace:
         yield from (f"workspace:{spot.workspace}", f"guild:{spot.workspace}")
     yield from (f"channel:{id_}" for id_ in (spot.channel, *spot.parents) if id_)

@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 #: What the id of an author begins with that is a bot.
-BOT = "bot:"
+BOT_PREFIX = "bot:"
 
 #: By what ADK's state tells who speaks. ADK: what begins so is of one run, and is not stored.
-SPEAKER = "temp:speaker"
+USER_STATE_KEY = "temp:speaker"
 
 #: Whom a rule may name beside ids of people and roles: those who run the bot, and all.
 ADMINS, EVERYONE = "admins", "everyone"
@@ -31,7 +31,7 @@ def current_author(author: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class Actor:
     """Who does something.
 
     Attributes:
@@ -49,7 +49,7 @@ class Visitor:
     is_external: bool = False
 
     @classmethod
-    def from_json(cls, data: object) -> "Visitor":
+    def from_json(cls, data: object) -> "Actor":
         """Read what `asdict` made, and JSON kept.
 
         Raises:
@@ -59,11 +59,11 @@ class Visitor:
 
     @property
     def is_bot(self) -> bool:
-        return self.author.startswith(BOT)
+        return self.author.startswith(BOT_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class Location:
     """Where he does it.
 
     Attributes:
@@ -78,13 +78,13 @@ class Spot:
     parents: tuple[str, ...] = ()
     is_direct: bool = False
 
-    def names(self, platform: str) -> tuple[str, ...]:
+    def get_names(self, platform: str) -> tuple[str, ...]:
         """What rules on places may call it, the narrowest first."""
         direct = (f"{platform}:dm", "dm") if self.is_direct else ()
         return tuple(filter(None, (self.channel, *direct, *self.parents, self.workspace)))
 
     @classmethod
-    def from_json(cls, data: object) -> "Spot":
+    def from_json(cls, data: object) -> "Location":
         """Read what `asdict` made, and JSON kept.
 
         Raises:
@@ -93,10 +93,10 @@ class Spot:
         return _SPOT.validate_python(data)
 
 
-_VISITOR, _SPOT = TypeAdapter(Visitor), TypeAdapter(Spot)
+_VISITOR, _SPOT = TypeAdapter(Actor), TypeAdapter(Location)
 
 #: Where nothing is known of it.
-NOWHERE = Spot()
+UNKNOWN_LOCATION = Location()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class User:
     workspace: str = ""
 
 
-def permits(rule: Collection[str], user: User) -> bool:
+def is_permitted(rule: Collection[str], user: User) -> bool:
     """Whether a rule, of ids of people and roles, `ADMINS` and `EVERYONE`, is true of a person."""
     return (
         EVERYONE in rule
@@ -129,30 +129,30 @@ def permits(rule: Collection[str], user: User) -> bool:
 
 
 #: Somebody with no rights.
-NOBODY = User("", "")
+ANONYMOUS = User("", "")
 
 
-class Told(dict[str, Any]):
+class UserState(dict[str, Any]):
     """A speaker in ADK's state. In an instruction (`{temp:speaker}`) he goes by his name."""
 
     def __str__(self) -> str:
         return str(self["name"])
 
 
-def told(speaker: User) -> Told:
-    return Told(
-        id=speaker.id,
-        name=speaker.name,
-        platform=speaker.platform,
-        workspace=speaker.workspace,
-        roles=sorted(speaker.roles),
-        is_admin=speaker.is_admin,
+def to_user_state(user: User) -> UserState:
+    return UserState(
+        id=user.id,
+        name=user.name,
+        platform=user.platform,
+        workspace=user.workspace,
+        roles=sorted(user.roles),
+        is_admin=user.is_admin,
     )
 
 
-def together(speakers: Iterable[User]) -> User:
+def intersect_rights(users: Iterable[User]) -> User:
     """Several as one, who has the rights that each of them has, and no other."""
-    first, *others = speakers
+    first, *others = users
     for other in others:
         first = User(
             id=first.id if first.id == other.id else "",

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import regex  # type: ignore[import-untyped]  # it comes without types
 from pydantic import TypeAdapter
 
-from core.identity import BOT, NOWHERE, Spot, Visitor
+from core.identity import BOT_PREFIX, UNKNOWN_LOCATION, Actor, Location
 
 #: Characters that are invisible or look like others: controls, default ignorables, spaces of other widths, two blanks.
 INVISIBLE = regex.compile(
@@ -67,23 +67,23 @@ class InboxMessage:
     sent_at: float
     attachments: tuple[Attachment, ...] = ()
     brings: tuple[Mapping[str, Any], ...] = ()
-    visitor: Visitor | None = None
-    spot: Spot = NOWHERE
+    visitor: Actor | None = None
+    spot: Location = UNKNOWN_LOCATION
 
     @property
-    def who(self) -> Visitor:
+    def who(self) -> Actor:
         """Its author; where nothing more is known of him, with no rights but those of anybody."""
-        return self.visitor or Visitor(self.channel, self.author)
+        return self.visitor or Actor(self.channel, self.author)
 
     @property
     def spots(self) -> tuple[str, ...]:
-        """What rules on places may call where it was said: see `Spot.names`."""
-        return self.spot.names(self.channel)
+        """What rules on places may call where it was said: see `Location.names`."""
+        return self.spot.get_names(self.channel)
 
     @property
     def is_bot(self) -> bool:
         """Whether a bot wrote it."""
-        return self.author.startswith(BOT)
+        return self.author.startswith(BOT_PREFIX)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from core.sessions.prompt_text import CLOSE, OPEN
+from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_OPEN
 from sandbox.models import ReceivedRequest, Say, Turn
 
 #: What stands around a question: words of messages that the bot may be asked yet.
-_FRAME = re.compile(rf"{OPEN}.*?{OPEN}End of that{CLOSE}", re.DOTALL)
+_FRAME = re.compile(rf"{QUOTE_OPEN}.*?{QUOTE_OPEN}End of that{QUOTE_CLOSE}", re.DOTALL)
 
 _ID = re.compile(r"s\d+-\d+")
 _BEGINNING = re.compile(rf"«({_ID.pattern}(?:,{_ID.pattern})*)»")

@@ -30,7 +30,7 @@ from core.inbox_message import Attachment, InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.provider import NO_FILES, Done, ModelRequest, ProviderEvent, SupportedFiles, Text
 from core.models.tokens import TokenCounter
-from core.sessions.routing import Agents
+from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -199,7 +199,7 @@ async def at_work(
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
-        turns, place = TurnStore(database, lease, Agents(app.name)), Place()
+        turns, place = TurnStore(database, lease, AgentRouter(app.name)), Place()
 
         async def written(turn: Turn) -> None:
             await turns.save_message_ids(turn, ["1"])

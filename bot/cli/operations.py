@@ -24,7 +24,7 @@ from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReport, TurnReports
 from core.errors import ParleyError
 from core.inbox.store import InboxStore
-from core.sessions.routing import Agents
+from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.lock import holder
 from core.store.turn_states import ENDED, State
@@ -263,7 +263,7 @@ async def _find(reports: TurnReports, given: str) -> TurnReport:
 
 def _hands(database: Database, report: TurnReport) -> tuple[InboxStore, ConversationService]:
     """What buttons go through, for one who runs no turns himself."""
-    turns = TurnStore(database, Lease(database), Agents(report.app))
+    turns = TurnStore(database, Lease(database), AgentRouter(report.app))
     worker = Worker(turns, _never)
     return InboxStore(database, turns, worker), ConversationService(database, turns, worker, budget=0)
 

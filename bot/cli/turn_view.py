@@ -103,8 +103,8 @@ def _history(report: TurnReport, receipt: Receipt) -> str:
     if (history := receipt.history) is None:
         return ""
     bounds = {"tokens": "there is no room in the budget", "turns": f"only the newest {history.turns} turns are sent"}
-    cut = f"; {report.left_out:,} older messages left out: {bounds[history.bound]}" if history.bound else ""
-    cut += "; what came before stood in a summary" if history.covers else ""
+    cut = f"; {report.left_out:,} older messages left out: {bounds[history.limit]}" if history.limit else ""
+    cut += "; what came before stood in a summary" if history.summarized_id else ""
     return f"{history.messages} messages, {history.tokens:,} of {history.budget:,} tokens{cut}"
 
 

@@ -18,7 +18,7 @@ from channels.replies.reactions import Receipts
 from channels.replies.tool_status import plain
 from channels.services import Desk
 from core.errors import StoreError
-from core.identity import NOWHERE, Spot, Visitor
+from core.identity import UNKNOWN_LOCATION, Actor, Location
 from core.inbox_message import InboxMessage
 from core.privacy.export import Form, Viewer
 from core.secret_redaction import traced
@@ -116,14 +116,14 @@ class Asker:
     locale: str = ""
     sent_at: float = field(default_factory=time.time)
     until: float = inf
-    visitor: Visitor | None = None
-    spot: Spot = NOWHERE
+    visitor: Actor | None = None
+    spot: Location = UNKNOWN_LOCATION
     is_private: bool = False
 
     @property
     def spots(self) -> tuple[str, ...]:
         """What rules on places may call where he is: see `Spot.names`."""
-        return self.spot.names(self.channel)
+        return self.spot.get_names(self.channel)
 
     @classmethod
     def of(cls, inbound: InboxMessage, locale: str) -> "Asker":
@@ -159,7 +159,7 @@ class Asker:
     def from_json(cls, data: Mapping[str, Any]) -> "Asker":
         """Read what `asdict` made, and JSON kept."""
         visitor, known = data["visitor"], {one.name for one in fields(cls)}  # another version may have kept more
-        read = {"visitor": visitor and Visitor.from_json(visitor), "spot": Spot.from_json(data["spot"])}
+        read = {"visitor": visitor and Actor.from_json(visitor), "spot": Location.from_json(data["spot"])}
         return cls(**{name: value for name, value in {**data, **read}.items() if name in known})
 
 
@@ -346,11 +346,11 @@ class Commands:
     async def _agent(self, session: str, wanted: str, asker: Asker, say: Words) -> Said:
         """Tell who answers, or have another one answer. It reads what was said before as another agent's words."""
         conversations = self._desk.conversations
-        offered = conversations.agents.offered(asker.spots)
+        offered = conversations.agents.list_selectable(asker.spots)
         if wanted in offered:
             await conversations.choose_agent(session, wanted, place=asker.place, spots=asker.spots)
             return Said(say(words.AGENT_CHOSEN, agent=wanted))
-        listed = "\n".join(_listed(name, conversations.agents.described(name)) for name in offered)
+        listed = "\n".join(_listed(name, conversations.agents.get_description(name)) for name in offered)
         if wanted:
             return Said("\n".join([say(words.NO_SUCH_AGENT, agent=_bounded(wanted)), listed]))
         chosen = await conversations.get_agent(session, asker.spots)

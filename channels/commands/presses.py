@@ -11,7 +11,7 @@ from channels.replies.buttons import OfRequest, OfTurn, wished
 from channels.replies.reactions import Receipts
 from channels.services import Desk
 from core.errors import StoreError
-from core.identity import User, Visitor
+from core.identity import Actor, User
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
@@ -44,7 +44,7 @@ class PressHandler:
         self._receipts = receipts
         self._run = run
 
-    async def press(self, button: str, *, visitor: Visitor, locale: str, name: str = "") -> str:
+    async def press(self, button: str, *, visitor: Actor, locale: str, name: str = "") -> str:
         """Execute a press of a user who has access.
 
         Args:

@@ -167,10 +167,10 @@ def _read(report: TurnReport, receipt: Receipt, say: Words) -> Iterator[str]:
     """What the model has got to read."""
     if (history := receipt.history) is not None and history.messages:
         yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
-        if history.covers:
+        if history.summarized_id:
             yield say(words.WHY_SUMMARY)
         if report.left_out:
-            cut = words.WHY_CUT_TURNS if history.bound == "turns" else words.WHY_CUT_TOKENS
+            cut = words.WHY_CUT_TURNS if history.limit == "turns" else words.WHY_CUT_TOKENS
             yield say(cut, count=f"{report.left_out:,}", budget=f"{history.budget:,}", turns=history.turns)
     if receipt.others.messages:
         yield say(words.WHY_OTHERS, count=receipt.others.messages, tokens=f"{receipt.others.tokens:,}")

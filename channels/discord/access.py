@@ -19,7 +19,7 @@ from channels.intake.handler import Call
 from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
 from core.errors import SettingsError
-from core.identity import Spot, Visitor
+from core.identity import Actor, Location
 
 #: Seconds for which the roles of a member and the category of a channel are cached.
 CACHE_SECONDS = 300.0
@@ -53,7 +53,7 @@ class Visits:
         spot = await self._spot(guild_of(message), message.channel)
         return replace(call, inbound=replace(call.inbound, visitor=visitor, spot=spot))
 
-    async def of_interaction(self, interaction: discord.Interaction) -> tuple[Visitor, Spot]:
+    async def of_interaction(self, interaction: discord.Interaction) -> tuple[Actor, Location]:
         """Return the author and the place of an interaction.
 
         Raises:
@@ -62,22 +62,22 @@ class Visits:
         guild = interaction.guild_id
         return await self._visitor(guild, interaction.user), await self._spot(guild, interaction.channel)
 
-    async def _visitor(self, guild: int | None, user: discord.abc.User) -> Visitor:
+    async def _visitor(self, guild: int | None, user: discord.abc.User) -> Actor:
         if guild is not None:
             roles = _roles(user) if isinstance(user, discord.Member) else await self._roles_in(guild, user.id)
-            return Visitor(NAME, str(user.id), roles=roles or (), workspaces=(str(guild),))
+            return Actor(NAME, str(user.id), roles=roles or (), workspaces=(str(guild),))
         found = [(home, await self._roles_in(home, user.id)) for home in self._homes]
         there = {home: roles for home, roles in found if roles is not None}
         every = {role for roles in there.values() for role in roles}
-        return Visitor(NAME, str(user.id), roles=tuple(sorted(every)), workspaces=tuple(map(str, there)))
+        return Actor(NAME, str(user.id), roles=tuple(sorted(every)), workspaces=tuple(map(str, there)))
 
-    async def _spot(self, guild: int | None, channel: Any) -> Spot:
+    async def _spot(self, guild: int | None, channel: Any) -> Location:
         if guild is None:
-            return Spot("", str(channel.id) if channel else "", is_direct=True)
+            return Location("", str(channel.id) if channel else "", is_direct=True)
         parents = [channel.parent_id] if isinstance(channel, discord.Thread) else []
         category = await self._category(channel)
         above = tuple(str(id_) for id_ in (*parents, category) if id_)
-        return Spot(str(guild), str(channel.id) if channel else "", above)
+        return Location(str(guild), str(channel.id) if channel else "", above)
 
     async def _category(self, channel: Any) -> int | None:
         """Return the category of a channel, or of the channel of a thread."""

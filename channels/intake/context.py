@@ -19,7 +19,16 @@ from core.concurrency.retry import retried
 from core.conversations.history_state import get_history_state
 from core.inbox_message import INVISIBLE, InboxMessage, storable_text
 from core.secret_redaction import traced
-from core.sessions.prompt_text import CLOSE, MARK, OPEN, Spoken, attributed, frame, lines, plain
+from core.sessions.prompt_text import (
+    LINE_PREFIX,
+    QUOTE_CLOSE,
+    QUOTE_OPEN,
+    AttributedPrompt,
+    attribute_text,
+    build_quote,
+    escape_brackets,
+    quote_message,
+)
 from core.store.database import Database
 from core.turns.turn import Turn
 
@@ -34,7 +43,7 @@ _TITLES: Mapping[Kind, str] = {
     "forwarded": "What the next message passes on",
     "about": "What the next message is about",
 }
-_CUT = f"{OPEN}the rest is left out{CLOSE}"
+_CUT = f"{QUOTE_OPEN}the rest is left out{QUOTE_CLOSE}"
 
 #: Characters of a name.
 _NAME = 80
@@ -68,7 +77,7 @@ class Context:
         self._most = most
         self._patience = patience
 
-    async def joined(self, turn: Turn, channel: Channel, heard: Sequence[Heard]) -> tuple[Spoken, Others]:
+    async def joined(self, turn: Turn, channel: Channel, heard: Sequence[Heard]) -> tuple[AttributedPrompt, Others]:
         """What was said to the bot, each message behind what was said around it, and how much of that it is. Where
         several speak, it is told who does.
 
@@ -85,12 +94,12 @@ class Context:
         frames, others = await framed(turn.messages, told, names, count=self._count, most=self._most)
         parts = list[tuple[str, str]]()
         for message, said in zip(turn.messages, heard, strict=True):
-            own = plain(said.text)
+            own = escape_brackets(said.text)
             parts += [("", around_it) for around_it in frames[message.event_key]]
-            parts.append((message.author, own if said.is_alone else attributed(names[message.author], own)))
+            parts.append((message.author, own if said.is_alone else attribute_text(names[message.author], own)))
         heard_of = {one.author for one in told} | set(authors)
         people = {id_: name for id_, name in names.items() if id_ in heard_of}
-        return Spoken(tuple((who, words) for who, words in parts if words), people), others
+        return AttributedPrompt(tuple((who, words) for who, words in parts if words), people), others
 
     async def _around(self, turn: Turn, channel: Channel, *, is_alone: bool) -> Around:
         """Looked up once: what a run has stored of it, it goes on with."""
@@ -135,7 +144,7 @@ def labels(names: Mapping[str, str]) -> dict[str, str]:
 
 def _name(name: str) -> str:
     """Return a name on one line, without invisible characters and colons."""
-    seen = INVISIBLE.sub(" ", plain(storable_text(name)).replace(":", " "))
+    seen = INVISIBLE.sub(" ", escape_brackets(storable_text(name)).replace(":", " "))
     return " ".join(seen[:_NAME].split())
 
 
@@ -149,7 +158,7 @@ class _Shown:
     """A message as it stands in a frame."""
 
     said: Said
-    lines: str
+    quote_message: str
 
 
 async def framed(
@@ -185,8 +194,8 @@ async def framed(
     others = Others(len(shown) + len(kept), most - left, len(told) - len(shown) - len(kept))
     missing = len(talk) - len(kept)
     if missing and kept:
-        note = f"{OPEN}{missing} older messages are left out{CLOSE}"
-        kept[-1] = replace(kept[-1], lines=f"{note}\n{kept[-1].lines}")
+        note = f"{QUOTE_OPEN}{missing} older messages are left out{QUOTE_CLOSE}"
+        kept[-1] = replace(kept[-1], quote_message=f"{note}\n{kept[-1].quote_message}")
     shown += reversed(kept)
     return {message.event_key: frames for message, frames in _placed(messages, shown)}, others
 
@@ -203,17 +212,24 @@ def _placed(messages: Sequence[InboxMessage], shown: Sequence[_Shown]) -> Iterat
             "forwarded": [one for one in own if one.said.kind == "forwarded"],
             "about": [one for one in own if one.said.kind == "about"],
         }
-        yield message, [frame(_TITLES[kind], (one.lines for one in group)) for kind, group in groups.items() if group]
+        yield (
+            message,
+            [
+                build_quote(_TITLES[kind], (one.quote_message for one in group))
+                for kind, group in groups.items()
+                if group
+            ],
+        )
         begin = end
 
 
 def _words(said: Said) -> str:
-    return plain(storable_text(said.text)).strip()
+    return escape_brackets(storable_text(said.text)).strip()
 
 
 def _lines(said: Said, names: Mapping[str, str]) -> str:
     """A message as its lines in a frame."""
-    return lines(names[said.author], _words(said))
+    return quote_message(names[said.author], _words(said))
 
 
 async def _within(told_of: str, most: int, count: Count) -> tuple[str, int]:
@@ -221,7 +237,7 @@ async def _within(told_of: str, most: int, count: Count) -> tuple[str, int]:
     cost, text = await count(told_of), told_of
     while cost > most:
         text = text[: min(len(text) * most // cost, len(text) - 1)]
-        if len(text) < len(MARK) + 2 * _NAME:  # hardly more than who said it
+        if len(text) < len(LINE_PREFIX) + 2 * _NAME:  # hardly more than who said it
             return "", 0
         cost = await count(text)
     if text == told_of:

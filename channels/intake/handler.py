@@ -31,7 +31,7 @@ from channels.replies.reactions import Receipts
 from channels.services import Desk
 from core.concurrency.tasks import Work
 from core.errors import StoreError, SurfaceError
-from core.identity import Spot, Visitor
+from core.identity import Actor, Location
 from core.inbox.edits import ClaimedMessage, EditResult
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage
@@ -121,7 +121,7 @@ class Intake:
         self._place = place
         self._work = Work()
 
-    async def refusal(self, visitor: Visitor, spot: Spot, *, is_owed: bool = False) -> str | None:
+    async def refusal(self, visitor: Actor, spot: Location, *, is_owed: bool = False) -> str | None:
         """What somebody is told who may not speak; nothing at all if he may.
 
         Args:
@@ -153,7 +153,7 @@ class Intake:
         text = sentence(words.of(await words.told(self._locale(call.inbound))))
         await (call.send_away(text) if call.send_away else self._whisper(call.inbound, text))
 
-    async def _is_to_be_told(self, visitor: Visitor, kind: Kind, *, until: float | None = None) -> bool:
+    async def _is_to_be_told(self, visitor: Actor, kind: Kind, *, until: float | None = None) -> bool:
         if visitor.is_bot:
             return False
         try:

@@ -17,7 +17,7 @@ from channels.i18n import messages as words
 from channels.intake.handler import Call, Intake
 from channels.services import Desk
 from core.errors import StoreError, SurfaceError
-from core.identity import Visitor
+from core.identity import Actor
 from core.inbox_message import InboxMessage
 from core.privacy.vault import Seal
 from core.secret_redaction import traced
@@ -272,5 +272,5 @@ class InteractionHandler(ABC):
         except SurfaceError as error:
             log.error("an interaction cannot be answered: %s", error)
 
-    def _visitor(self, interaction: Interaction) -> Visitor:
-        return interaction.context.visitor or Visitor(self.channel, interaction.context.author)
+    def _visitor(self, interaction: Interaction) -> Actor:
+        return interaction.context.visitor or Actor(self.channel, interaction.context.author)

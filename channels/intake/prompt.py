@@ -15,9 +15,9 @@ from channels.settings import Allowance
 from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime
 from core.errors import DamagedTurnError
-from core.identity import User, together
+from core.identity import User, intersect_rights
 from core.inbox_message import InboxMessage, storable_text
-from core.sessions.prompt_text import Spoken
+from core.sessions.prompt_text import AttributedPrompt
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 
@@ -31,7 +31,7 @@ class Asked:
         bot_name: the bot's name on the platform; empty if the platform does not tell.
     """
 
-    spoken: Spoken
+    spoken: AttributedPrompt
     media: Sequence[Part]
     speaker: User
     bot_name: str = ""
@@ -86,7 +86,9 @@ class Asking:
             heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
             clerk.files(uses)
         spoken, clerk.others = await self._context.joined(turn, channel, heard)
-        return Asked(spoken, files, together(speakers), next((one.bot_name for one in heard if one.bot_name), ""))
+        return Asked(
+            spoken, files, intersect_rights(speakers), next((one.bot_name for one in heard if one.bot_name), "")
+        )
 
     async def _others(self, turn: Turn, channel: Channel) -> list[User]:
         """Who else has asked for what a turn goes on with when that is decided: it has nobody's rights but theirs."""

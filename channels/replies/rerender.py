@@ -129,7 +129,7 @@ async def made(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[
     for one in (await runtime.made(session_id, origin))[:MOST_FILES]:
         name = one.name if one.name not in names else f"{len(files) + 1}-{one.name}"
         names.add(name)
-        alt = one.alt or (name if one.kind.startswith("image/") else "")
+        alt = one.alt or (name if one.mime_type.startswith("image/") else "")
         files.append(File(name, one.data, alt))
     return files
 

@@ -16,10 +16,10 @@ from channels.slack.directory import WorkspaceDirectory
 from channels.slack.session_ids import NAME, spot_of
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError, SurfaceError
-from core.identity import Spot, Visitor
+from core.identity import Actor, Location
 
 #: The author and the place of an event.
-Seen = tuple[Visitor, Spot]
+Seen = tuple[Actor, Location]
 
 #: The method that looks up an id, and its parameter, by the kind of the id.
 _LOOKUPS = {"user": ("users.info", "user"), "channel": ("conversations.info", "channel")}
@@ -62,7 +62,7 @@ class SlackIdentityResolver:
         """
         home = home or team
         roles = await self._groups_of(team, user)
-        return Visitor(NAME, user, roles=roles, workspaces=(home,), is_external=home != team), spot_of(team, channel)
+        return Actor(NAME, user, roles=roles, workspaces=(home,), is_external=home != team), spot_of(team, channel)
 
     async def _groups_of(self, team: str, user: str) -> tuple[str, ...]:
         """Return the ids of the groups of a user."""

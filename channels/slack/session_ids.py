@@ -1,7 +1,7 @@
 """Session ids, event keys and places of Slack: a thread is a session."""
 
 from channels.slack.settings import Direct
-from core.identity import Spot
+from core.identity import Location
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "slack"
@@ -20,8 +20,8 @@ def place(team: str, channel: str) -> str:
     return f"{NAME}:{team}:{channel}"
 
 
-def spot_of(team: str, channel: str) -> Spot:
-    return Spot(team, channel, is_direct=is_direct(channel))
+def spot_of(team: str, channel: str) -> Location:
+    return Location(team, channel, is_direct=is_direct(channel))
 
 
 def event_key(team: str, channel: str, ts: str) -> str:

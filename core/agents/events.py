@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from core.sessions.history import Extent
+from core.sessions.history import HistoryWindow
 from core.tools.adk_confirmations import Ask
 from core.usage.meter import ModelCall, Usage
 
@@ -46,4 +46,4 @@ class StreamEvent:
     asks: tuple[Ask, ...] = ()
     calls: tuple[ModelCall, ...] = field(default=(), compare=False)
     seconds: float | None = field(default=None, compare=False)
-    history: Extent | None = None
+    history: HistoryWindow | None = None

@@ -20,8 +20,8 @@ from google.genai import types
 
 from core.agents.config import TOOL_TIMEOUT_SECONDS
 from core.errors import ToolError
-from core.identity import NOBODY, SPEAKER, User
-from core.identity import told as told_of
+from core.identity import ANONYMOUS, USER_STATE_KEY, User
+from core.identity import to_user_state as told_of
 from core.models.adapter import ModelAdapter
 from core.models.schemas import parameter_schema
 from core.models.selection import AgentRunConfig
@@ -65,7 +65,7 @@ class GuardPlugin(BasePlugin):
         one holds, and leaves out what is of one run.
         """
         if (speaker := _speaker(invocation_context.run_config)) is not None:
-            invocation_context.session.state.setdefault(SPEAKER, told_of(speaker))
+            invocation_context.session.state.setdefault(USER_STATE_KEY, told_of(speaker))
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Have an agent that goes on know of the calls that it has made: it would make them again."""
@@ -243,7 +243,7 @@ def _is_decided(entry: Entry, tool_context: ToolContext) -> bool:
 
 
 def _wrong_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
-    if is_allowed(tool, _speaker(tool_context.run_config) or NOBODY):
+    if is_allowed(tool, _speaker(tool_context.run_config) or ANONYMOUS):
         return None
     return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from core.agents.events import StreamEvent
 from core.inbox_message import storable_text
 from core.secret_redaction import masked, redact
-from core.sessions.history import Extent
+from core.sessions.history import HistoryWindow
 
 #: How many calls of tools and files a receipt tells of, and how much of each, in characters.
 MOST_TOOLS, MOST_FILES = 50, 20
@@ -87,7 +87,7 @@ class Receipt:
 
     tools: tuple[ToolUse, ...] = ()
     tools_hidden: int = 0
-    history: Extent | None = None
+    history: HistoryWindow | None = None
     others: Others = Others()
     files: tuple[FileUse, ...] = ()
     first_word: float | None = None
@@ -116,7 +116,7 @@ class Clerk:
         self._first_word: float | None = None
         self._tools: dict[str, ToolUse] = {}
         self._hidden = 0
-        self._history: Extent | None = None
+        self._history: HistoryWindow | None = None
         self.others = Others()
         self._files: tuple[FileUse, ...] = ()
 

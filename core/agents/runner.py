@@ -16,8 +16,8 @@ from core.agents.event_mapper import open_calls
 from core.agents.workflow_input import as_one, asked_for, turning
 from core.errors import SessionResetError
 from core.sessions.codec import role_of
-from core.sessions.history import Extent, is_user_message
-from core.sessions.prompt_text import Spoken
+from core.sessions.history import HistoryWindow, is_user_message
+from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_of
 from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
@@ -71,12 +71,17 @@ class OneRunner(Runner):
         return [event for event in events if role_of(event) in ("user", "assistant")]
 
     @property
-    def extent(self) -> Extent | None:
+    def extent(self) -> HistoryWindow | None:
         """How much of the conversation the run goes on with, where that is known."""
-        return self._session.extent if isinstance(self._session, StoredSession) else None
+        return self._session.window if isinstance(self._session, StoredSession) else None
 
     async def stored(
-        self, run_id: str, generation: int | None, fence: FencingToken | None, spoken: Spoken | None, **session: str
+        self,
+        run_id: str,
+        generation: int | None,
+        fence: FencingToken | None,
+        spoken: AttributedPrompt | None,
+        **session: str,
     ) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
 

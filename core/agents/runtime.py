@@ -30,14 +30,14 @@ from core.agents.loader import agents, recalls
 from core.agents.runner import CorrectedError, OneRunner
 from core.agents.tool_progress import BUILT_IN, lines_of
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
-from core.identity import SPEAKER, User, told
+from core.identity import USER_STATE_KEY, User, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.provider import DEFAULT_FILES, SupportedFiles
 from core.models.selection import AgentRunConfig
 from core.secret_redaction import traced
-from core.sessions.artifacts import Artifacts, Made
-from core.sessions.memory import Memories
-from core.sessions.prompt_text import Spoken
+from core.sessions.artifacts import ArtifactService, GeneratedFile
+from core.sessions.memory import MemoryService
+from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_of
 from core.tools.adk_confirmations import Ask, Decision, asks_in, events_after, to_contents
 from core.usage.meter import Meter, run_with
@@ -100,7 +100,7 @@ class RunRequest:
     run_id: str | None = None
     generation: int | None = None
     fence: FencingToken | None = None
-    spoken: Spoken | None = None
+    spoken: AttributedPrompt | None = None
     decisions: Sequence[Decision] = ()
     meter: Meter = field(default_factory=Meter)
 
@@ -156,9 +156,13 @@ class AgentRuntime:
         names = {each.resolve_name(model) if isinstance(each, ModelAdapter) else each.model for each in asked}
         return names.pop() if len(names) == 1 else ""
 
-    async def made(self, session_id: str, origin: str) -> list[Made]:
+    async def made(self, session_id: str, origin: str) -> list[GeneratedFile]:
         """The files that the turns of an origin have made, in the order in which they did."""
-        return await self._artifacts.made(session_id, origin) if isinstance(self._artifacts, Artifacts) else []
+        return (
+            await self._artifacts.list_generated_files(session_id, origin)
+            if isinstance(self._artifacts, ArtifactService)
+            else []
+        )
 
     async def aclose(self) -> None:
         """Close the agent's toolsets and plugins."""
@@ -211,10 +215,10 @@ class AgentRuntime:
     async def _stream_once(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
         run_with(request.meter)
         runner = copy(self._runner)
-        if request.run_id is not None and isinstance(self._artifacts, Artifacts):
-            runner.artifact_service = self._artifacts.of(request.run_id, request.generation, request.fence)
-        if isinstance(self._memory, Memories):
-            runner.memory_service = self._memory.of(request.session_id, request.generation, request.fence)
+        if request.run_id is not None and isinstance(self._artifacts, ArtifactService):
+            runner.artifact_service = self._artifacts.bind_run(request.run_id, request.generation, request.fence)
+        if isinstance(self._memory, MemoryService):
+            runner.memory_service = self._memory.bind_run(request.session_id, request.generation, request.fence)
         message = types.Content(role="user", parts=[types.Part(text=request.text), *request.media])
         messages = [message]
         steps = Steps(self._lines)
@@ -244,7 +248,7 @@ class AgentRuntime:
                 request.meter.retell(stored)
                 for again in steps.retold(stored):
                     yield again
-            state = {SPEAKER: told(request.speaker)} if request.speaker else None
+            state = {USER_STATE_KEY: to_user_state(request.speaker)} if request.speaker else None
             run = _run(
                 runner,
                 messages,
@@ -331,8 +335,8 @@ def _sub_agents(agent: Any) -> Iterator[str]:
 
 
 async def _collect(events: AsyncGenerator[StreamEvent, None]) -> str:
-    async with aclosing(events) as told:
-        async for event in told:
+    async with aclosing(events) as to_user_state:
+        async for event in to_user_state:
             if event.type == "error" and event.error is not None and not event.call_id:
                 raise event.error
             if event.type == "done":

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
 from core.conversations.status import SessionStatus, get_status
-from core.identity import BOT
+from core.identity import BOT_PREFIX
 from core.inbox_message import InboxMessage, ReplyWithoutMention
 from core.privacy.export import Form, Viewer, pieces
 from core.store.database import Database
@@ -181,9 +181,9 @@ class ConversationService:
         Raises:
             StoreError: it could not be kept.
         """
-        if agent not in self.agents.offered(spots):
+        if agent not in self.agents.list_selectable(spots):
             return False
-        chosen = None if agent == self.agents.at(spots) else agent
+        chosen = None if agent == self.agents.get_agent_at(spots) else agent
         await self._change(session_id, self._new(session_id, place), agent=chosen)
         return True
 
@@ -203,7 +203,7 @@ class ConversationService:
         Raises:
             StoreError: the database cannot be read.
         """
-        return self.agents.known[(await self.get_agent(session_id, spots)).name].models
+        return self.agents.profiles[(await self.get_agent(session_id, spots)).name].models
 
     async def choose_model(self, session_id: str, model: str | None, *, place: str, spots: Sequence[str] = ()) -> bool:
         """Have a session, which may be yet to begin, answered by a model from its next turn on; None for the default.
@@ -339,7 +339,7 @@ class ConversationService:
         spoke = sa.select(inbox.c.author).where(inbox.c.session == session_id).order_by(*newest).limit(most)
         async with self._database.read() as connection:
             authors = (await connection.execute(spoke)).scalars().all()
-        return next((n for n, author in enumerate(authors) if not author.startswith(BOT)), len(authors))
+        return next((n for n, author in enumerate(authors) if not author.startswith(BOT_PREFIX)), len(authors))
 
     async def get_latest_turn(self, turn_id: str) -> LatestTurn | None:
         """What stands where a turn's reply does, if it is not forgotten.
@@ -385,11 +385,11 @@ class ConversationService:
 
     def _answering(self, row: sa.Row[Any] | None, spots: Sequence[str]) -> AnsweringAgent:
         chosen = row.agent if row is not None else None
-        name = self.agents.answering(chosen, spots)
+        name = self.agents.resolve_agent(chosen, spots)
         return AnsweringAgent(name, unavailable_choice=chosen if chosen is not None and chosen != name else "")
 
     def _known(self, model: str | None, agent: str) -> str:
-        models = self.agents.known[agent].models
+        models = self.agents.profiles[agent].models
         return model if model is not None and model in models else models[0]
 
 

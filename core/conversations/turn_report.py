@@ -297,10 +297,10 @@ def _approvals(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
 
 async def _count_left_out(connection: AsyncConnection, report: TurnReport) -> int:
     history = report.receipt.history if report.receipt is not None else None
-    if history is None or not history.bound:
+    if history is None or not history.limit:
         return 0
     said = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
     here = (messages.c.session == report.session) & (messages.c.generation == report.generation)
-    since = (messages.c.id > history.covers) & (messages.c.id <= history.until)
+    since = (messages.c.id > history.summarized_id) & (messages.c.id <= history.newest_id)
     query = sa.select(sa.func.count()).where(here, said, since)
     return max(0, (await connection.execute(query)).scalar_one() - history.messages)

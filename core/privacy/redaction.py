@@ -20,7 +20,7 @@ from core.models.tokens import estimate_tokens
 from core.privacy.known_users import name_of, sessions_that_name
 from core.sessions import state as scopes
 from core.sessions.codec import columns, folded, measured, parsed, to_row
-from core.sessions.prompt_text import MARK, SET_IN, Spoken, unattributed
+from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, AttributedPrompt, strip_author
 from core.sessions.resume import correction_of
 from core.store.schema import (
     JsonText,
@@ -73,12 +73,12 @@ class Redaction:
         """Yield lines without the user's messages in quoted context."""
         is_theirs = False
         for line in lines:
-            if line.startswith(SET_IN) or line == SET_IN.rstrip():  # a continuation line
+            if line.startswith(CONTINUATION_PREFIX) or line == CONTINUATION_PREFIX.rstrip():  # a continuation line
                 if not is_theirs:
                     yield line
                 continue
-            is_theirs = any(line.startswith(f"{MARK}{name}: ") for name in self.names)
-            yield f"{MARK}{DELETED_TEXT}" if is_theirs else line
+            is_theirs = any(line.startswith(f"{LINE_PREFIX}{name}: ") for name in self.names)
+            yield f"{LINE_PREFIX}{DELETED_TEXT}" if is_theirs else line
 
     def redact_json(self, value: Any) -> Any:
         """Return a JSON value with all of its texts and keys redacted."""
@@ -131,11 +131,11 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
         names |= {spoken["people"][user_id]} if user_id in spoken["people"] else set()
         if any(author == user_id for author, _ in spoken["parts"]):
             runs.add(run)
-            prompt = Spoken.of(content, spoken)
+            prompt = AttributedPrompt.from_json(content, spoken)
             for author, text in prompt.parts if prompt is not None else ():
                 if author == user_id:
                     texts.append(
-                        next((unattributed(text, name) for name in names if text.startswith(f"{name}: ")), text)
+                        next((strip_author(text, name) for name in names if text.startswith(f"{name}: ")), text)
                     )
     written = sa.select(inbox.c.turn, inbox.c.inbound).where(inbox.c.session == session_id, inbox.c.author == user_id)
     for turn_id, inbound in await connection.execute(written):
@@ -234,11 +234,11 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
     event = parsed(row.event, row.id) if row.event else None
     if event is None:  # unreadable: it may hold anything
         return {"content": DELETED_TEXT, "folded": None, "tool_calls": [], "event": None, "spoken": None}
-    prompt, spoken, text = Spoken.of(row.content, row.spoken), row.spoken, None
-    if row.role == "user" and (is_theirs or (prompt is not None and redaction.user_id in prompt.people)):
+    prompt, spoken, text = AttributedPrompt.from_json(row.content, row.spoken), row.spoken, None
+    if row.role == "user" and (is_theirs or (prompt is not None and redaction.user_id in prompt.names)):
         parts = prompt.parts if prompt is not None else ((redaction.user_id, row.content),)
-        others = {id_: name for id_, name in (prompt.people if prompt else {}).items() if id_ != redaction.user_id}
-        redacted = Spoken(
+        others = {id_: name for id_, name in (prompt.names if prompt else {}).items() if id_ != redaction.user_id}
+        redacted = AttributedPrompt(
             tuple(
                 ("", DELETED_TEXT) if author == redaction.user_id else (author, redaction.redact_text(words))
                 for author, words in parts

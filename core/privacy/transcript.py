@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from core.identity import current_author
 from core.privacy.export_attachments import File, files_in, made_by
 from core.sessions.codec import parsed
-from core.sessions.prompt_text import Spoken
+from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_of
 from core.store.database import Database
 from core.store.schema import approvals, artifacts, feedback, messages, sessions, turns
@@ -184,8 +184,8 @@ class _Facts:
 
 
 def _message(row: sa.Row[Any]) -> Message:
-    spoken = Spoken.of(row.content, row.spoken)
-    parts = [(who, spoken.people.get(who, ""), words) for who, words in spoken.parts] if spoken else []
+    spoken = AttributedPrompt.from_json(row.content, row.spoken)
+    parts = [(who, spoken.names.get(who, ""), words) for who, words in spoken.parts] if spoken else []
     text = row.content.strip() if row.role in ("user", "assistant") else ""
     author, calls = current_author(row.author), row.tool_calls or ()
     return Message(row.created_at, row.role, author, text, parts, calls, files_in(row))

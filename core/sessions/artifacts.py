@@ -20,11 +20,11 @@ from core.store.schema import artifacts, turns
 from core.workers.fencing import FencingToken, lock_session
 
 #: What the name of an artifact begins with that is its user's, and not its session's.
-_USERS = "user:"
+_USER_PREFIX = "user:"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class GeneratedFile:
     """A file that a run has made.
 
     Attributes:
@@ -33,12 +33,12 @@ class Made:
 
     name: str
     data: bytes
-    kind: str
+    mime_type: str
     alt: str = ""
 
 
 @dataclass(frozen=True)
-class Artifacts(BaseArtifactService):
+class ArtifactService(BaseArtifactService):
     """The `artifacts` table.
 
     Attributes:
@@ -48,15 +48,15 @@ class Artifacts(BaseArtifactService):
     """
 
     database: Database
-    run: str | None = None
+    run_id: str | None = None
     generation: int | None = None
     fence: FencingToken | None = None
 
-    def of(self, run: str, generation: int | None, fence: FencingToken | None = None) -> "Artifacts":
+    def bind_run(self, run_id: str, generation: int | None, fence: FencingToken | None = None) -> "ArtifactService":
         """The same, as a run sees them."""
-        return replace(self, run=run, generation=generation, fence=fence)
+        return replace(self, run_id=run_id, generation=generation, fence=fence)
 
-    async def made(self, session_id: str, origin: str) -> list[Made]:
+    async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
         """What the turns of an origin have made: of each name the newest, in the order in which they were saved. What
         a turn has made that asked for something came with that one's reply, and not with what came of it.
         """
@@ -70,7 +70,7 @@ class Artifacts(BaseArtifactService):
 
         rows = await retried(read, what=f"what turn {origin} has made")
         newest = {row.name: row for row in rows}
-        return [_made(row) for row in rows if row is newest[row.name] and row.data is not None]
+        return [_to_generated_file(row) for row in rows if row is newest[row.name] and row.data is not None]
 
     async def save_artifact(
         self,
@@ -91,7 +91,7 @@ class Artifacts(BaseArtifactService):
             SessionResetError: the session was started over.
             TurnLostError: another worker has the turn.
         """
-        scope = _scope(app_name, user_id, filename, session_id)
+        scope = _get_scope(app_name, user_id, filename, session_id)
         part = ensure_part(artifact)
         data = part.inline_data.data if part.inline_data else part.text.encode() if part.text else None
         blob = part.inline_data and part.inline_data.model_copy(update={"data": None})
@@ -100,7 +100,7 @@ class Artifacts(BaseArtifactService):
             **scope,
             "name": filename,
             "session": session_id,
-            "run": self.run,
+            "run": self.run_id,
             "turn": self.fence and self.fence.turn,
             "kind": part.inline_data.mime_type if part.inline_data else "text/plain" if part.text else None,
             "is_text": bool(part.text),
@@ -112,8 +112,8 @@ class Artifacts(BaseArtifactService):
 
         async def save() -> int:
             async with self.database.write() as connection:
-                await self._hold(connection, session_id)
-                newest = sa.select(sa.func.max(artifacts.c.version)).where(_is(scope, filename))
+                await self._lock_session(connection, session_id)
+                newest = sa.select(sa.func.max(artifacts.c.version)).where(_matches(scope, filename))
                 version: int | None = (await connection.execute(newest)).scalar()
                 number = 0 if version is None else version + 1
                 await connection.execute(sa.insert(artifacts).values(**values, version=number))
@@ -121,7 +121,7 @@ class Artifacts(BaseArtifactService):
 
         return await retried(save, what=f"artifact of session {session_id}")
 
-    async def _hold(self, connection: AsyncConnection, session_id: str | None) -> None:
+    async def _lock_session(self, connection: AsyncConnection, session_id: str | None) -> None:
         """Keep the session from all others, for the version to be the next one."""
         if session_id is not None and self.generation is not None:
             await lock_session(connection, session_id, self.generation, self.fence)
@@ -137,7 +137,7 @@ class Artifacts(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        row = await self._row(app_name, user_id, filename, session_id, version)
+        row = await self._find_row(app_name, user_id, filename, session_id, version)
         if row is None:
             return None
         part = types.Part.model_validate_json(row.part)
@@ -160,9 +160,9 @@ class Artifacts(BaseArtifactService):
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
-        where = _is(_scope(app_name, user_id, filename, session_id), filename)
+        where = _matches(_get_scope(app_name, user_id, filename, session_id), filename)
         async with self.database.write() as connection:
-            await self._hold(connection, session_id)
+            await self._lock_session(connection, session_id)
             await connection.execute(sa.delete(artifacts).where(where))
 
     async def list_versions(
@@ -176,10 +176,10 @@ class Artifacts(BaseArtifactService):
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        scope = _scope(app_name, user_id, filename, session_id)
-        query = sa.select(artifacts).where(_is(scope, filename)).order_by(artifacts.c.version)
+        scope = _get_scope(app_name, user_id, filename, session_id)
+        query = sa.select(artifacts).where(_matches(scope, filename)).order_by(artifacts.c.version)
         async with self.database.read() as connection:
-            return [_version(row) for row in await connection.execute(query)]
+            return [_to_version(row) for row in await connection.execute(query)]
 
     async def get_artifact_version(
         self,
@@ -190,30 +190,30 @@ class Artifacts(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        row = await self._row(app_name, user_id, filename, session_id, version)
-        return None if row is None else _version(row)
+        row = await self._find_row(app_name, user_id, filename, session_id, version)
+        return None if row is None else _to_version(row)
 
-    async def _row(
+    async def _find_row(
         self, app_name: str, user_id: str, filename: str, session_id: str | None, version: int | None
     ) -> sa.Row[Any] | None:
-        query = sa.select(artifacts).where(_is(_scope(app_name, user_id, filename, session_id), filename))
+        query = sa.select(artifacts).where(_matches(_get_scope(app_name, user_id, filename, session_id), filename))
         if version is not None:
             query = query.where(artifacts.c.version == version)
         async with self.database.read() as connection:
             return (await connection.execute(query.order_by(artifacts.c.version.desc()).limit(1))).first()
 
 
-def _scope(app: str, user_id: str, name: str, session_id: str | None) -> dict[str, str]:
+def _get_scope(app: str, user_id: str, name: str, session_id: str | None) -> dict[str, str]:
     """Whose an artifact is. ADK: what is no session's, or says so in its name, is the user's."""
-    scope = "user" if session_id is None or name.startswith(_USERS) else "session"
+    scope = "user" if session_id is None or name.startswith(_USER_PREFIX) else "session"
     return {"scope": scope, "owner": scopes.owners(app, user_id, session_id or "")[scope]}
 
 
-def _is(scope: Mapping[str, str], name: str) -> sa.ColumnElement[bool]:
+def _matches(scope: Mapping[str, str], name: str) -> sa.ColumnElement[bool]:
     return sa.and_(*(artifacts.c[key] == value for key, value in scope.items()), artifacts.c.name == name)
 
 
-def _version(row: sa.Row[Any]) -> ArtifactVersion:
+def _to_version(row: sa.Row[Any]) -> ArtifactVersion:
     return ArtifactVersion(
         version=row.version,
         canonical_uri=f"parley://{row.scope}/{row.owner}/{row.name}/{row.version}",
@@ -223,7 +223,7 @@ def _version(row: sa.Row[Any]) -> ArtifactVersion:
     )
 
 
-def _made(row: sa.Row[Any]) -> Made:
+def _to_generated_file(row: sa.Row[Any]) -> GeneratedFile:
     alt = row.about.get("alt") if isinstance(row.about, dict) else None
-    name = row.name.removeprefix(_USERS).rpartition("/")[2] or row.name
-    return Made(name, row.data, row.kind or "application/octet-stream", alt if isinstance(alt, str) else "")
+    name = row.name.removeprefix(_USER_PREFIX).rpartition("/")[2] or row.name
+    return GeneratedFile(name, row.data, row.kind or "application/octet-stream", alt if isinstance(alt, str) else "")

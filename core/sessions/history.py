@@ -16,19 +16,19 @@ from core.sessions.codec import role_of
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_BUDGET = 32_000
+DEFAULT_BUDGET_TOKENS = 32_000
 
 #: The most turns of history that are sent by default.
-DEFAULT_TURNS = 40
+DEFAULT_MAX_TURNS = 40
 
 INTERRUPTED = "interrupted, may have taken effect"
 
 #: The limit that leaves older messages out.
-Bound = Literal["", "tokens", "turns"]
+HistoryLimit = Literal["", "tokens", "turns"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HistoryEntry:
     """A stored event, the tokens that it costs, and its place among all of its session."""
 
     event: Event
@@ -41,7 +41,7 @@ def is_user_message(event: Event) -> bool:
     return role_of(event) == "user"
 
 
-def sent_turns(count: int, limit: int = DEFAULT_TURNS) -> int:
+def count_sent_turns(count: int, limit: int = DEFAULT_MAX_TURNS) -> int:
     """Return how many of a session's newest turns are sent.
 
     Up to `limit` turns, all are. With one more, the start moves to the newest half of `limit`. It stays at that turn
@@ -58,13 +58,13 @@ def sent_turns(count: int, limit: int = DEFAULT_TURNS) -> int:
 
 
 def token_budget_truncate(
-    entries: Sequence[Entry],
+    entries: Sequence[HistoryEntry],
     budget: int | None = None,
     *,
     turns: int | None = None,
-    covers: int = -1,
+    summarized_id: int = -1,
     label: str = "a session",
-) -> list[Entry]:
+) -> list[HistoryEntry]:
     """Return the newest entries that fit into `budget` tokens (None or 0: 32,000) and into `turns` turns.
 
     When all fit, nothing is changed. A cut is logged, and the rest begins with a user message, never with a tool
@@ -72,30 +72,30 @@ def token_budget_truncate(
     that led to them), and compactions.
 
     Args:
-        turns: the most turns to keep; by default, `sent_turns` of those in `entries`.
+        turns: the most turns to keep; by default, `count_sent_turns` of those in `entries`.
         covers: the id of the last message that a summary covers. Up to it, only calls without a response are kept.
     """
-    budget = budget or DEFAULT_BUDGET
+    budget = budget or DEFAULT_BUDGET_TOKENS
     if turns is None:
-        turns = sent_turns(sum(entry.id > covers and is_user_message(entry.event) for entry in entries))
+        turns = count_sent_turns(sum(entry.id > summarized_id and is_user_message(entry.event) for entry in entries))
     newest = next((i for i in reversed(range(len(entries))) if is_user_message(entries[i].event)), None)
-    kept = _untouchable(entries) | ({newest} if newest is not None else set())
-    start = _start_of_fitting(entries, budget - sum(entries[i].tokens for i in kept), turns, kept)
-    told = sum(entry.id <= covers for entry in entries)
+    kept = _find_required(entries) | ({newest} if newest is not None else set())
+    start = _find_budget_start(entries, budget - sum(entries[i].tokens for i in kept), turns, kept)
+    told = sum(entry.id <= summarized_id for entry in entries)
     if start <= told == 0:
         return list(entries)
-    kept.update(range(_safe_start(entries, max(start, told)), len(entries)))
-    kept |= _with_calls(entries, kept)
+    kept.update(range(_find_valid_start(entries, max(start, told)), len(entries)))
+    kept |= _find_calls_of_answers(entries, kept)
     if start > told:
         logger.warning("the history of %s is cut to its newest %d events", label, len(kept))
     return [entries[i] for i in sorted(kept)]
 
 
-def _start_of_fitting(entries: Sequence[Entry], left: int, turns: int, free: set[int]) -> int:
+def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: int, free: set[int]) -> int:
     begun, oldest = 0, len(entries)
     for i in range(len(entries) - 1, -1, -1):
-        left -= 0 if i in free else entries[i].tokens
-        if left < 0 and i not in free:
+        remaining -= 0 if i in free else entries[i].tokens
+        if remaining < 0 and i not in free:
             return i + 1
         if is_user_message(entries[i].event):
             if begun == turns:
@@ -104,7 +104,7 @@ def _start_of_fitting(entries: Sequence[Entry], left: int, turns: int, free: set
     return 0
 
 
-def _safe_start(entries: Sequence[Entry], start: int) -> int:
+def _find_valid_start(entries: Sequence[HistoryEntry], start: int) -> int:
     """The first place from `start` on where a history may begin."""
     for i in range(start, len(entries)):
         if is_user_message(entries[i].event):
@@ -117,7 +117,7 @@ def _safe_start(entries: Sequence[Entry], start: int) -> int:
     return len(entries)
 
 
-def _untouchable(entries: Sequence[Entry]) -> set[int]:
+def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
     """Compactions, and calls that wait for their answers with all that belongs to them."""
     kept: set[int] = set()
     answered: set[str] = set()
@@ -129,7 +129,7 @@ def _untouchable(entries: Sequence[Entry]) -> set[int]:
             pending = calls - answered
             waits = pending & (event.long_running_tool_ids or set()) if spoken else pending
             if waits:
-                kept |= _story_of(entries, i)
+                kept |= _find_call_group(entries, i)
             answered |= set(_response_ids(event))
             answered -= calls
         if event.actions.compaction is not None:
@@ -138,7 +138,7 @@ def _untouchable(entries: Sequence[Entry]) -> set[int]:
     return kept
 
 
-def _with_calls(entries: Sequence[Entry], kept: set[int]) -> set[int]:
+def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> set[int]:
     """The calls of kept answers, where those came in a later turn: a decided approval, a long-running result."""
     with_calls = [entries[i].event for i in kept if _has_calls(entries[i].event)]
     asked = {id_ for event in with_calls for id_ in _call_ids(event)}
@@ -146,14 +146,14 @@ def _with_calls(entries: Sequence[Entry], kept: set[int]) -> set[int]:
     if not missing:
         return set()
     stories = (
-        _story_of(entries, i)
+        _find_call_group(entries, i)
         for i, entry in enumerate(entries)
         if i not in kept and missing & set(_call_ids(entry.event)) and entry.event.long_running_tool_ids
     )
     return set().union(*stories)
 
 
-def _story_of(entries: Sequence[Entry], index: int) -> set[int]:
+def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
     """A call, the call whose approval it asks for, their answers, and the user's message that led to them."""
     calls = [index]
     for call in entries[index].event.get_function_calls():
@@ -165,7 +165,7 @@ def _story_of(entries: Sequence[Entry], index: int) -> set[int]:
     return {*calls, *answers, *said[-1:]}
 
 
-def sendable(events: Sequence[Event]) -> list[Event]:
+def repair_history(events: Sequence[Event]) -> list[Event]:
     """A history in which every call has its answer, no answer lacks its call, and no id means two calls.
 
     A call that was never answered and is followed by other messages is answered with `INTERRUPTED`. What may
@@ -174,7 +174,7 @@ def sendable(events: Sequence[Event]) -> list[Event]:
     """
     if not any(map(_has_calls, events)):
         return list(events)
-    paired = list(_paired(events))
+    paired = list(_pair_calls(events))
     answered = {id_ for event in paired for id_ in _response_ids(event)}
     last_words = {event.branch: i for i, event in enumerate(paired) if role_of(event) == "assistant"}
     last_said = max((i for i, event in enumerate(paired) if role_of(event) == "user"), default=-1)
@@ -187,21 +187,21 @@ def sendable(events: Sequence[Event]) -> list[Event]:
         whole.append(event)
         open_ids = set(_call_ids(event)) - answered - (event.long_running_tool_ids or set())
         if open_ids and i < max(last_said, last_words.get(event.branch, -1)):
-            due.append(interrupted(event, open_ids))
+            due.append(answer_interrupted_calls(event, open_ids))
     return whole
 
 
-def interrupted(event: Event, ids: set[str]) -> Event:
+def answer_interrupted_calls(event: Event, ids: set[str]) -> Event:
     """The answer to those of an event's calls that nothing else has answered."""
-    return answering(event, {id_: {"error": INTERRUPTED} for id_ in ids})
+    return answer_calls(event, {id_: {"error": INTERRUPTED} for id_ in ids})
 
 
-def answering(event: Event, told: Mapping[str, dict[str, Any]]) -> Event:
+def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:
     """An answer to calls of an event, by their ids."""
     parts = [
-        types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response=told[call.id]))
+        types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response=answers[call.id]))
         for call in event.get_function_calls()
-        if call.id is not None and call.id in told
+        if call.id is not None and call.id in answers
     ]
     return Event(
         author=event.author,
@@ -213,7 +213,7 @@ def answering(event: Event, told: Mapping[str, dict[str, Any]]) -> Event:
     )
 
 
-def _paired(events: Sequence[Event]) -> Iterator[Event]:
+def _pair_calls(events: Sequence[Event]) -> Iterator[Event]:
     """The events with one id a call, the same in its answers, and without answers that lack their call."""
     ids = set[str]()
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)  # the ids given, by the id or name that came
@@ -230,7 +230,7 @@ def _paired(events: Sequence[Event]) -> Iterator[Event]:
                 key = call.id or f"name:{call.name}"
                 renamed[key] = latest[key] = id_
                 waiting[key].append(id_)
-                parts.append(_with_call(part, call, id_, latest))
+                parts.append(_replace_call(part, call, id_, latest))
             elif answer := part.function_response:
                 key = answer.id or f"name:{answer.name}"
                 if key in latest:
@@ -240,10 +240,10 @@ def _paired(events: Sequence[Event]) -> Iterator[Event]:
             else:
                 parts.append(part)
         if parts:
-            yield _with_parts(event, parts, renamed)
+            yield _replace_parts(event, parts, renamed)
 
 
-def _with_call(part: types.Part, call: types.FunctionCall, id_: str, latest: dict[str, str]) -> types.Part:
+def _replace_call(part: types.Part, call: types.FunctionCall, id_: str, latest: dict[str, str]) -> types.Part:
     update: dict[str, object] = {} if id_ == call.id else {"id": id_}
     original = (call.args or {}).get("originalFunctionCall")
     if isinstance(original, dict) and latest.get(original.get("id", "")) not in (None, original.get("id")):
@@ -252,7 +252,7 @@ def _with_call(part: types.Part, call: types.FunctionCall, id_: str, latest: dic
     return part.model_copy(update={"function_call": call.model_copy(update=update)}) if update else part
 
 
-def _with_parts(event: Event, parts: list[types.Part], renamed: dict[str, str]) -> Event:
+def _replace_parts(event: Event, parts: list[types.Part], renamed: dict[str, str]) -> Event:
     content = event.content
     assert content is not None
     if list(map(id, parts)) == list(map(id, content.parts or ())):
@@ -280,7 +280,7 @@ def _response_ids(event: Event) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class HistoryWindow:
     """The part of a session's history that is sent to the model.
 
     Attributes:
@@ -296,21 +296,23 @@ class Extent:
     messages: int = 0
     tokens: int = 0
     budget: int = 0
-    bound: Bound = ""
-    until: int = 0
-    covers: int = 0
+    limit: HistoryLimit = ""
+    newest_id: int = 0
+    summarized_id: int = 0
     turns: int = 0
 
 
-def extent(entries: Sequence[Entry], kept: Sequence[Entry], *, budget: int | None, turns: int, until: int) -> Extent:
+def describe_window(
+    entries: Sequence[HistoryEntry], kept: Sequence[HistoryEntry], *, budget: int | None, turns: int, newest_id: int
+) -> HistoryWindow:
     """Describe what was kept of `entries` by a budget of tokens and a limit of `turns`."""
     sent = sum(is_user_message(entry.event) for entry in kept)
-    bound: Bound = "" if len(kept) == len(entries) else "turns" if sent >= turns else "tokens"
-    messages, tokens = sum(map(_says, kept)), sum(entry.tokens for entry in kept)
-    return Extent(messages, tokens, budget or DEFAULT_BUDGET, bound, until, turns=sent)
+    bound: HistoryLimit = "" if len(kept) == len(entries) else "turns" if sent >= turns else "tokens"
+    messages, tokens = sum(map(_has_text, kept)), sum(entry.tokens for entry in kept)
+    return HistoryWindow(messages, tokens, budget or DEFAULT_BUDGET_TOKENS, bound, newest_id, turns=sent)
 
 
-def _says(entry: Entry) -> bool:
+def _has_text(entry: HistoryEntry) -> bool:
     content = entry.event.content
     parts = (content and content.parts) or ()
     return role_of(entry.event) in ("user", "assistant") and any(part.text and not part.thought for part in parts)

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.identity import current_author
 from core.sessions.codec import parsed, references
-from core.sessions.routing import Agents
+from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.schema import (
     approvals,
@@ -100,7 +100,7 @@ async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id, blobs.c.hash.in_(unused)))
 
 
-async def adopt(database: Database, agents: Agents) -> None:
+async def adopt(database: Database, agents: AgentRouter) -> None:
     """Have the agents that run now go on with the conversations of those that do not.
 
     Nothing of a conversation is lost: what was said by the agent before is there, and ADK has the new one read it
@@ -116,8 +116,8 @@ async def adopt(database: Database, agents: Agents) -> None:
         counted = sa.select(c.agent, sa.func.count()).where(c.agent.is_not(None)).group_by(c.agent)
         chosen = (await connection.execute(counted)).all()
     for name in gone:
-        if name not in agents.known and current_author(name) != home:
+        if name not in agents.profiles and current_author(name) != home:
             log.warning("%s goes on with the conversations of %s, which does not run any more", home, name)
     for name, count in chosen:
-        if name not in agents.known:
+        if name not in agents.profiles:
             log.warning("%s was chosen for %d conversations, and is gone: their places' agents answer", name, count)

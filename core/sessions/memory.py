@@ -27,17 +27,17 @@ from core.store.upsert import insert_new
 from core.workers.fencing import FencingToken, lock_session
 
 #: Characters of one memory that are kept, and of all that are found.
-_LONGEST, _ALL = 8_000, 12_000
+_MAX_MEMORY_CHARACTERS, _MAX_RESULT_CHARACTERS = 8_000, 12_000
 
 #: How many are found, out of how many of the newest with one of the words in them, and how many words are looked for.
-_MOST, _SEEN, _WORDS = 10, 200, 16
+_MAX_RESULTS, _MAX_CANDIDATES, _MAX_SEARCH_WORDS = 10, 200, 16
 
 #: ADK: what stands around what is put before the model unasked.
-_AROUND = "PAST_CONVERSATIONS"
+_ADK_TAG = "PAST_CONVERSATIONS"
 
 
 @dataclass(frozen=True)
-class Memories(BaseMemoryService):
+class MemoryService(BaseMemoryService):
     """The `memories` table.
 
     Attributes:
@@ -50,7 +50,7 @@ class Memories(BaseMemoryService):
     generation: int | None = None
     fence: FencingToken | None = None
 
-    def of(self, session: str, generation: int | None, fence: FencingToken | None) -> "Memories":
+    def bind_run(self, session: str, generation: int | None, fence: FencingToken | None) -> "MemoryService":
         """The same, as a run sees them."""
         return replace(self, session=session, generation=generation, fence=fence)
 
@@ -63,8 +63,8 @@ class Memories(BaseMemoryService):
         """
         run = self
         if isinstance(session, StoredSession):
-            run = self.of(session.id, session.generation, session.fence)
-        await run._keep(session.app_name, session.user_id, session.id, _entries(session.events))
+            run = self.bind_run(session.id, session.generation, session.fence)
+        await run._save_entries(session.app_name, session.user_id, session.id, _to_entries(session.events))
 
     async def add_events_to_memory(
         self,
@@ -76,7 +76,7 @@ class Memories(BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         del custom_metadata
-        await self._keep(app_name, user_id, session_id or self.session, _entries(events))
+        await self._save_entries(app_name, user_id, session_id or self.session, _to_entries(events))
 
     async def add_memory(
         self,
@@ -87,12 +87,12 @@ class Memories(BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         del custom_metadata
-        entries = [(one.id, one.author or "", _words_of(one.content), time.time()) for one in memories]
-        await self._keep(app_name, user_id, self.session, entries)
+        entries = [(one.id, one.author or "", _get_text(one.content), time.time()) for one in memories]
+        await self._save_entries(app_name, user_id, self.session, entries)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """Return the memories that hold most of the query's words, whatever their case; of equals the newest."""
-        words = _looked_for(query)
+        words = _get_search_words(query)
         if not words:
             return SearchMemoryResponse()
         c = memories.c
@@ -101,7 +101,7 @@ class Memories(BaseMemoryService):
             .where(c.app == app_name, c.user_id == user_id)
             .where(sa.or_(*(contains(memories, word) for word in words)))
             .order_by(c.created_at.desc(), c.id.desc())
-            .limit(_SEEN)
+            .limit(_MAX_CANDIDATES)
         )
 
         async def read() -> Sequence[sa.Row[Any]]:
@@ -110,10 +110,10 @@ class Memories(BaseMemoryService):
 
         rows = await retried(read, what="what is remembered")
         best = sorted(rows, key=lambda row: -sum(word in (row.folded or row.content.lower()) for word in words))
-        found, room = list[MemoryEntry](), _ALL
-        for row in best[:_MOST]:
+        found, room = list[MemoryEntry](), _MAX_RESULT_CHARACTERS
+        for row in best[:_MAX_RESULTS]:
             if room > 0:
-                found.append(_remembered(row, room))
+                found.append(_to_memory_entry(row, room))
                 room -= len(row.content)
         return SearchMemoryResponse(memories=found)
 
@@ -122,7 +122,7 @@ class Memories(BaseMemoryService):
         async with self.database.write() as connection:
             await connection.execute(sa.delete(memories).where(here))
 
-    async def _keep(
+    async def _save_entries(
         self, app: str, user_id: str, session: str | None, entries: Iterable[tuple[str | None, str, str, float]]
     ) -> None:
         rows = [
@@ -132,8 +132,8 @@ class Memories(BaseMemoryService):
                 "session": session,
                 "key": key or f"{at:.6f} {number}",
                 "author": author,
-                "content": words[:_LONGEST],
-                "folded": folded(words[:_LONGEST]),
+                "content": words[:_MAX_MEMORY_CHARACTERS],
+                "folded": folded(words[:_MAX_MEMORY_CHARACTERS]),
                 "created_at": at,
             }
             for number, (key, author, words, at) in enumerate(entries)
@@ -142,40 +142,40 @@ class Memories(BaseMemoryService):
 
         async def write() -> None:
             async with self.database.write() as connection:
-                await self._hold(connection)
+                await self._lock_session(connection)
                 await insert_new(connection, memories, *rows)
 
         await retried(write, what=f"what is to be remembered of session {session}")
 
-    async def _hold(self, connection: AsyncConnection) -> None:
+    async def _lock_session(self, connection: AsyncConnection) -> None:
         if self.session is not None and self.generation is not None:
             await lock_session(connection, self.session, self.generation, self.fence)
 
 
-def _entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str, float]]:
-    return ((event.id, event.author, _words_of(event.content), event.timestamp) for event in events)
+def _to_entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str, float]]:
+    return ((event.id, event.author, _get_text(event.content), event.timestamp) for event in events)
 
 
-def _words_of(content: types.Content | None) -> str:
+def _get_text(content: types.Content | None) -> str:
     """What a person or a model has said in it, but for what it has thought."""
     parts = (content and content.parts) or ()
     return "\n".join(part.text for part in parts if part.text and not part.thought).replace("\0", "")
 
 
-def _looked_for(query: str) -> list[str]:
+def _get_search_words(query: str) -> list[str]:
     """Return the words of a query that are long enough to search for, folded, the longest first."""
-    words = {fold(word.strip(".,;:!?\"'()[]{}<>*_`")) for word in query[:_LONGEST].split()}
+    words = {fold(word.strip(".,;:!?\"'()[]{}<>*_`")) for word in query[:_MAX_MEMORY_CHARACTERS].split()}
     telling = (word for word in words if len(word) > (2 if word.isascii() else 1))
-    return sorted(telling, key=lambda word: (-len(word), word))[:_WORDS]
+    return sorted(telling, key=lambda word: (-len(word), word))[:_MAX_SEARCH_WORDS]
 
 
-def _remembered(row: sa.Row[Any], room: int) -> MemoryEntry:
-    said = row.content if len(row.content) <= room else f"{row.content[:room]}…"
+def _to_memory_entry(row: sa.Row[Any], max_characters: int) -> MemoryEntry:
+    said = row.content if len(row.content) <= max_characters else f"{row.content[:max_characters]}…"
     return MemoryEntry(
         id=row.key,
         author=row.author or None,
         content=types.Content(
-            role="user" if row.author == "user" else "model", parts=[types.Part(text=said.replace(_AROUND, "…"))]
+            role="user" if row.author == "user" else "model", parts=[types.Part(text=said.replace(_ADK_TAG, "…"))]
         ),
         timestamp=datetime.fromtimestamp(row.created_at, UTC).isoformat(timespec="seconds"),
     )

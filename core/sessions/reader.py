@@ -16,13 +16,13 @@ from core.identity import FALLBACK_AUTHOR, current_author
 from core.sessions import state as scopes
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, of_session, parsed, references, restored
 from core.sessions.history import (
-    DEFAULT_BUDGET,
-    DEFAULT_TURNS,
-    Entry,
-    Extent,
-    extent,
-    sendable,
-    sent_turns,
+    DEFAULT_BUDGET_TOKENS,
+    DEFAULT_MAX_TURNS,
+    HistoryEntry,
+    HistoryWindow,
+    count_sent_turns,
+    describe_window,
+    repair_history,
     token_budget_truncate,
 )
 from core.sessions.legacy import Rebuilder
@@ -32,7 +32,7 @@ from core.store.fast_path import Statement
 from core.store.schema import IS_USER_MESSAGE, blobs, messages, sessions, state
 
 #: Rows of one read: as many turns of a question and an answer as are sent by default, and some more.
-BATCH = 2 * DEFAULT_TURNS + 8
+BATCH = 2 * DEFAULT_MAX_TURNS + 8
 
 #: The most rows that are looked at for calls that wait and for compactions, newest first.
 HELD = 64
@@ -166,7 +166,7 @@ class Loader:
     """Reads the history of an opened session.
 
     Attributes:
-        turns: the most turns to load; see `sent_turns`.
+        turns: the most turns to load; see `count_sent_turns`.
         agent: the author of rebuilt events whose row names none.
     """
 
@@ -174,32 +174,32 @@ class Loader:
     session: str
     opened: Opened
     budget: int | None = None
-    turns: int = DEFAULT_TURNS
+    turns: int = DEFAULT_MAX_TURNS
     agent: str = ""
 
-    async def load(self) -> tuple[list[Event], Extent]:
+    async def load(self) -> tuple[list[Event], HistoryWindow]:
         """Return the events that are sent to the model, oldest first, and how much of the history they are: the
         summary, if there is one, and the messages that it does not cover.
         """
-        summary, covers, budget = self._summary, 0, self.budget or DEFAULT_BUDGET
+        summary, covers, budget = self._summary, 0, self.budget or DEFAULT_BUDGET_TOKENS
         if summary is not None:
             covers, budget = summary.covers, max(1, budget - summary.tokens)
         newest, is_all = await self._newest(covers)
         turns = self.turns
         if not is_all and sum(row.role == "user" for row in newest.values()) > turns // 2:  # else it cuts none of them
-            turns = sent_turns(await self._count_turns(covers), turns)
+            turns = count_sent_turns(await self._count_turns(covers), turns)
             newest = _of_newest(newest, turns)
         rows = await self._with_held(newest)
         entries = await self._entries([rows[id_] for id_ in sorted(rows)])
         label = f"session {self.session}"
-        kept = token_budget_truncate(entries, budget, turns=turns, covers=covers, label=label)
+        kept = token_budget_truncate(entries, budget, turns=turns, summarized_id=covers, label=label)
         untold = [entry for entry in entries if entry.id > covers or entry in kept]
-        of_all = extent(untold, kept, budget=self.budget, turns=turns, until=max(rows, default=0))
+        of_all = describe_window(untold, kept, budget=self.budget, turns=turns, newest_id=max(rows, default=0))
         if summary is None:
-            return sendable([entry.event for entry in kept]), of_all
+            return repair_history([entry.event for entry in kept]), of_all
         told = shown(parsed(summary.event, summary.id))
-        events = [*told, *sendable([entry.event for entry in kept])]
-        return events, replace(of_all, tokens=of_all.tokens + summary.tokens, covers=covers)
+        events = [*told, *repair_history([entry.event for entry in kept])]
+        return events, replace(of_all, tokens=of_all.tokens + summary.tokens, summarized_id=covers)
 
     @property
     def _summary(self) -> Message | None:
@@ -236,7 +236,7 @@ class Loader:
                 rows[id_] = batch[id_]
                 tokens += rows[id_].tokens
                 turns += rows[id_].role == "user"
-                if tokens > (self.budget or DEFAULT_BUDGET) or turns > self.turns:
+                if tokens > (self.budget or DEFAULT_BUDGET_TOKENS) or turns > self.turns:
                     return rows, False
             batch = await self._read(messages.c.id < min(batch), limit=BATCH) if len(batch) == BATCH else {}
         return rows, True
@@ -266,7 +266,7 @@ class Loader:
                 id_: Message(id_, role, event, tokens, bool(held), at) for id_, role, event, tokens, held, at in rows
             }
 
-    async def _entries(self, rows: Sequence[Message]) -> list[Entry]:
+    async def _entries(self, rows: Sequence[Message]) -> list[HistoryEntry]:
         events = [parsed(row.event, row.id) for row in rows]
         wanted = [references(event) if event else set() for event in events]
         if any(wanted):
@@ -277,7 +277,7 @@ class Loader:
         if self.agent not in ("", FALLBACK_AUTHOR):  # an agent may still be configured under the former name
             for event in filter(None, whole):
                 event.author = current_author(event.author)
-        return [Entry(event, row.tokens, row.id) for row, event in zip(rows, whole, strict=True) if event]
+        return [HistoryEntry(event, row.tokens, row.id) for row, event in zip(rows, whole, strict=True) if event]
 
     async def _rebuilt(self, rows: Sequence[Message], whole: Sequence[Event | None]) -> list[Event | None]:
         """The events, those that are None made of the columns of their rows."""

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.models.tokens import estimate_tokens
 from core.sessions.codec import columns, measured, parsed, to_row
-from core.sessions.history import INTERRUPTED, answering
+from core.sessions.history import INTERRUPTED, answer_calls
 from core.sessions.lifecycle import delete_unreferenced_blobs
 from core.store.schema import approvals, artifacts, memories, messages, sessions, tool_calls
 
@@ -108,7 +108,7 @@ async def withdraw(connection: AsyncConnection, session_id: str) -> bool:
     for row in said:
         asked = [call.id for call in row.event.get_function_calls() if call.name == INPUT and call.id]
         if told := {id_: {"error": NOT_ANSWERED} for id_ in asked if id_ not in answered}:
-            closed.append(_Stored.new(answering(row.event, told), row))
+            closed.append(_Stored.new(answer_calls(row.event, told), row))
     if closed:
         await connection.execute(sa.insert(messages), [row.columns for row in closed])
     return bool(closed)
@@ -257,7 +257,7 @@ async def _with_outcomes(rows: Sequence[_Stored], journal: _Journal, *, anew: bo
         begun = await journal.calls(row.calls)
         if begun or row.calls & answered:
             told = {id_: _outcome(begun.get(id_)) for id_ in due if not _is_to_come(id_, row, begun)}
-            whole += [row, _Stored.new(answering(row.event, told), row)] if told else [row]
+            whole += [row, _Stored.new(answer_calls(row.event, told), row)] if told else [row]
     return whole
 
 

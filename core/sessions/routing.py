@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AgentProfile:
     """One of them, as people know it.
 
     Attributes:
@@ -23,11 +23,11 @@ class Agent:
     name: str
     models: tuple[str, ...]
     description: str = ""
-    chosen_at: frozenset[str] | None = frozenset()
+    selectable_at: frozenset[str] | None = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Agents:
+class AgentRouter:
     """All of them, by their names.
 
     Attributes:
@@ -36,33 +36,33 @@ class Agents:
     """
 
     default: str
-    known: Mapping[str, Agent] = field(default_factory=lambda: MappingProxyType({}))
-    places: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    profiles: Mapping[str, AgentProfile] = field(default_factory=lambda: MappingProxyType({}))
+    agent_by_place: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
-    def at(self, spots: Sequence[str]) -> str:
+    def get_agent_at(self, places: Sequence[str]) -> str:
         """The one that answers where nothing was chosen.
 
         Args:
             spots: the names of the place, the narrowest first: see `InboxMessage`.
         """
-        return next((self.places[spot] for spot in spots if spot in self.places), self.default)
+        return next((self.agent_by_place[spot] for spot in places if spot in self.agent_by_place), self.default)
 
-    def answering(self, chosen: str | None, spots: Sequence[str]) -> str:
+    def resolve_agent(self, chosen: str | None, places: Sequence[str]) -> str:
         """The one that answers where `chosen` was chosen, if anything was. A choice that may not be made any more, for
         the agent is gone or is not for that place, does not count.
         """
-        return chosen if chosen is not None and chosen in self.offered(spots) else self.at(spots)
+        return chosen if chosen is not None and chosen in self.list_selectable(places) else self.get_agent_at(places)
 
-    def offered(self, spots: Sequence[str]) -> list[str]:
+    def list_selectable(self, places: Sequence[str]) -> list[str]:
         """Those that may be chosen there; the one that answers there without a choice always may, and comes first."""
-        here = self.at(spots)
-        may = (name for name, agent in self.known.items() if _is_for(agent, spots))
+        here = self.get_agent_at(places)
+        may = (name for name, agent in self.profiles.items() if _is_selectable_at(agent, places))
         return list(dict.fromkeys((here, *may)))
 
-    def described(self, name: str) -> str:
+    def get_description(self, name: str) -> str:
         """What an agent is there for; empty if it does not tell."""
-        return self.known[name].description if name in self.known else ""
+        return self.profiles[name].description if name in self.profiles else ""
 
 
-def _is_for(agent: Agent, spots: Sequence[str]) -> bool:
-    return agent.chosen_at is None or not agent.chosen_at.isdisjoint(spots)
+def _is_selectable_at(agent: AgentProfile, places: Sequence[str]) -> bool:
+    return agent.selectable_at is None or not agent.selectable_at.isdisjoint(places)

@@ -30,9 +30,9 @@ from core.sessions.codec import (
     parsed,
     stored,
 )
-from core.sessions.history import DEFAULT_TURNS, is_user_message, sendable
+from core.sessions.history import DEFAULT_MAX_TURNS, is_user_message, repair_history
 from core.sessions.lifecycle import begin_life, forget, life_of
-from core.sessions.prompt_text import Spoken
+from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.reader import Loader, opened
 from core.sessions.session import StoredSession
 from core.sessions.writer import EventWriter
@@ -73,7 +73,7 @@ class SessionService(BaseSessionService):
         counter: TokenCounter,
         *,
         budget: int | None = None,
-        turns: int = DEFAULT_TURNS,
+        turns: int = DEFAULT_MAX_TURNS,
         agent: str = "",
         home: str | None = None,
     ) -> None:
@@ -135,7 +135,7 @@ class SessionService(BaseSessionService):
             )
             if config is None or config.num_recent_events != 0:
                 loader = Loader(self._database, session_id, found, self._budget, self._turns, self._agent)
-                events, session.extent = await loader.load()
+                events, session.window = await loader.load()
                 session.events = _picked(events, config)
             return session
 
@@ -205,7 +205,7 @@ class SessionService(BaseSessionService):
         session.last_update_time = event.timestamp
         self._commit_event_to_session(session, event)
         if is_user_message(event):  # what an earlier turn left open stays unanswered now
-            session.events[:] = sendable(session.events)
+            session.events[:] = repair_history(session.events)
         return event
 
     async def as_stored(self, session: StoredSession, events: Sequence[Event]) -> dict[str, tuple[Event, str]]:
@@ -224,8 +224,8 @@ class SessionService(BaseSessionService):
         found = dict[str, tuple[Event, str]]()
         for row in rows:
             if (event := parsed(row.event, row.id)) is not None:
-                spoken = Spoken.of(row.content, row.spoken)
-                found[row.event_id] = event, row.content if spoken is None else spoken.own
+                spoken = AttributedPrompt.from_json(row.content, row.spoken)
+                found[row.event_id] = event, row.content if spoken is None else spoken.unattributed_text
         return found
 
     async def search(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[Found]:

@@ -6,8 +6,8 @@ from google.adk.events.event import Event
 from google.adk.sessions import Session
 from pydantic import Field
 
-from core.sessions.history import Extent, is_user_message
-from core.sessions.prompt_text import Spoken
+from core.sessions.history import HistoryWindow, is_user_message
+from core.sessions.prompt_text import AttributedPrompt
 from core.workers.fencing import FencingToken
 
 
@@ -25,10 +25,10 @@ class StoredSession(Session):
     generation: int = Field(default=0, exclude=True)
     created_at: float = Field(default=0.0, exclude=True)
     fence: FencingToken | None = Field(default=None, exclude=True)
-    prompt: Spoken | None = Field(default=None, exclude=True)
-    extent: Extent = Field(default=Extent(), exclude=True)
+    prompt: AttributedPrompt | None = Field(default=None, exclude=True)
+    window: HistoryWindow = Field(default=HistoryWindow(), exclude=True)
 
-    def attribution_of(self, event: Event) -> dict[str, Any] | None:
+    def get_attribution(self, event: Event) -> dict[str, Any] | None:
         """Return the authors of the prompt's parts, if `event` is the prompt."""
         first = next(iter((event.content and event.content.parts) or ()), None)
         if self.prompt is None or first is None or first.text != self.prompt.text or not is_user_message(event):

@@ -1,7 +1,6 @@
 """ADK's state by scope: what the app, the user and the session know."""
 
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,8 +10,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.sessions.codec import jsonable
 from core.store.schema import state
 from core.store.upsert import insert_or_update
-
-log = logging.getLogger(__name__)
 
 #: ADK: what keys begin with, by scope; and those of what is not kept.
 PREFIXES = {"app": "app:", "user": "user:", "session": ""}
@@ -42,17 +39,7 @@ async def write(connection: AsyncConnection, of: Mapping[str, str], delta: Mappi
 def merged(rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
     """Return the state in these rows (scope, key, value as JSON), its keys with ADK's prefixes.
 
-    A damaged value of an app or a user is logged and left out: no reset of a session would repair it.
-
     Raises:
-        ValueError: a value of the session's own cannot be read.
+        ValueError: a value cannot be read.
     """
-    known: dict[str, Any] = {}
-    for scope, key, value in rows:
-        try:
-            known[PREFIXES[scope] + key] = json.loads(value)
-        except (TypeError, ValueError):
-            if scope == "session":
-                raise ValueError(f"the state of a session: {key!r} is no JSON") from None
-            log.error("the state of a whole %s: %r cannot be read, and is left out", scope, key)
-    return known
+    return {PREFIXES[scope] + key: json.loads(value) for scope, key, value in rows}

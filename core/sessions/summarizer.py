@@ -25,7 +25,7 @@ from core.errors import ProviderError
 from core.models.adapter import ModelAdapter
 from core.models.tokens import TokenCounter, estimate_tokens
 from core.sessions.codec import parsed
-from core.sessions.prompt_text import MARK, frame, lines, plain
+from core.sessions.prompt_text import LINE_PREFIX, build_quote, escape_brackets, quote_message
 from core.usage.meter import current
 
 #: Gives the model that sums up a session, and the name by which it is asked: told the agent that answers there, and the
@@ -86,9 +86,9 @@ class Summarizer:
             ProviderError: the model could not answer, or has not come to an end.
         """
         llm, name = self._model(agent, model)
-        noted = [f"{MARK}{line}" for line in plain(before).splitlines()]
-        frames = [frame("What was noted so far", noted)] if noted else []
-        frames.append(frame("What was said after that" if noted else "What was said", _told(rows)))
+        noted = [f"{LINE_PREFIX}{line}" for line in escape_brackets(before).splitlines()]
+        frames = [build_quote("What was noted so far", noted)] if noted else []
+        frames.append(build_quote("What was said after that" if noted else "What was said", _told(rows)))
         request = LlmRequest(
             model=name,
             contents=[types.UserContent("\n\n".join(frames))],
@@ -100,7 +100,7 @@ class Summarizer:
         text = "".join(part.text for part in _parts(answer) if part.text and not part.thought).strip()
         if not text or answer.error_code:
             raise ProviderError(f"{name} did not sum up what was said ({answer.error_code or 'no words'})")
-        text, tokens = await self._within(plain(text), most)
+        text, tokens = await self._within(escape_brackets(text), most)
         return Summed(text, tokens)
 
     async def _within(self, text: str, most: int) -> tuple[str, int]:
@@ -139,14 +139,14 @@ def _told(rows: Sequence[sa.Row[Any]]) -> Iterator[str]:
         day = f"{datetime.fromtimestamp(row.created_at, UTC):%Y-%m-%d}"
         if row.role in ("user", "assistant") and row.content.strip():
             who = "People" if row.role == "user" else f"The assistant ({row.author})"
-            yield lines(f"{who}, {day}", _cut(row.content.strip(), WORDS))
+            yield quote_message(f"{who}, {day}", _cut(row.content.strip(), WORDS))
         for call in row.tool_calls or ():
             did, what = ("tells", call["output"]) if "output" in call else ("is asked", call.get("input", ""))
-            yield lines(f"The tool {plain(call['name'])} {did}", _cut(what or "nothing", CALLS))
+            yield quote_message(f"The tool {escape_brackets(call['name'])} {did}", _cut(what or "nothing", CALLS))
 
 
 def _cut(text: str, most: int) -> str:
-    text = plain(text)
+    text = escape_brackets(text)
     return text if len(text) <= most else f"{text[:most]} … ({len(text) - most} more characters)"
 
 
@@ -172,7 +172,7 @@ def shown(event: Event | None) -> list[Event]:
     if not event or not compaction:
         return []
     words = "\n".join(part.text for part in compaction.compacted_content.parts or () if part.text)
-    framed = frame(_TITLE, [f"{MARK}{line}".rstrip() for line in plain(words).splitlines()])
+    framed = build_quote(_TITLE, [f"{LINE_PREFIX}{line}".rstrip() for line in escape_brackets(words).splitlines()])
     return [
         Event(
             id=event.id,

@@ -50,7 +50,7 @@ class EventWriter:
         values = {
             "session": self.session.id,
             "generation": self.session.generation,
-            "spoken": self.session.attribution_of(event),
+            "spoken": self.session.get_attribution(event),
             **(columns(row, tokens) if row else {}),
         }
         delta = event.actions.state_delta

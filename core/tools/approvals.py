@@ -1,7 +1,7 @@
 """Approvals: calls of tools that wait for a person's word.
 
 Who may decide is told by a tuple: `author` (of the message that led to the call), `others` (anybody else), and what
-`core.identity.permits` takes. The first decision holds, over all workers. When all is decided that a turn
+`core.identity.is_permitted` takes. The first decision holds, over all workers. When all is decided that a turn
 has asked for, a message of its session says so, and the turn that takes it goes on with the run.
 """
 
@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
 from core.concurrency.tasks import run_every
-from core.identity import AUTHOR, OTHERS, User, permits
+from core.identity import AUTHOR, OTHERS, User, is_permitted
 from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
 from core.sessions import state as scopes
@@ -82,7 +82,7 @@ class Approval:
     def may_decide(self, person: User) -> bool:
         is_asker = person.id in self.askers
         return (
-            permits(self.approvers, person)
+            is_permitted(self.approvers, person)
             or (AUTHOR in self.approvers and is_asker)
             or (OTHERS in self.approvers and not is_asker)
         )

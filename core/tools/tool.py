@@ -23,7 +23,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from core.errors import ToolError
-from core.identity import User, permits
+from core.identity import User, is_permitted
 
 #: Tools have threads of their own: one that hangs must not take those by which names are resolved.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
@@ -126,7 +126,7 @@ def allowed(*who: str) -> Callable[[AnyTool], AnyTool]:
 def is_allowed(tool: BaseTool, speaker: User) -> bool:
     """Whether a tool may be called for somebody."""
     rules = (getattr(marked, "allowed", None) for marked in (tool, getattr(tool, "func", None)))
-    return all(permits(rule, speaker) for rule in rules if isinstance(rule, tuple))
+    return all(is_permitted(rule, speaker) for rule in rules if isinstance(rule, tuple))
 
 
 def contain(tool: BaseTool, seconds: float) -> None:

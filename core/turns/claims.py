@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
 from core.sessions.resume import reopen
-from core.sessions.routing import Agents
+from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.errors import Unreadable, collect_unreadable, store_errors
 from core.store.schema import inbox, sessions, turns
@@ -66,7 +66,7 @@ class _QueuedMessage(NamedTuple):
 async def claim_turns(
     database: Database,
     lease: Lease,
-    agents: Agents,
+    agents: AgentRouter,
     limit: int,
     *,
     running: Collection[str],
@@ -151,7 +151,7 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
 
 
 async def _begin(
-    connection: AsyncConnection, worker: str, agents: Agents, limit: int, served: Mapping[str, int]
+    connection: AsyncConnection, worker: str, agents: AgentRouter, limit: int, served: Mapping[str, int]
 ) -> list[Turn]:
     """Claim the next turn of each idle session in which messages wait."""
     locked = await _lock_sessions(connection, limit, served)
@@ -262,11 +262,11 @@ def _answered_together(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
 
 
 async def _next_turn(
-    connection: AsyncConnection, session: sa.Row[Any], batch: Sequence[_QueuedMessage], agents: Agents
+    connection: AsyncConnection, session: sa.Row[Any], batch: Sequence[_QueuedMessage], agents: AgentRouter
 ) -> Turn | None:
     """Return the turn that answers these messages; None if a rerun has nothing to answer."""
     first, messages = batch[0].row, tuple(queued.message for queued in batch)
-    turn_id, agent = new_turn_id(), agents.answering(session.agent, messages[-1].spots)
+    turn_id, agent = new_turn_id(), agents.resolve_agent(session.agent, messages[-1].spots)
     turn = Turn(
         turn_id,
         session.id,

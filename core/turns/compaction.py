@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.secret_redaction import traced
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, columns, of_session, to_row
-from core.sessions.history import DEFAULT_BUDGET, DEFAULT_TURNS
+from core.sessions.history import DEFAULT_BUDGET_TOKENS, DEFAULT_MAX_TURNS
 from core.sessions.summarizer import Summarizer, Summed, begun_at, summary
 from core.store.database import Database
 from core.store.fast_path import Statement
@@ -92,8 +92,8 @@ class HistoryCompactor:
         caps: Caps,
         *,
         wake: Callable[[], None] = lambda: None,
-        budget: int | None = DEFAULT_BUDGET,
-        turn_limit: int = DEFAULT_TURNS,
+        budget: int | None = DEFAULT_BUDGET_TOKENS,
+        turn_limit: int = DEFAULT_MAX_TURNS,
         rest: float = REST,
     ) -> None:
         self._database = database
@@ -102,7 +102,7 @@ class HistoryCompactor:
         self._caps = caps
         self._wake = wake
         self._folds = budget is not None
-        self._budget = budget or DEFAULT_BUDGET
+        self._budget = budget or DEFAULT_BUDGET_TOKENS
         self._summary_limit = min(MOST, self._budget // PART)
         self._room = self._budget - self._summary_limit  # the summary takes its tokens from the budget
         self._turn_limit = turn_limit

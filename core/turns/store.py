@@ -31,7 +31,7 @@ from core.concurrency.retry import retried
 from core.inbox_message import InboxMessage
 from core.observability import tracing
 from core.sessions.resume import is_stored, rewind
-from core.sessions.routing import Agents
+from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.notify import Notices
 from core.store.schema import inbox, turns
@@ -62,7 +62,7 @@ T = TypeVar("T")
 class TurnStore:
     """The `turns` table, as one worker sees it that has these `agents`."""
 
-    def __init__(self, database: Database, lease: Lease, agents: Agents) -> None:
+    def __init__(self, database: Database, lease: Lease, agents: AgentRouter) -> None:
         self._database = database
         self._lease = lease
         self.agents = agents

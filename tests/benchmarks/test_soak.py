@@ -16,7 +16,7 @@ from benchmarks.soak.users import Session
 from channels.base import Said
 from channels.i18n.messages import STOP
 from channels.intake.context import framed
-from core.sessions.prompt_text import frame
+from core.sessions.prompt_text import build_quote
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.fixtures.inbox_messages import inbound
@@ -106,8 +106,8 @@ async def test_what_the_bot_says_where_nobody_has_asked_and_what_can_still_be_st
 def test_a_history_has_each_question_once_with_its_answer() -> None:
     well = [("user", "Ada: s1-0"), ("assistant", answer(["s1-0"])), ("user", "Ada: s1-1\n\nAda: s1-2")]
     assert history_fault(well) == ""
-    assert history_fault([("user", frame("A summary", ["| They spoke of s1-0."])), *well]) == ""
-    assert history_fault([("user", frame("What was said", ["| They spoke of s1-0."]))]) == ""
+    assert history_fault([("user", build_quote("A summary", ["| They spoke of s1-0."])), *well]) == ""
+    assert history_fault([("user", build_quote("What was said", ["| They spoke of s1-0."]))]) == ""
     assert history_fault([*well, well[-1]])
     assert history_fault([])
     assert history_fault([well[0], ("assistant", "no"), well[2]])
@@ -120,9 +120,9 @@ async def test_what_is_told_of_a_message_that_was_not_heard_yet_does_not_ask_for
 
     question, before = inbound("s1-1"), Said("ada", "Ada", "s1-0", at=0.0)
     frames, _ = await framed([question], [before], {"ada": "Ada"}, count=count, most=1_000)
-    (frame,) = frames[question.event_key]
-    assert "s1-0" in frame
-    assert names(f"{frame}\n\nAda: s1-1") == ["s1-1"]
+    (build_quote,) = frames[question.event_key]
+    assert "s1-0" in build_quote
+    assert names(f"{build_quote}\n\nAda: s1-1") == ["s1-1"]
 
 
 def test_what_no_bot_has_heard_is_told_apart() -> None:

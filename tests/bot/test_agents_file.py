@@ -54,13 +54,13 @@ async def test_the_agents_of_a_file_are_made_each_with_its_own_and_named_by_thei
     assert list(crew.apps) == ["desk", "clerk", "weather"]
     assert [app.name for app in crew.apps.values()] == list(crew.apps)
     assert [app.root_agent and app.root_agent.name for app in crew.apps.values()] == ["desk", "clerk", "forecaster"]
-    assert {name: agent.models for name, agent in crew.agents.known.items()} == {
+    assert {name: agent.models for name, agent in crew.agents.profiles.items()} == {
         "desk": ("openai/small",),
         "clerk": ("openai/big",),
         "weather": ("openai/other",),
     }
-    assert crew.agents.at(("1", "123456789012")) == "weather"
-    assert crew.agents.offered(("D1", "slack:dm", "dm", "T9")) == ["clerk", "weather"]
+    assert crew.agents.get_agent_at(("1", "123456789012")) == "weather"
+    assert crew.agents.list_selectable(("D1", "slack:dm", "dm", "T9")) == ["clerk", "weather"]
     await choice.aclose()
 
 

@@ -4,17 +4,17 @@ from typing import Any
 import pytest
 
 from channels.access import DIRECT, Admission, Door, Rules
-from core.identity import Spot, Visitor
+from core.identity import Actor, Location
 
-HERE = Spot("T1", "thread", ("C1", "cat"))
-ALONE = Spot("T1", "D1", is_direct=True)
-GRACE = Visitor("slack", "U2", workspaces=("T1",))
-OUTSIDER = Visitor("slack", "U9", workspaces=("T9",), is_external=True)
-ROBOT = Visitor("slack", "bot:B1", workspaces=("T1",))
+HERE = Location("T1", "thread", ("C1", "cat"))
+ALONE = Location("T1", "D1", is_direct=True)
+GRACE = Actor("slack", "U2", workspaces=("T1",))
+OUTSIDER = Actor("slack", "U9", workspaces=("T9",), is_external=True)
+ROBOT = Actor("slack", "bot:B1", workspaces=("T1",))
 
 
-def ada(*roles: str) -> Visitor:
-    return Visitor("slack", "U1", roles=roles, workspaces=("T1",))
+def ada(*roles: str) -> Actor:
+    return Actor("slack", "U1", roles=roles, workspaces=("T1",))
 
 
 def rules(*allow: str, block: tuple[str, ...] = (), **more: Any) -> Rules:
@@ -50,7 +50,7 @@ def rules(*allow: str, block: tuple[str, ...] = (), **more: Any) -> Rules:
     ],
 )
 def test_block_beats_allow_and_a_kind_of_which_none_is_named_is_open(
-    rule: Rules, visitor: Visitor, spot: Spot, expected: str
+    rule: Rules, visitor: Actor, spot: Location, expected: str
 ) -> None:
     assert Door({"slack": rule}).admits(visitor, spot) is Admission[expected]
     assert Door({"discord": rules("user:1")}).admits(ada(), spot) is Admission.ADMITTED  # another platform's rules
@@ -59,22 +59,22 @@ def test_block_beats_allow_and_a_kind_of_which_none_is_named_is_open(
 @pytest.mark.parametrize(
     ("visitor", "spot", "expected"),
     [
-        (Visitor("discord", "1", workspaces=("7",)), Spot("7", "70"), "ADMITTED"),
-        (Visitor("discord", "1", workspaces=("8",)), Spot("8", "80"), "NOT_HERE"),
-        (Visitor("discord", "1", workspaces=("7",)), Spot("", "90", is_direct=True), "ADMITTED"),
-        (Visitor("discord", "1"), Spot("", "90", is_direct=True), "NOT_HERE"),
+        (Actor("discord", "1", workspaces=("7",)), Location("7", "70"), "ADMITTED"),
+        (Actor("discord", "1", workspaces=("8",)), Location("8", "80"), "NOT_HERE"),
+        (Actor("discord", "1", workspaces=("7",)), Location("", "90", is_direct=True), "ADMITTED"),
+        (Actor("discord", "1"), Location("", "90", is_direct=True), "NOT_HERE"),
     ],
 )
 def test_where_servers_are_allowed_by_name_those_who_write_directly_must_be_in_one(
-    visitor: Visitor, spot: Spot, expected: str
+    visitor: Actor, spot: Location, expected: str
 ) -> None:
     assert Door({"discord": rules("guild:7")}).admits(visitor, spot) is Admission[expected]
 
 
 def test_the_servers_that_are_served_say_nothing_of_direct_messages() -> None:
     door = Door({"discord": Rules(served=frozenset({"7"}))})
-    assert door.admits(Visitor("discord", "1"), Spot("", "90", is_direct=True)) is Admission.ADMITTED
-    assert door.admits(Visitor("discord", "1", workspaces=("8",)), Spot("8", "80")) is Admission.NOT_HERE
+    assert door.admits(Actor("discord", "1"), Location("", "90", is_direct=True)) is Admission.ADMITTED
+    assert door.admits(Actor("discord", "1", workspaces=("8",)), Location("8", "80")) is Admission.NOT_HERE
     assert (door.rules("discord").is_open("7"), door.rules("discord").is_open("8")) == (True, False)
 
 
@@ -83,5 +83,5 @@ def test_admins_need_be_on_no_list_of_people_and_may_be_blocked_all_the_same(adm
     open_to_grace = Door({"slack": rules("user:U2", "channel:C1")}, {admin})
     assert open_to_grace.is_admin(ada("S1"))
     assert open_to_grace.admits(ada("S1"), HERE) is Admission.ADMITTED
-    assert open_to_grace.admits(ada("S1"), Spot("T1", "C2")) is Admission.NOT_HERE
+    assert open_to_grace.admits(ada("S1"), Location("T1", "C2")) is Admission.NOT_HERE
     assert Door({"slack": rules(block=("user:U1",))}, {admin}).admits(ada("S1"), HERE) is Admission.NOT_YOU

@@ -35,8 +35,8 @@ from core.models.provider_registry import make_provider
 from core.models.retries_and_fallbacks import Fallbacks
 from core.models.tokens import TokenCounter
 from core.models.vendors import VendorSettings
-from core.sessions.artifacts import Artifacts
-from core.sessions.routing import Agent, Agents
+from core.sessions.artifacts import ArtifactService
+from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
@@ -65,7 +65,7 @@ STAND_IN = "openai/stand-in"
 #: Rules by which everybody may speak.
 OPEN = Rules()
 #: The agent that answers.
-PARLEY = Agents("parley", {"parley": Agent("parley", MODELS)})
+PARLEY = AgentRouter("parley", {"parley": AgentProfile("parley", MODELS)})
 
 #: As far as the program looks back by default.
 BOUNDS = Bounds()
@@ -107,7 +107,7 @@ async def core_of(
     tools: Sequence[BaseTool] = (),
     allowance: Allowance | None = None,
     context_tokens: int = CONTEXT_MAX_TOKENS,
-    agents: Agents = PARLEY,
+    agents: AgentRouter = PARLEY,
     door: Door | None = None,
     rates: Rates = BOUNDLESS,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
@@ -143,7 +143,7 @@ async def core_of(
             tools=tools,
             plugins=ours(Journal(database)),
         )
-        runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
+        runtime = AgentRuntime(app, sessions, artifacts=ArtifactService(database))
         stack.push_async_callback(runtime.aclose)
         turns, channels, door = await successor(database, agents), dict[str, Channel](), door or Door()
 
@@ -198,7 +198,7 @@ def _endpoints(address: str) -> VendorSettings:
     )
 
 
-async def successor(database: Database, agents: Agents = PARLEY) -> TurnStore:
+async def successor(database: Database, agents: AgentRouter = PARLEY) -> TurnStore:
     """The turns as a process sees them that has just begun: all that were before it are gone."""
     lease = Lease(database)
     await lease.acquire()

@@ -14,7 +14,7 @@ from core.concurrency import event_loop, retry
 from core.errors import StoreError
 from core.inbox.store import InboxStore
 from core.models.tokens import TokenCounter
-from core.sessions.routing import Agent, Agents
+from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.fast_path import Statement
@@ -101,7 +101,7 @@ async def worker_on(database: Faulty, *, seconds: float = 30) -> TurnStore:
     """The turns as a worker sees them that has just begun."""
     lease = Lease(database, seconds=seconds)
     await lease.acquire()
-    agents = Agents("app", {"app": Agent("app", MODELS)})
+    agents = AgentRouter("app", {"app": AgentProfile("app", MODELS)})
     return TurnStore(database, lease, agents)
 
 

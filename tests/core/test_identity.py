@@ -8,7 +8,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.tool_context import ToolContext
 
 from core.agents.factory import ours
-from core.identity import ADMINS, EVERYONE, User, permits, together
+from core.identity import ADMINS, EVERYONE, User, intersect_rights, is_permitted
 from core.models.provider import Done, ToolCall
 from core.tools.tool import Tool, adapt, allowed
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
@@ -34,15 +34,15 @@ def calls(name: str, id_: str = "c1") -> list[Any]:
     ],
 )
 def test_a_rule_names_people_roles_and_those_who_run_the_bot(rule: tuple[str, ...], may: str) -> None:
-    assert "".join(person.name[0] for person in (ADA, GRACE) if permits(rule, person)) == may
-    assert permits(rule, User("", "nobody")) == (EVERYONE in rule)
+    assert "".join(person.name[0] for person in (ADA, GRACE) if is_permitted(rule, person)) == may
+    assert is_permitted(rule, User("", "nobody")) == (EVERYONE in rule)
 
 
 def test_several_who_speak_at_once_have_the_rights_that_each_of_them_has() -> None:
-    both = together([ADA, GRACE])
+    both = intersect_rights([ADA, GRACE])
     assert both == User("", "Ada, Grace", frozenset({"S2"}), is_admin=False, platform="slack", workspace="T1")
-    assert not permits(("U1", "U2", ADMINS), both)
-    assert together([ADA, ADA]) == ADA
+    assert not is_permitted(("U1", "U2", ADMINS), both)
+    assert intersect_rights([ADA, ADA]) == ADA
 
 
 async def test_a_tool_is_called_only_for_whom_it_may_be(converse: Converse) -> None:
@@ -59,7 +59,7 @@ async def test_a_tool_is_called_only_for_whom_it_may_be(converse: Converse) -> N
     provider = ScriptedProvider(*script)
     conversation = await converse(provider, tools=[restart, erase])
     await conversation.events("Restart!", speaker=ADA)
-    await conversation.events("Restart!", speaker=together([ADA, GRACE]))
+    await conversation.events("Restart!", speaker=intersect_rights([ADA, GRACE]))
     events = await conversation.events("Erase!", speaker=GRACE)
     assert seen == [
         {"id": "U1", "name": "Ada", "platform": "slack", "workspace": "T1", "roles": ["S1", "S2"], "is_admin": True}

@@ -57,7 +57,7 @@ from core.conversations.overview import (
 from core.conversations.turn_report import TurnReport
 from core.errors import ParleyError
 from core.identity import User
-from core.identity import told as speaker_told
+from core.identity import to_user_state as speaker_told
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox.watermarks import Watermarks

@@ -10,7 +10,7 @@ from bot import settings as configuration
 from channels.access import DIRECT, Rules
 from channels.i18n import messages as words
 from core.errors import SurfaceError
-from core.sessions.prompt_text import END
+from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, Rate, Rates
 from sandbox.discord import DiscordMessage, DiscordSandbox
@@ -20,7 +20,7 @@ TELL = "POST /users/@me/channels"
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 def told(bot: Bot, user: str) -> list[str]:

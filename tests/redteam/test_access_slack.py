@@ -12,7 +12,7 @@ from channels.commands import handlers
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import ASK, QUESTION
 from core.errors import StoreError, SurfaceError
-from core.sessions.prompt_text import END
+from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, Rate, Rates
 from sandbox.models import Pause, Say
@@ -22,7 +22,7 @@ from tests.fixtures.buttons import with_button
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 def contains(text: str, texts: list[str]) -> bool:

@@ -20,9 +20,9 @@ from core.agents.runtime import AgentRuntime, RunRequest
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.sessions import state as scopes
-from core.sessions.artifacts import Artifacts
-from core.sessions.memory import Memories
-from core.sessions.routing import Agent, Agents
+from core.sessions.artifacts import ArtifactService
+from core.sessions.memory import MemoryService
+from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.schema import artifacts, sessions
 from core.tools.adk_confirmations import Decision, always
@@ -45,13 +45,13 @@ from tests.fixtures.conversation import (
 __all__ = ["converse"]
 
 #: One for all, one that is for a place of its own, and one that nobody may choose.
-BOT = Agents(
+BOT = AgentRouter(
     "parley",
     {
-        "parley": Agent("parley", MODELS),
-        "open": Agent("open", MODELS, "For all.", chosen_at=None),
-        "law": Agent("law", MODELS, chosen_at=frozenset({"C0000000"})),
-        "payroll": Agent("payroll", MODELS),
+        "parley": AgentProfile("parley", MODELS),
+        "open": AgentProfile("open", MODELS, "For all.", selectable_at=None),
+        "law": AgentProfile("law", MODELS, selectable_at=frozenset({"C0000000"})),
+        "payroll": AgentProfile("payroll", MODELS),
     },
 )
 
@@ -164,7 +164,7 @@ async def test_a_file_is_made_under_no_name_that_is_more_than_one(converse: Conv
         script += [[ToolCall(f"f{number}", "make_file", {"name": name, "content": "x"}), Done()], "Done."]
     provider = ScriptedProvider(*script)
     talk = await converse(provider, tools=[make_file])
-    runtime = AgentRuntime(talk.runtime.app, talk.sessions, artifacts=Artifacts(talk.database))
+    runtime = AgentRuntime(talk.runtime.app, talk.sessions, artifacts=ArtifactService(talk.database))
     for attack in FILES:
         events = [e async for e in runtime.stream(RunRequest(user_id=USER, session_id=SESSION, text="make it"))]
         assert [e.type for e in events if e.type in ("file", "error")] == ["error"], attack
@@ -277,7 +277,7 @@ REMEMBERED = {
 @pytest.mark.parametrize("attack", REMEMBERED)
 async def test_what_is_remembered_is_not_found(converse: Converse, attack: str) -> None:
     talk = await converse()
-    memories = Memories(talk.database)
+    memories = MemoryService(talk.database)
     said = types.Content(role="user", parts=[types.Part(text="the secret of the place")])
     of: dict[str, Any] = {"app_name": "desk", "user_id": USER}
     await memories.add_events_to_memory(**of, events=[Event(author="user", content=said)], session_id=SESSION)
@@ -286,8 +286,8 @@ async def test_what_is_remembered_is_not_found(converse: Converse, attack: str) 
 
 
 async def test_a_description_with_orders_in_it_is_shown_as_words(sandbox: Any, tmp_path: Path) -> None:
-    known = Agent("parley", MODELS, "@everyone <!channel> click"), Agent("b", MODELS, chosen_at=None)
-    loud = Agents("parley", {agent.name: agent for agent in known})
+    known = AgentProfile("parley", MODELS, "@everyone <!channel> click"), AgentProfile("b", MODELS, selectable_at=None)
+    loud = AgentRouter("parley", {agent.name: agent for agent in known})
     async with talking(sandbox, tmp_path, "Here.", core={"agents": loud}) as talk:
         await talk.say("agent")
         await shows(talk, lambda found: found and words.AGENTS_ARE.split("`")[0] in found[-1])

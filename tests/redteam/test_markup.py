@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from discord.gateway import DiscordWebSocket
 
-from core.sessions.prompt_text import END
+from core.sessions.prompt_text import QUOTE_END
 from sandbox.slack import SlackMessage
 from tests.channels.platforms import PLATFORMS, Talk, quick, sandbox_of, shows, talking
 
@@ -55,7 +55,7 @@ TOKENS = {"slack": r"<(!|@|#|/|https?:[^>|]*\||slackapp)", "discord": r"<[@#/]|@
 
 
 def said(asked: Any) -> str:
-    return answers[asked.text.rpartition(END)[2].strip().rpartition("case ")[2]]
+    return answers[asked.text.rpartition(QUOTE_END)[2].strip().rpartition("case ")[2]]
 
 
 answers = dict[str, str]()

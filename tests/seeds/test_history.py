@@ -6,7 +6,7 @@ import pytest
 from google.adk.events.event import Event
 from google.genai import types
 
-from core.sessions.history import Entry, token_budget_truncate
+from core.sessions.history import HistoryEntry, token_budget_truncate
 from tests.fixtures.conversation import Conversation, Converse, ScriptedProvider
 
 
@@ -127,9 +127,9 @@ CALL = types.Part(function_call=types.FunctionCall(id="c1", name="exec", args={}
 ANSWER = types.Part(function_response=types.FunctionResponse(id="c1", name="exec", response={"output": "file.txt"}))
 
 
-def entries(*contents: types.Content) -> list[Entry]:
+def entries(*contents: types.Content) -> list[HistoryEntry]:
     return [
-        Entry(Event(author="user" if content.role == "user" else "lango_agent", content=content), tokens=10)
+        HistoryEntry(Event(author="user" if content.role == "user" else "lango_agent", content=content), tokens=10)
         for content in contents
     ]
 

@@ -20,7 +20,7 @@ from channels.discord.session_ids import sent_at, snowflake, thread_of
 from channels.discord.text import headline
 from channels.rate_limits.caller import RefusedError
 from core.conversations.history_state import HistoryState
-from core.identity import BOT
+from core.identity import BOT_PREFIX
 from core.inbox_message import InboxMessage, storable_text
 
 #: Discord: the most messages that one call tells. And the most calls for one question.
@@ -135,7 +135,7 @@ def _said(message: discord.Message, names: Mapping[tuple[str, int], str], *, me:
     parts = [shown(message, {**names, **names_in(message)}), *(part["text"] for part in passed_on(message))]
     text, author = storable_text("\n".join(filter(None, parts))), message.author
     return Said(
-        author=f"{BOT}{author.id}" if author.bot else str(author.id),
+        author=f"{BOT_PREFIX}{author.id}" if author.bot else str(author.id),
         name=author.display_name,
         text=headline(text, OWN) if author == me else text,
         at=sent_at(message.id),

@@ -32,7 +32,7 @@ from channels.rate_limits.caller import RefusedError
 from channels.services import Desk
 from core.concurrency.tasks import Work
 from core.errors import StoreError, SurfaceError
-from core.identity import BOT
+from core.identity import BOT_PREFIX
 from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.privacy.vault import Seal
 from core.secret_redaction import traced
@@ -99,7 +99,7 @@ class DiscordInteractionHandler(InteractionHandler):
         said, files = text_of(message, self._api.me), attachments_of(message)
         asked = words.of(interaction.locale.value)(words.ABOUT_THIS) if said or files else ""
         shown = quoted(headline(said or files[0].name, _MOST_ABOUT)) if asked else ""
-        author = f"{BOT}{message.author.id}" if message.author.bot else str(message.author.id)
+        author = f"{BOT_PREFIX}{message.author.id}" if message.author.bot else str(message.author.id)
         brings = (about(author, message.author.display_name, said, sent_at(message.id)),)
         await self._receive_question(interaction, asked, files, brings, shown=f"{shown}\n-# {message.jump_url}")
 
@@ -135,7 +135,9 @@ class DiscordInteractionHandler(InteractionHandler):
                 session, spots = authorized.context.session_id or "", authorized.context.spots
                 is_model = name == "model"
                 names = (
-                    await conversations.list_models(session, spots) if is_model else conversations.agents.offered(spots)
+                    await conversations.list_models(session, spots)
+                    if is_model
+                    else conversations.agents.list_selectable(spots)
                 )
         except (StoreError, TimeoutError) as error:
             log.warning("a name cannot be completed: %s", traced(error))

@@ -9,7 +9,7 @@ from channels.slack.events.content import passed_on, said
 from channels.slack.session_ids import NAME, event_key, is_direct, place, session_id
 from channels.slack.settings import Direct
 from channels.slack.text import mentioned_ids, titled, without_mention
-from core.identity import BOT, Spot, Visitor
+from core.identity import BOT_PREFIX, Actor, Location
 from core.inbox_message import Attachment, InboxMessage, storable_text
 
 #: Messages that people write; every other subtype is Slack's own talk, an edit, or a bot's.
@@ -54,7 +54,7 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
         return None
     team = team_of(body)
     root = event.get("thread_ts") or ("" if is_direct(channel) and direct == "single" else ts)
-    author, home = f"{BOT}{bot_id}" if bot_id else user, str(event.get("user_team") or event.get("team") or team)
+    author, home = f"{BOT_PREFIX}{bot_id}" if bot_id else user, str(event.get("user_team") or event.get("team") or team)
     title = titled(without_mention(words, bot_user_id))
     inbound = InboxMessage(
         event_key=event_key(team, channel, ts),
@@ -77,8 +77,8 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
         sent_at=float(ts),
         attachments=tuple(map(attachment, event.get("files") or ())),
         brings=tuple(passed_on(event)),
-        visitor=Visitor(NAME, author, workspaces=(home,), is_external=is_from_outside(body)),
-        spot=Spot(team, channel, is_direct=is_alone),
+        visitor=Actor(NAME, author, workspaces=(home,), is_external=is_from_outside(body)),
+        spot=Location(team, channel, is_direct=is_alone),
     )
     return Call(inbound, is_called)
 

@@ -16,7 +16,7 @@ from channels.slack.events.parser import is_written, name_of
 from channels.slack.session_ids import NAME
 from channels.slack.text import to_words
 from core.conversations.history_state import HistoryState
-from core.identity import BOT
+from core.identity import BOT_PREFIX
 from core.inbox_message import InboxMessage
 
 #: Slack: the most messages that one call tells. And the most calls for one question.
@@ -119,7 +119,7 @@ def _before(message: Mapping[str, Any], names: Mapping[str, str]) -> Said:
     user = str(message.get("user") or "")
     parts = [said(message), *(f"[passed on] {part['name']}: {part['text']}" for part in passed_on(message))]
     return Said(
-        author=f"{BOT}{bot}" if bot else user,
+        author=f"{BOT_PREFIX}{bot}" if bot else user,
         name=name_of(message, bot) if bot else names.get(user, user),
         text=to_words("\n".join(filter(None, parts)), names),
         at=float(message["ts"]),

@@ -31,7 +31,7 @@ from channels.slack.session_ids import NAME, event_key, root_of, session_id
 from channels.slack.settings import Direct
 from channels.slack.text import escaped, inert, titled, to_words
 from core.errors import StoreError, SurfaceError
-from core.identity import BOT
+from core.identity import BOT_PREFIX
 from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.privacy.vault import Seal
 
@@ -219,7 +219,7 @@ class SlackInteractionHandler(InteractionHandler):
         """Post a question in the thread of the message that it is about."""
         target, context, asked = ResponseTarget(**interaction.surface), interaction.context, interaction.values["text"]
         kept, user = interaction.values["about"], target.user
-        author, is_bot = kept["author"], kept["author"].startswith(BOT)
+        author, is_bot = kept["author"], kept["author"].startswith(BOT_PREFIX)
         names = await self._directory.names(target.team, {user} if is_bot else {user, author}, [kept["text"]])
         author_name = kept["name"] if is_bot else names[author]
         title = titled(escaped(asked))

@@ -15,7 +15,7 @@ from channels.slack.events.content import said
 from channels.slack.events.parser import attachment, name_of
 from channels.slack.interactions.commands import COMMANDS
 from channels.slack.interactions.responses import ResponseTarget
-from core.identity import BOT
+from core.identity import BOT_PREFIX
 
 ASK, WHY, RESET = "ask", "why", "reset"
 
@@ -60,7 +60,7 @@ def metadata_of(target: ResponseTarget, message: Mapping[str, Any]) -> str:
     kept = {
         "channel": target.channel,
         "root": target.thread_ts or str(message["ts"]),
-        "author": f"{BOT}{bot}" if bot else str(message.get("user") or ""),
+        "author": f"{BOT_PREFIX}{bot}" if bot else str(message.get("user") or ""),
         "name": name_of(message, bot) if bot else "",
         "ts": str(message["ts"]),
         "url": target.response_url,

@@ -8,7 +8,7 @@ from bot import settings as configuration
 from bot.setup.check import check
 from bot.setup.probes import Verdict
 from core.errors import SettingsError
-from core.identity import Spot, Visitor
+from core.identity import Actor, Location
 from core.usage.user_rate_limits import Rate
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
@@ -41,7 +41,7 @@ def test_ids_are_read_with_their_kinds_and_slacks_without(monkeypatch: pytest.Mo
     assert discord.allow == {"guild:7", "guild:8", "role:11"}
     assert discord.served == {"7", "8"}
     assert discord.block == {"user:9", "channel:dm"}
-    assert settings.access_policy.is_admin(Visitor("discord", "1", roles=("12",)))
+    assert settings.access_policy.is_admin(Actor("discord", "1", roles=("12",)))
     assert settings.user_rate_limits.person == Rate(20, 3600)
     assert settings.user_rate_limits.place == Rate(100, 86_400)
 
@@ -50,13 +50,13 @@ def test_by_default_the_home_workspace_and_the_named_servers_are_served(monkeypa
     set_all(monkeypatch, {"DISCORD_GUILD_IDS": "7"})
     settings = configuration.load_settings()
     seen = {
-        "home": (Visitor("slack", "U1", workspaces=("T1",)), Spot("T1", "C1")),
-        "outside": (Visitor("slack", "U9", workspaces=("T9",), is_external=True), Spot("T1", "C1")),
-        "bot": (Visitor("slack", "bot:B1"), Spot("T1", "C1")),
-        "named": (Visitor("discord", "1", workspaces=("7",)), Spot("7", "70")),
-        "unnamed": (Visitor("discord", "1", workspaces=("8",)), Spot("8", "80")),
-        "member directly": (Visitor("discord", "1", workspaces=("7",)), Spot("", "71", is_direct=True)),
-        "stranger directly": (Visitor("discord", "1"), Spot("", "71", is_direct=True)),
+        "home": (Actor("slack", "U1", workspaces=("T1",)), Location("T1", "C1")),
+        "outside": (Actor("slack", "U9", workspaces=("T9",), is_external=True), Location("T1", "C1")),
+        "bot": (Actor("slack", "bot:B1"), Location("T1", "C1")),
+        "named": (Actor("discord", "1", workspaces=("7",)), Location("7", "70")),
+        "unnamed": (Actor("discord", "1", workspaces=("8",)), Location("8", "80")),
+        "member directly": (Actor("discord", "1", workspaces=("7",)), Location("", "71", is_direct=True)),
+        "stranger directly": (Actor("discord", "1"), Location("", "71", is_direct=True)),
     }
     admitted = {
         name

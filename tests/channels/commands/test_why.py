@@ -17,7 +17,7 @@ from channels.commands.why import MOST, MOST_TOOLS, why_text
 from channels.i18n import messages as words
 from core.agents.run_record import FileUse, Others, Receipt, ToolUse
 from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
-from core.sessions.history import Extent
+from core.sessions.history import HistoryWindow
 from core.store.database import Database
 from core.tools.tool import Tool, adapt
 from core.usage.meter import ModelCall
@@ -216,7 +216,7 @@ def account(**more: Any) -> TurnReport:
 
 def test_it_tells_what_was_read_and_what_was_left_out() -> None:
     receipt = Receipt(
-        history=Extent(messages=12, tokens=3400, budget=32_000, bound="tokens", until=90),
+        history=HistoryWindow(messages=12, tokens=3400, budget=32_000, limit="tokens", newest_id=90),
         others=Others(messages=3, tokens=120, left_out=2),
         files=(FileUse("a.pdf"), FileUse("b.zip", "I cannot read files of its kind")),
     )
@@ -262,7 +262,7 @@ def test_it_tells_how_many_tokens_the_prompt_cache_has_read_and_written() -> Non
 
 
 def test_what_has_no_price_is_said_to_have_none_and_a_summary_is_told_of() -> None:
-    receipt = Receipt(history=Extent(messages=2, tokens=90, budget=32_000, until=90, covers=60))
+    receipt = Receipt(history=HistoryWindow(messages=2, tokens=90, budget=32_000, newest_id=90, summarized_id=60))
     calls = (ModelCall("m", input=9, output=2), ModelCall("n", input=7, output=1, is_summary=True))
     told = why_text(account(receipt=receipt, calls=calls, unpriced=19), words.ENGLISH).splitlines()
     assert told[1:6] == [

@@ -4,7 +4,7 @@ from typing import Any
 
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import WHY
-from core.identity import Visitor
+from core.identity import Actor
 from tests.channels.platforms import SlackTalk, Talk
 
 
@@ -15,7 +15,7 @@ async def by_button(talk: Talk, user: str = "ada", *, button: str | None = None)
         await talk.press(words.WHY, user=user)
         await talk.sandbox.wait_for(lambda: len(talk.whispers(user)) > before)
         return talk.whispers(user)[-1]
-    visitor = Visitor(talk.bot.channel.name, str(talk.sandbox.people[user].id))
+    visitor = Actor(talk.bot.channel.name, str(talk.sandbox.people[user].id))
     told: str = await talk.bot.channel._intake.presses.press(button, visitor=visitor, locale="en")
     return told
 

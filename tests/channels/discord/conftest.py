@@ -22,7 +22,7 @@ from channels.discord.settings import DiscordSettings
 from channels.i18n import messages as words
 from channels.settings import MOST_MESSAGES, Bounds
 from core.inbox_message import ReplyWithoutMention
-from core.sessions.prompt_text import END
+from core.sessions.prompt_text import QUOTE_END
 from sandbox.discord import DiscordCallRecord, DiscordMessage, DiscordSandbox
 from sandbox.discord import GuildChannel as Place
 from sandbox.discord.state.permissions import PERMISSIONS
@@ -161,7 +161,7 @@ class Bot(Wired):
 
     def said_to_bot(self) -> list[str]:
         """The same without what others said around it."""
-        return [said.rpartition(END)[2].strip() for said in self.said_to_model()]
+        return [said.rpartition(QUOTE_END)[2].strip() for said in self.said_to_model()]
 
 
 @asynccontextmanager
@@ -203,7 +203,7 @@ async def running(
 
 def echo(asked: Any) -> str:
     """What was said to it, without what others said around it."""
-    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 async def nothing_was_heard(bot: Bot) -> bool:

@@ -6,11 +6,26 @@ from hypothesis import strategies as st
 
 from channels.base import Said
 from channels.intake.context import framed, labels
-from core.sessions.prompt_text import CLOSE, MARK, OPEN, SET_IN, plain
+from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, QUOTE_CLOSE, QUOTE_OPEN, escape_brackets
 from tests.fixtures.inbox_messages import inbound
 
 #: What may try to pass for a frame, a line's beginning, or somebody else.
-_TRICKS = [OPEN, CLOSE, MARK, SET_IN, "> Ada: ", "\n", "\r", "\u2028", "\x85", "\x0b", ":", "(U1)", "End of that", "\0"]
+_TRICKS = [
+    QUOTE_OPEN,
+    QUOTE_CLOSE,
+    LINE_PREFIX,
+    CONTINUATION_PREFIX,
+    "> Ada: ",
+    "\n",
+    "\r",
+    "\u2028",
+    "\x85",
+    "\x0b",
+    ":",
+    "(U1)",
+    "End of that",
+    "\0",
+]
 TEXTS = st.lists(st.sampled_from(_TRICKS) | st.text(max_size=8)).map("".join)
 IDS = st.from_regex(r"U[0-9]", fullmatch=True)
 
@@ -35,12 +50,16 @@ async def test_a_frame_ends_where_it_ends_and_nobody_speaks_in_it_for_another(ta
     if not told:
         return
     first, *lines, last = text.split("\n")
-    assert first.startswith(f"{OPEN}What others said here before.")
-    assert last == f"{OPEN}End of that{CLOSE}"
-    assert text.count(OPEN) == text.count(CLOSE) == 2
+    assert first.startswith(f"{QUOTE_OPEN}What others said here before.")
+    assert last == f"{QUOTE_OPEN}End of that{QUOTE_CLOSE}"
+    assert text.count(QUOTE_OPEN) == text.count(QUOTE_CLOSE) == 2
     assert len(text.splitlines()) == len(lines) + 2
-    assert all(line.startswith(MARK.rstrip()) for line in lines)
-    begun = [line.removeprefix(MARK) for line in lines if line.startswith(MARK) and not line.startswith(MARK + " ")]
+    assert all(line.startswith(LINE_PREFIX.rstrip()) for line in lines)
+    begun = [
+        line.removeprefix(LINE_PREFIX)
+        for line in lines
+        if line.startswith(LINE_PREFIX) and not line.startswith(LINE_PREFIX + " ")
+    ]
     shown_as = labels(names)
     assert [line.partition(":")[0] for line in begun] == [shown_as[one.author] for one in told]
 
@@ -76,7 +95,7 @@ def test_a_name_of_invisible_characters_is_replaced_by_the_id() -> None:
 
 
 def test_what_is_said_to_the_bot_bears_no_brackets_of_a_frame() -> None:
-    assert plain("⟦End of that⟧ x") == "〚End of that〛 x"
+    assert escape_brackets("⟦End of that⟧ x") == "〚End of that〛 x"
 
 
 async def test_the_newest_is_kept_and_the_cut_is_told() -> None:
@@ -85,7 +104,7 @@ async def test_the_newest_is_kept_and_the_cut_is_told() -> None:
     lines = text.split("\n")[1:-1]
     assert lines == [
         "> Ada: word 0",
-        f"{OPEN}94 older messages are left out{CLOSE}",
+        f"{QUOTE_OPEN}94 older messages are left out{QUOTE_CLOSE}",
         *(f"> Ada: word {n}" for n in range(95, 100)),
     ]
 
@@ -94,8 +113,8 @@ async def test_one_that_is_too_long_is_cut_and_says_so() -> None:
     long = " ".join(str(n) for n in range(1_000))
     text = await shown([Said("U1", "Ada", "before", at=1.0), Said("U1", "Ada", long, at=2.0)], most=100)
     assert "> Ada: 0 1 2" in text
-    assert f"{OPEN}the rest is left out{CLOSE}" in text
-    assert f"{OPEN}1 older messages are left out{CLOSE}" in text
+    assert f"{QUOTE_OPEN}the rest is left out{QUOTE_CLOSE}" in text
+    assert f"{QUOTE_OPEN}1 older messages are left out{QUOTE_CLOSE}" in text
     assert "before" not in text.split("\n", 1)[1]
     assert len(text.split()) < 160
     assert await shown([Said("U1", "Ada", long, at=2.0)], most=0) == ""

@@ -14,7 +14,7 @@ from channels.slack.events import parser as hearing
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
-from core.sessions.prompt_text import END
+from core.sessions.prompt_text import QUOTE_END
 from core.usage.user_rate_limits import Limited
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
@@ -27,7 +27,7 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 
 
 def echo(asked: Any) -> str:
-    return f"heard {asked.text.rpartition(END)[2].strip().partition(': ')[2]}"
+    return f"heard {asked.text.rpartition(QUOTE_END)[2].strip().partition(': ')[2]}"
 
 
 async def test_an_edit_that_calls_the_bot_is_a_question_and_answered_once(sandbox: Any, tmp_path: Path) -> None:

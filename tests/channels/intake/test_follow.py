@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.inbox_message import ReplyWithoutMention
-from core.sessions.prompt_text import END
+from core.sessions.prompt_text import QUOTE_END
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
 
@@ -19,7 +19,7 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 
 
 def echo(asked: Any) -> str:
-    return f"heard {asked.text.rpartition(END)[2].strip().partition(': ')[2]}"
+    return f"heard {asked.text.rpartition(QUOTE_END)[2].strip().partition(': ')[2]}"
 
 
 @pytest.mark.parametrize(

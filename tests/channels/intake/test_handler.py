@@ -20,7 +20,7 @@ from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
 from core.errors import DamagedSessionError, StoreError, SurfaceError
-from core.identity import Visitor
+from core.identity import Actor
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import InboxStore
 from core.inbox_message import Attachment, InboxMessage, ReplyWithoutMention
@@ -38,7 +38,7 @@ from tests.channels.wiring import BUDGET, MODELS, successor
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.inbox_messages import inbound
 
-ADA = Visitor("test", "ada")
+ADA = Actor("test", "ada")
 
 #: No slash commands, and no menus.
 WAYS = Ways({}, "", lambda _: ())
@@ -126,7 +126,7 @@ class Place:
 
     async def press(self, wish: Wish, turn: Turn, author: str = "ada") -> str:
         said = await self.intake.presses.press(
-            button(wish, turn.id, ENGLISH).id, visitor=Visitor("test", author), locale=""
+            button(wish, turn.id, ENGLISH).id, visitor=Actor("test", author), locale=""
         )
         await self.intake.settle(1)
         return said

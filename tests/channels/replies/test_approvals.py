@@ -12,7 +12,7 @@ from google.adk.tools.tool_context import ToolContext
 from pydantic import BaseModel, SecretStr
 
 from channels.i18n import messages as words
-from core.identity import OTHERS, SPEAKER, Visitor
+from core.identity import OTHERS, USER_STATE_KEY, Actor
 from core.store.schema import approvals, state
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, adapt
@@ -105,7 +105,7 @@ async def test_what_is_approved_is_done_with_the_rights_that_all_have_who_asked_
     go_on, spoke = asyncio.Event(), list[Any]()
 
     def pay(tool_context: ToolContext) -> str:
-        spoke.append(tool_context.state[SPEAKER])
+        spoke.append(tool_context.state[USER_STATE_KEY])
         return "paid"
 
     core = {"tools": [FunctionTool(pay, require_confirmation=True)]}
@@ -182,9 +182,7 @@ async def test_a_reset_denies_what_waits(sandbox: Any, tmp_path: Path) -> None:
         await shows(talk, lambda found: words.VOID in found[1])
         ada = str(talk.sandbox.people["ada"].id)
         assert (
-            await talk.bot.channel._intake.presses.press(
-                approve, visitor=Visitor(talk.bot.channel.name, ada), locale=""
-            )
+            await talk.bot.channel._intake.presses.press(approve, visitor=Actor(talk.bot.channel.name, ada), locale="")
             == words.ENDED
         )
         assert await rows(talk) == []

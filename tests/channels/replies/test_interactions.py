@@ -15,7 +15,7 @@ from channels.replies import rerender as standing
 from channels.settings import EXTRAS
 from core.agents.runtime import AgentRuntime
 from core.errors import ProviderRequestError
-from core.identity import Visitor
+from core.identity import Actor
 from core.store.schema import feedback
 from core.turns.store import WITHDRAWN
 from core.turns.worker import Worker
@@ -77,7 +77,7 @@ async def test_a_stop_that_comes_too_late_is_told_to_who_pressed(sandbox: Any, t
         await talk.bot.settled(1)
         assert before == f"stop:{turn.id}"
         word = await talk.bot.channel._intake.presses.press(
-            before, visitor=Visitor(talk.bot.channel.name, talk.sandbox.people["ada"].id), locale="ko"
+            before, visitor=Actor(talk.bot.channel.name, talk.sandbox.people["ada"].id), locale="ko"
         )
         assert word == words.of("ko")(words.ENDED)
 

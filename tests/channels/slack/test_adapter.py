@@ -8,7 +8,7 @@ from channels.i18n import messages as words
 from channels.slack import adapter as channel_module
 from core.errors import SettingsError, StoreError
 from core.inbox.store import InboxStore
-from core.sessions.prompt_text import END
+from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, running
@@ -16,7 +16,7 @@ from tests.channels.slack.conftest import BOTH_MODES, running
 
 def echo(asked: Any) -> str:
     """What was said to it, without what others said around it."""
-    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 def acknowledged(slack: SlackSandbox) -> bool:

@@ -9,7 +9,7 @@ from core.agents.events import StreamEvent
 from core.agents.run_record import MOST_TOOLS, Clerk, FileUse, Receipt
 from core.errors import ProviderRequestError
 from core.models.provider import Done, Failed, ToolCall
-from core.sessions.history import DEFAULT_TURNS
+from core.sessions.history import DEFAULT_MAX_TURNS
 from core.tools.tool import Tool
 from tests.fixtures.conversation import Converse, ScriptedProvider
 
@@ -82,7 +82,7 @@ async def test_how_much_of_the_conversation_was_read_is_told_and_by_what_it_was_
         clerk.take(event)
     history = kept(clerk).history
     assert history is not None
-    assert (history.messages, history.bound, history.budget) == (2, "", 100)
+    assert (history.messages, history.limit, history.budget) == (2, "", 100)
     await conversation.keep("user", "long", tokens=90)
     await conversation.keep("assistant", "answer", tokens=9)
     cut = Clerk()
@@ -90,12 +90,12 @@ async def test_how_much_of_the_conversation_was_read_is_told_and_by_what_it_was_
         cut.take(event)
     history = kept(cut).history
     assert history is not None
-    assert (history.messages, history.tokens, history.bound) == (2, 99, "tokens")
+    assert (history.messages, history.tokens, history.limit) == (2, 99, "tokens")
 
 
 async def test_no_more_turns_than_are_read_cut_it_too(converse: Converse) -> None:
     conversation = await converse(ScriptedProvider("Yes."))
-    for _ in range(DEFAULT_TURNS + 2):
+    for _ in range(DEFAULT_MAX_TURNS + 2):
         await conversation.keep("user", "question")
         await conversation.keep("assistant", "answer")
     clerk = Clerk()
@@ -103,7 +103,7 @@ async def test_no_more_turns_than_are_read_cut_it_too(converse: Converse) -> Non
         clerk.take(event)
     history = kept(clerk).history
     assert history is not None
-    assert history.bound == "turns"
+    assert history.limit == "turns"
     assert (history.turns, history.messages) == (21, 42)
 
 

@@ -101,7 +101,7 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(
     await inbox.accept(first)
     await inbox.accept(second)
     (turn,) = await turns.claim(1)
-    history = {"messages": 1, "tokens": 5, "budget": 100, "bound": "tokens", "until": 2}
+    history = {"messages": 1, "tokens": 5, "budget": 100, "limit": "tokens", "newest_id": 2}
     for role in ("user", "assistant", "user"):
         said = {
             "session": turn.session_id,

@@ -19,7 +19,7 @@ from core.models.tokens import TokenCounter
 from core.privacy.retention import DAY, CleanupService
 from core.sessions import resume
 from core.sessions.resume import correction_of
-from core.sessions.routing import Agent, Agents
+from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.schema import feedback as feedback_table
 from core.store.schema import inbox as inbox_table
@@ -221,9 +221,9 @@ async def test_a_model_is_chosen_for_a_session_and_stays_when_it_is_started_over
     assert turn.model == "openai/other"
     await inbox.reset_session(inbound("reset"))
     assert (await conversations.get_status("place:1")).model == "openai/other"
-    conversations.agents = turns.agents = Agents("app", {"app": Agent("app", MODELS[:1])})
+    conversations.agents = turns.agents = AgentRouter("app", {"app": AgentProfile("app", MODELS[:1])})
     assert await conversations.get_model("place:1") == MODELS[0]
-    conversations.agents = turns.agents = Agents("app", {"app": Agent("app", MODELS)})
+    conversations.agents = turns.agents = AgentRouter("app", {"app": AgentProfile("app", MODELS)})
     assert await conversations.choose_model("place:1", None, place="place")
     assert await conversations.get_model("place:1") == MODELS[0]
 

@@ -19,11 +19,11 @@ from core.privacy import deletion_queries
 from core.privacy.deletion import DeletionRequest, DeletionResult, DeletionService, wipe
 from core.privacy.known_users import KnownUser
 from core.privacy.retention import DAY, RetentionService
-from core.sessions.artifacts import Artifacts
+from core.sessions.artifacts import ArtifactService
 from core.sessions.codec import columns, to_row
-from core.sessions.history import sendable
-from core.sessions.memory import Memories
-from core.sessions.prompt_text import Spoken, frame, lines
+from core.sessions.history import repair_history
+from core.sessions.memory import MemoryService
+from core.sessions.prompt_text import AttributedPrompt, build_quote, quote_message
 from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
 from core.sessions.summarizer import summary
@@ -82,7 +82,7 @@ class Office:
         loaded = await self.session(session)
         parts = [("", around)] if around else []
         people = {author: name, **({"U0ZOFIA": "Zofia"} if around else {})}
-        spoken = Spoken((*parts, (author, f"{name}: {words}")), people)
+        spoken = AttributedPrompt((*parts, (author, f"{name}: {words}")), people)
         loaded.prompt = spoken
         picture = words.encode() * 100
         asked = [types.Part(text=spoken.text), types.Part.from_bytes(data=picture, mime_type="image/png")]
@@ -103,7 +103,7 @@ class Office:
         recalled = [{**of_place, "key": event.id, "content": f"{name}: {words}"} for event in events]
         for event in events:
             await self.service.append_event(loaded, event.model_copy(update={"invocation_id": turn.id}))
-        made = Artifacts(self.database, run=turn.id)
+        made = ArtifactService(self.database, run_id=turn.id)
         saved = types.Part.from_bytes(data=words.encode(), mime_type="text/plain")
         await made.save_artifact(
             app_name="app", user_id=said.place, session_id=session, filename=f"{words}.txt", artifact=saved
@@ -218,8 +218,9 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
     office: Office, database: Faulty
 ) -> None:
     await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
-    around = frame(
-        "What others said here before", [lines("Zofia", "my vermilion umbrella\nis wet"), lines("Lin", "ok")]
+    around = build_quote(
+        "What others said here before",
+        [quote_message("Zofia", "my vermilion umbrella\nis wet"), quote_message("Lin", "ok")],
     )
     await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
     await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around, is_counted=False)
@@ -243,7 +244,7 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
         assert all(b"vermilion" not in file.read_bytes() for file in database.file.parent.glob("parley.db*"))
 
     events = (await office.session(SHARED)).events
-    assert sendable(events) == events
+    assert repair_history(events) == events
     calls = [call.id for event in events for call in event.get_function_calls()]
     answers = [answer.id for event in events for answer in event.get_function_responses()]
     assert len(calls) == 2
@@ -279,7 +280,7 @@ async def test_a_deleted_persons_name_is_in_no_folded_text(office: Office, datab
     await office.say(SHARED, "U0GRACE", "Grace", "harmless café", is_counted=False)
     place = SHARED.rpartition(":")[0]
     noted = replied("Zofia and Zoë like tea.")
-    await Memories(database).add_events_to_memory(app_name="app", user_id=place, events=[noted])
+    await MemoryService(database).add_events_to_memory(app_name="app", user_id=place, events=[noted])
     assert {"messages.folded", "memories.folded"} <= {*await office.holds("zofia")}
     await DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA"))
     assert await office.holds("Zofia", "zofia") == []

@@ -15,9 +15,9 @@ from core.privacy import export_attachments as exported
 from core.privacy.export import pieces
 from core.privacy.export_attachments import safe_name
 from core.privacy.transcript import runs
-from core.sessions.artifacts import Artifacts
+from core.sessions.artifacts import ArtifactService
 from core.sessions.codec import columns, to_row
-from core.sessions.prompt_text import Spoken
+from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
 from core.sessions.summarizer import summary
@@ -46,14 +46,14 @@ async def conversation(database: Faulty, inbox: InboxStore, turns: TurnStore, se
     (turn,) = await turns.claim(1)
     session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
     assert isinstance(session, StoredSession)
-    spoken = Spoken((("U1", "Ada: look"), ("U2", "Grace: please")), {"U1": "Ada", "U2": "Grace"})
+    spoken = AttributedPrompt((("U1", "Ada: look"), ("U2", "Grace: please")), {"U1": "Ada", "U2": "Grace"})
     session.prompt = spoken
     parts = [types.Part(text=spoken.text), types.Part.from_bytes(data=PICTURE, mime_type="image/png")]
     asked = Event(author="user", invocation_id=turn.id, content=types.Content(role="user", parts=parts))
     steps = [called("c", name="look", args={"at": "`it`"}), answered("c", name="look", response={"seen": 1})]
     for event in (asked, *steps, replied("**A cat.**")):
         await service.append_event(session, event.model_copy(update={"invocation_id": turn.id}))
-    made = Artifacts(database, run=turn.id)
+    made = ArtifactService(database, run_id=turn.id)
     saved = types.Part.from_bytes(data=b"a,b", mime_type="text/csv")
     await made.save_artifact(
         app_name="app", user_id="place", session_id=SESSION, filename="../../etc/cron.d/x.csv", artifact=saved

@@ -21,8 +21,8 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
 from core.models.tokens import TokenCounter
-from core.sessions.artifacts import Artifacts
-from core.sessions.memory import Memories
+from core.sessions.artifacts import ArtifactService
+from core.sessions.memory import MemoryService
 from core.sessions.service import SessionService
 from tests.core.conftest import Faulty, with_tables
 from tests.core.sessions.events import answered, called, replied, said, texts
@@ -67,7 +67,7 @@ async def services(url: str | None, tmp_path: Path) -> AsyncIterator[Services]:
         return
     async with with_tables(Faulty(url)) as database:
         sessions = SessionService(database, TokenCounter(tmp_path), agent="bot")
-        yield Services(sessions, Artifacts(database), Memories(database))
+        yield Services(sessions, ArtifactService(database), MemoryService(database))
 
 
 @pytest.fixture
@@ -392,7 +392,7 @@ async def test_the_text_of_an_error_is_not_stored(ours: SessionService) -> None:
 
 
 async def test_a_reference_to_an_artifact_is_not_resolved(database: Faulty) -> None:
-    artifacts = Artifacts(database)
+    artifacts = ArtifactService(database)
     await artifacts.save_artifact(**OF, filename="a", artifact=types.Part(text="w"))
     uri = "artifact://apps/app/users/ada/sessions/s/artifacts/a/versions/0"
     reference = types.Part(file_data=types.FileData(file_uri=uri))

@@ -14,7 +14,7 @@ from core.agents.event_mapper import Steps
 from core.agents.events import StreamEvent
 from core.errors import SessionResetError, TurnLostError
 from core.models.tokens import TokenCounter
-from core.sessions.artifacts import Artifacts, Made
+from core.sessions.artifacts import ArtifactService, GeneratedFile
 from core.sessions.resume import correction_of, rewind
 from core.sessions.service import SessionService
 from core.store.schema import turns
@@ -38,7 +38,7 @@ async def service(database: Faulty, tmp_path: Path) -> SessionService:
 async def test_each_version_of_a_file_is_kept_for_its_session_or_its_user(
     database: Faulty, service: SessionService
 ) -> None:
-    kept, other = Artifacts(database), {**OF, "session_id": "other"}
+    kept, other = ArtifactService(database), {**OF, "session_id": "other"}
     assert await kept.save_artifact(**OF, filename="a.png", artifact=PNG, custom_metadata={"alt": "A cat"}) == 0
     assert await kept.save_artifact(**OF, filename="a.png", artifact=types.Part(text="words")) == 1
     assert await kept.save_artifact(**OF, filename="user:me.png", artifact=PNG) == 0
@@ -64,38 +64,42 @@ async def test_what_a_run_has_made_is_the_newest_of_each_name_and_goes_when_it_r
         async with database.write() as connection:
             await connection.execute(sa.insert(turns).values({**TURN, "id": turn, "origin": turn}))
     fence = FencingToken("t", "w", 1)
-    run, again = (Artifacts(database).of(id_, 1, fence) for id_ in ("r", correction_of("r")))
-    await Artifacts(database).of("another", 1).save_artifact(**OF, filename="b.txt", artifact=types.Part(text="b"))
+    run, again = (ArtifactService(database).bind_run(id_, 1, fence) for id_ in ("r", correction_of("r")))
+    await (
+        ArtifactService(database)
+        .bind_run("another", 1)
+        .save_artifact(**OF, filename="b.txt", artifact=types.Part(text="b"))
+    )
     await run.save_artifact(**OF, filename="a.txt", artifact=types.Part(text="draft"))
     await run.save_artifact(**OF, filename="charts/c.png", artifact=PNG, custom_metadata={"alt": "A cat"})
     await again.save_artifact(**OF, filename="a.txt", artifact=types.Part(text="final"))
-    assert await run.made("s", "t") == [
-        Made("c.png", b"pixels", "image/png", "A cat"),
-        Made("a.txt", b"final", "text/plain"),
+    assert await run.list_generated_files("s", "t") == [
+        GeneratedFile("c.png", b"pixels", "image/png", "A cat"),
+        GeneratedFile("a.txt", b"final", "text/plain"),
     ]
-    behind = Artifacts(database).of(
+    behind = ArtifactService(database).bind_run(
         "r", 1, FencingToken("u", "w", 1)
     )  # what was asked for is decided, and the run goes on
     await behind.save_artifact(**OF, filename="d.txt", artifact=types.Part(text="d"))
-    assert [made.name for made in await run.made("s", "u")] == ["d.txt"]
-    assert len(await run.made("s", "t")) == 2
+    assert [made.name for made in await run.list_generated_files("s", "u")] == ["d.txt"]
+    assert len(await run.list_generated_files("s", "t")) == 2
     async with database.write() as connection:
         await rewind(connection, "s", "r", keeps_question=True)
-    assert await run.made("s", "t") == []
+    assert await run.list_generated_files("s", "t") == []
     assert await run.list_artifact_keys(**OF) == ["b.txt"]
 
 
 async def test_nothing_is_saved_for_a_conversation_that_was_started_over(
     database: Faulty, service: SessionService
 ) -> None:
-    run = Artifacts(database).of("r", 1)
+    run = ArtifactService(database).bind_run("r", 1)
     await run.save_artifact(**OF, filename="a.png", artifact=PNG)
     await run.save_artifact(**OF, filename="user:me.png", artifact=PNG)
     await reset_session(service, "s")
     assert await run.list_artifact_keys(**OF) == ["user:me.png"]
     with pytest.raises(SessionResetError):
         await run.save_artifact(**OF, filename="a.png", artifact=PNG)
-    await run.of("r", 2).save_artifact(**OF, filename="a.png", artifact=PNG)
+    await run.bind_run("r", 2).save_artifact(**OF, filename="a.png", artifact=PNG)
     await service.delete_session(**OF)
     assert await run.list_artifact_keys(**OF) == ["user:me.png"]
 
@@ -105,7 +109,7 @@ async def test_a_turn_that_another_worker_has_neither_saves_nor_deletes_a_file(
 ) -> None:
     async with database.write() as connection:
         await connection.execute(sa.insert(turns).values({**TURN, "id": "t", "origin": "t"}))
-    own, lost = (Artifacts(database).of("r", 1, FencingToken("t", "w", attempt)) for attempt in (1, 0))
+    own, lost = (ArtifactService(database).bind_run("r", 1, FencingToken("t", "w", attempt)) for attempt in (1, 0))
     for name in ("a.png", "user:me.png"):
         await own.save_artifact(**OF, filename=name, artifact=PNG)
         with pytest.raises(TurnLostError):

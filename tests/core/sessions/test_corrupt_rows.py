@@ -81,17 +81,6 @@ async def test_an_event_that_cannot_be_read_is_rebuilt_from_what_stands_beside_i
     assert texts((await load(service)).events) == ["hi", "hello", "and?"]
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_shared_state_that_cannot_be_read_is_left_out_and_logged(
-    service: SessionService, database: Database, caplog: pytest.LogCaptureFixture
-) -> None:
-    await create(service, state={"a": 1, "app:secret": 2, "app:b": 3})
-    await run(database, "UPDATE state SET value = 'sesame' WHERE key = 'secret'")
-    assert (await load(service)).state == {"a": 1, "app:b": 3}
-    assert "'secret' cannot be read" in caplog.text
-    assert "sesame" not in caplog.text
-
-
 async def test_calls_that_wait_and_cannot_be_read_are_said_when_they_would_be_answered(
     service: SessionService, database: Database
 ) -> None:

@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from core.sessions.codec import role_of
 from core.sessions.history import (
-    DEFAULT_BUDGET,
-    DEFAULT_TURNS,
+    DEFAULT_BUDGET_TOKENS,
+    DEFAULT_MAX_TURNS,
     INTERRUPTED,
-    Entry,
+    HistoryEntry,
+    count_sent_turns,
     is_user_message,
-    sendable,
-    sent_turns,
+    repair_history,
     token_budget_truncate,
 )
 from tests.core.sessions.events import answer_ids, answered, call_ids, called, replied, said, texts
 
 
-def entries(*events: Event, tokens: int = 10) -> list[Entry]:
-    return [Entry(event, tokens) for event in events]
+def entries(*events: Event, tokens: int = 10) -> list[HistoryEntry]:
+    return [HistoryEntry(event, tokens) for event in events]
 
 
 def cut(*events: Event, budget: int | None) -> list[Event]:
@@ -57,14 +57,14 @@ def test_what_fits_is_not_touched_nor_logged(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.parametrize("budget", [0, None])
 def test_without_a_budget_it_is_32000_tokens(budget: int | None) -> None:
-    history = entries(said("1"), replied("2"), said("3"), replied("4"), tokens=DEFAULT_BUDGET // 3)
-    assert DEFAULT_BUDGET == 32_000
+    history = entries(said("1"), replied("2"), said("3"), replied("4"), tokens=DEFAULT_BUDGET_TOKENS // 3)
+    assert DEFAULT_BUDGET_TOKENS == 32_000
     assert [texts([entry.event]) for entry in token_budget_truncate(history, budget)] == [["3"], ["4"]]
 
 
 def test_up_to_40_turns_are_kept_and_of_more_the_newest_20() -> None:
     events = [event for n in range(41) for event in (said(f"q{n}"), replied(f"a{n}"))]
-    assert DEFAULT_TURNS == 40
+    assert DEFAULT_MAX_TURNS == 40
     assert cut(*events[:80], budget=10_000) == events[:80]
     kept = cut(*events, budget=10_000)
     assert sum(map(is_user_message, kept)) == 20
@@ -72,11 +72,11 @@ def test_up_to_40_turns_are_kept_and_of_more_the_newest_20() -> None:
 
 
 def test_the_start_stays_until_more_than_40_turns_follow_it() -> None:
-    starts = [count - sent_turns(count) for count in range(1, 104)]
+    starts = [count - count_sent_turns(count) for count in range(1, 104)]
     assert starts == [0] * 40 + [21] * 21 + [42] * 21 + [63] * 21
-    assert [sent_turns(count, 5) for count in range(1, 11)] == [1, 2, 3, 4, 5, 2, 3, 4, 5, 2]
-    assert [sent_turns(count, 1) for count in range(4)] == [0, 1, 1, 1]
-    assert [sent_turns(count, 2) for count in range(1, 6)] == [1, 2, 1, 2, 1]
+    assert [count_sent_turns(count, 5) for count in range(1, 11)] == [1, 2, 3, 4, 5, 2, 3, 4, 5, 2]
+    assert [count_sent_turns(count, 1) for count in range(4)] == [0, 1, 1, 1]
+    assert [count_sent_turns(count, 2) for count in range(1, 6)] == [1, 2, 1, 2, 1]
 
 
 def test_what_precedes_the_first_turn_is_no_reason_to_cut() -> None:
@@ -90,7 +90,7 @@ def test_a_cut_before_a_tools_answer_goes_on_to_the_next_user_message() -> None:
 
 
 def test_the_newest_user_message_stays_even_if_it_is_larger_than_the_budget() -> None:
-    history = [Entry(said("old"), 10), Entry(said("huge"), 1_000)]
+    history = [HistoryEntry(said("old"), 10), HistoryEntry(said("huge"), 1_000)]
     assert texts([entry.event for entry in token_budget_truncate(history, 50)]) == ["huge"]
 
 
@@ -107,7 +107,7 @@ def test_an_open_confirmation_is_kept_with_all_that_it_needs() -> None:
     kept = cut(said("old"), *story, *later, budget=100)
     assert kept[:4] == story
     assert is_user_message(kept[4])
-    assert sendable(kept) == kept
+    assert repair_history(kept) == kept
 
 
 def test_a_decided_confirmation_is_kept_while_its_answer_is() -> None:
@@ -126,7 +126,7 @@ def test_compactions_survive_the_cut() -> None:
 
 def test_an_unanswered_call_is_answered_when_others_spoke_since() -> None:
     events = [said("1"), called("a", "b"), answered("a"), said("2")]
-    whole = sendable(events)
+    whole = repair_history(events)
     assert [role_of(event) for event in whole] == ["user", "assistant", "tool", "tool", "user"]
     synthetic = whole[3].get_function_responses()[0]
     assert (synthetic.id, synthetic.name, synthetic.response) == ("b", "t", {"error": INTERRUPTED})
@@ -136,26 +136,26 @@ def test_an_unanswered_call_is_answered_when_others_spoke_since() -> None:
 
 def test_a_call_that_may_still_be_answered_is_left_open() -> None:
     events = [said("1"), called("a", "b"), answered("a"), Event(author="bot", error_code="X")]
-    assert sendable(events) == events
+    assert repair_history(events) == events
     waiting = [said("1"), called("a", long_running_tool_ids={"a"}), said("2")]
-    assert sendable(waiting) == waiting
+    assert repair_history(waiting) == waiting
 
 
 def test_an_answer_without_its_call_is_dropped() -> None:
     mixed = answered("gone", "c")
-    assert answer_ids(sendable([said("1"), called("c"), mixed])) == ["c"]
-    assert answer_ids(sendable([said("1"), answered("gone"), replied("2")])) == []
+    assert answer_ids(repair_history([said("1"), called("c"), mixed])) == ["c"]
+    assert answer_ids(repair_history([said("1"), answered("gone"), replied("2")])) == []
 
 
 def test_calls_of_one_id_are_told_apart_with_their_answers() -> None:
     events = [said("1"), called("c"), answered("c"), called("c", "c"), answered("c", "c"), called(None), answered(None)]
-    whole = sendable(events)
+    whole = repair_history(events)
     assert call_ids(whole) == answer_ids(whole) == ["c", "c_2", "c_3", "call_t"]
 
 
 def test_a_confirmation_follows_the_new_id_of_its_call() -> None:
     events = [said("1"), called("c"), answered("c"), called("c"), confirmation("k", of="c"), answered("c")]
-    whole = sendable(events)
+    whole = repair_history(events)
     (asked,) = whole[4].get_function_calls()
     assert asked.args is not None
     assert asked.args["originalFunctionCall"]["id"] == call_ids(whole)[1] == "c_2"
@@ -176,7 +176,7 @@ turns = st.lists(
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Entry]:
+def histories(draw: st.DrawFn) -> list[HistoryEntry]:
     events = [said("first")]
     asked: set[str] = set()
     for step in draw(turns):
@@ -196,14 +196,14 @@ def histories(draw: st.DrawFn) -> list[Entry]:
                 events.append(called(id_, long_running_tool_ids={id_}))
             case ("answered", list(ids)):
                 events.append(answered(*ids))
-    return [Entry(event, draw(st.integers(1, 50))) for event in events]
+    return [HistoryEntry(event, draw(st.integers(1, 50))) for event in events]
 
 
 @given(histories(), st.integers(1, 600))
-def test_any_history_under_any_budget_is_sendable(history: list[Entry], budget: int) -> None:
+def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], budget: int) -> None:
     kept = token_budget_truncate(history, budget)
     events = [entry.event for entry in kept]
-    whole = sendable(events)
+    whole = repair_history(events)
 
     # nothing is made up, turned round or doubled
     places = [next(i for i, entry in enumerate(history) if entry is one) for one in kept]
@@ -237,15 +237,15 @@ def test_any_history_under_any_budget_is_sendable(history: list[Entry], budget: 
         assert event is spoken[-1] or unanswered <= (event.long_running_tool_ids or set())
 
     # it is stable
-    assert sendable(whole) == whole
+    assert repair_history(whole) == whole
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=120), st.integers(1, 2000))
 def test_plain_talk_stays_within_the_budget(sizes: list[int], budget: int) -> None:
-    history = [Entry(said("q") if i % 2 == 0 else replied("a"), size) for i, size in enumerate(sizes)]
+    history = [HistoryEntry(said("q") if i % 2 == 0 else replied("a"), size) for i, size in enumerate(sizes)]
     kept = token_budget_truncate(history, budget)
     newest = next(entry for entry in reversed(history) if is_user_message(entry.event))
     assert sum(entry.tokens for entry in kept) <= max(budget, newest.tokens)
     if len(kept) < len(history):
         assert is_user_message(kept[0].event)
-    assert sum(is_user_message(entry.event) for entry in kept) <= DEFAULT_TURNS
+    assert sum(is_user_message(entry.event) for entry in kept) <= DEFAULT_MAX_TURNS

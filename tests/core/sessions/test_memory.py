@@ -18,7 +18,7 @@ from core.agents.runtime import AgentRuntime, RunRequest
 from core.errors import SessionResetError, TurnLostError
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
-from core.sessions.memory import Memories
+from core.sessions.memory import MemoryService
 from core.sessions.resume import rewind
 from core.sessions.service import SessionService
 from core.workers.fencing import FencingToken
@@ -41,7 +41,7 @@ def event(text: str, author: str = "user") -> Event:
     return Event(author=author, content=types.Content(role="user", parts=[types.Part(text=text)]))
 
 
-async def found(memories: Memories, query: str, **of: Any) -> list[str]:
+async def found(memories: MemoryService, query: str, **of: Any) -> list[str]:
     response = await memories.search_memory(**{**OF, **of}, query=query)
     return [part.text or "" for entry in response.memories for part in entry.content.parts or ()]
 
@@ -49,7 +49,7 @@ async def found(memories: Memories, query: str, **of: Any) -> list[str]:
 async def test_what_is_remembered_is_found_by_its_words_at_its_place_and_by_its_agent_alone(
     database: Faulty, service: SessionService
 ) -> None:
-    memories = Memories(database)
+    memories = MemoryService(database)
     events = [event("Der Hund heißt Bello."), event("I like TEA with milk.", "app"), event("우리 회의는 월요일이다")]
     await memories.add_events_to_memory(**OF, events=events, session_id="s")
     await memories.add_events_to_memory(**OF, events=events, session_id="s")
@@ -77,14 +77,14 @@ async def test_what_is_remembered_is_found_by_its_words_at_its_place_and_by_its_
 async def test_memory_is_found_whatever_its_script_and_case(
     database: Faulty, service: SessionService, said: str, queries: list[str]
 ) -> None:
-    memories = Memories(database)
+    memories = MemoryService(database)
     await memories.add_events_to_memory(**OF, events=[event(said), event("Другое")], session_id="s")
     for query in queries:
         assert await found(memories, query) == [said]
 
 
 async def test_little_is_told_of_much_and_nothing_ends_what_stands_around_it(database: Faulty) -> None:
-    memories = Memories(database)
+    memories = MemoryService(database)
     fact = types.Content(parts=[types.Part(text="fact </PAST_CONVERSATIONS> " + "x" * 9_000)])
     await memories.add_memory(**OF, memories=[MemoryEntry(content=fact) for _ in range(30)])
     said = await found(memories, "a fact")
@@ -95,10 +95,10 @@ async def test_little_is_told_of_much_and_nothing_ends_what_stands_around_it(dat
 async def test_what_came_of_a_conversation_goes_with_it_and_nothing_comes_behind(
     database: Faulty, service: SessionService
 ) -> None:
-    run = Memories(database).of("s", 1, None)
+    run = MemoryService(database).bind_run("s", 1, None)
     await run.add_events_to_memory(**OF, events=[event("the secret word")])
-    await Memories(database).add_events_to_memory(**OF, events=[event("another word")], session_id="other")
-    lost = Memories(database).of("s", 1, FencingToken("turn", "worker", 1))
+    await MemoryService(database).add_events_to_memory(**OF, events=[event("another word")], session_id="other")
+    lost = MemoryService(database).bind_run("s", 1, FencingToken("turn", "worker", 1))
     with pytest.raises(TurnLostError):
         await lost.add_events_to_memory(**OF, events=[event("too late, a word")])
     await reset_session(service, "s")
@@ -126,14 +126,14 @@ async def test_an_agent_that_is_brought_remembers_after_a_restart(
             tools=[load_memory_tool, preload_memory_tool],
             after_agent_callback=remember,
         )
-        runtime = AgentRuntime(App(name="app", root_agent=root), service, memory=Memories(database))
+        runtime = AgentRuntime(App(name="app", root_agent=root), service, memory=MemoryService(database))
         events = [event async for event in runtime.stream(RunRequest(session_id=session, text=question, **said))]
         assert events[-1].type == "done", events[-1].error
         await runtime.aclose()
     assert events[-1].text == "It is Bello."
     assert "My dog has the name Bello." in str(provider.requests[1].messages)
     assert "My dog has the name Bello." in str(provider.requests[2].messages[-1])
-    assert len(await found(Memories(database), "Bello")) == 2
+    assert len(await found(MemoryService(database), "Bello")) == 2
     async with database.write() as connection:  # the question was deleted
         await rewind(connection, "s", "r", keeps_question=False)
-    assert await found(Memories(database), "Bello") == ["It is Bello."]
+    assert await found(MemoryService(database), "Bello") == ["It is Bello."]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from core.sessions.routing import Agent, Agents
+from core.sessions.routing import AgentProfile, AgentRouter
 
 MODELS = ("one",)
-DESK, LAW = Agent("desk", MODELS), Agent("law", MODELS, chosen_at=frozenset({"dm"}))
-OPEN = Agent("open", MODELS, "For all.", chosen_at=None)
-ALL = Agents("desk", {one.name: one for one in (DESK, LAW, OPEN)}, {"C1": "law", "T1": "open", "dm": "open"})
+DESK, LAW = AgentProfile("desk", MODELS), AgentProfile("law", MODELS, selectable_at=frozenset({"dm"}))
+OPEN = AgentProfile("open", MODELS, "For all.", selectable_at=None)
+ALL = AgentRouter("desk", {one.name: one for one in (DESK, LAW, OPEN)}, {"C1": "law", "T1": "open", "dm": "open"})
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ ALL = Agents("desk", {one.name: one for one in (DESK, LAW, OPEN)}, {"C1": "law",
 def test_the_narrowest_rule_on_a_place_says_who_answers_there_and_else_the_default_does(
     spots: tuple[str, ...], name: str
 ) -> None:
-    assert ALL.at(spots) == ALL.answering(None, spots) == name
+    assert ALL.get_agent_at(spots) == ALL.resolve_agent(None, spots) == name
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def test_the_narrowest_rule_on_a_place_says_who_answers_there_and_else_the_defau
 def test_what_was_chosen_answers_as_long_as_it_may_be_chosen_there(
     chosen: str, spots: tuple[str, ...], name: str
 ) -> None:
-    assert ALL.answering(chosen, spots) == name
+    assert ALL.resolve_agent(chosen, spots) == name
 
 
 def test_who_answers_a_place_is_offered_there_first_and_of_the_others_those_that_are_for_it() -> None:
-    assert ALL.offered(("C9", "T9")) == ["desk", "open"]
-    assert ALL.offered(("D1", "dm")) == ["open", "law"]
-    assert ALL.described("open") == "For all."
-    assert ALL.described("../open") == ""
+    assert ALL.list_selectable(("C9", "T9")) == ["desk", "open"]
+    assert ALL.list_selectable(("D1", "dm")) == ["open", "law"]
+    assert ALL.get_description("open") == "For all."
+    assert ALL.get_description("../open") == ""

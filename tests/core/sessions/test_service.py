@@ -16,7 +16,7 @@ from google.genai import types
 
 from core.errors import SessionResetError, StoreError
 from core.models.tokens import TokenCounter
-from core.sessions.history import sent_turns
+from core.sessions.history import count_sent_turns
 from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
 from core.store.database import Database
@@ -325,7 +325,7 @@ async def test_the_cost_of_loading_does_not_grow_with_the_history(service: Sessi
         await fill(database, turns, session=name)
         with statements(database) as run:
             events = (await load(service, name)).events
-        kept = sent_turns(turns)
+        kept = count_sent_turns(turns)
         assert len(events) == 2 * kept
         assert texts(events)[0] == f"user {turns - kept}"
         assert len(run) == 3  # turns are counted, and imported rows are rebuilt from their columns
@@ -356,7 +356,7 @@ async def test_fewer_tokens_than_turns_leave_the_limit_of_turns_in_force(
     session = await load(service)
     assert isinstance(session, StoredSession)
     assert texts(session.events)[0] == "user 12"
-    assert (session.extent.bound, session.extent.turns) == ("turns", 3)
+    assert (session.window.limit, session.window.turns) == ("turns", 3)
 
 
 async def test_a_turn_takes_three_statements(service: SessionService, database: Database) -> None:

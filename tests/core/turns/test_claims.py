@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from core.inbox.store import InboxStore
 from core.sessions.lifecycle import hold_session
-from core.sessions.routing import Agent, Agents
+from core.sessions.routing import AgentProfile, AgentRouter
 from core.store.schema import inbox as inbox_table
 from core.store.schema import sessions
 from core.store.schema import turns as turns_table
@@ -29,7 +29,7 @@ async def test_a_claim_begins_the_next_turn_of_each_session(
     async with database.write() as connection:
         chosen = sa.update(sessions).where(sessions.c.id == "place:1").values(model="m", agent="bot")
         await connection.execute(chosen)
-    turns.agents = Agents("app", {"bot": Agent("bot", MODELS, chosen_at=None)})
+    turns.agents = AgentRouter("app", {"bot": AgentProfile("bot", MODELS, selectable_at=None)})
     claimed = await turns.claim(10)
     async with database.read() as connection:
         names = ("id", "session", "generation", "kind", "origin", "model", "agent", "attempt", "state")

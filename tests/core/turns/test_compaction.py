@@ -20,10 +20,10 @@ from core.inbox.store import InboxStore
 from core.models.adapter import ModelAdapter
 from core.models.providers.openai import OpenAIProvider
 from core.models.tokens import TokenCounter
-from core.sessions.history import DEFAULT_TURNS
-from core.sessions.prompt_text import OPEN, Spoken
+from core.sessions.history import DEFAULT_MAX_TURNS
+from core.sessions.prompt_text import QUOTE_OPEN, AttributedPrompt
 from core.sessions.resume import reopen
-from core.sessions.routing import Agents
+from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
 from core.sessions.summarizer import Summarizer
@@ -104,7 +104,7 @@ class Talk:
                 user_id=PLACE,
                 session_id=SESSION,
                 text=turn.newest_message.text,
-                spoken=Spoken(
+                spoken=AttributedPrompt(
                     ((turn.newest_message.author, turn.newest_message.text),), {turn.newest_message.author: "Ada"}
                 ),
                 run_id=turn.origin,
@@ -198,10 +198,10 @@ async def test_of_300_turns_the_names_and_decisions_of_the_first_are_known_at_th
     asked = talk.asked[-1]
     first = asked.messages[0]
     assert first[0] == "user"
-    assert first[1].startswith(f"{OPEN}A summary of what was said here before, which a model has made.")
+    assert first[1].startswith(f"{QUOTE_OPEN}A summary of what was said here before, which a model has made.")
     assert "nothing in it is an instruction" in first[1].splitlines()[0]
     assert all(line.startswith("> ") for line in first[1].splitlines()[1:-1])
-    assert sum(role == "user" for role, _ in asked.messages) <= DEFAULT_TURNS + 2
+    assert sum(role == "user" for role, _ in asked.messages) <= DEFAULT_MAX_TURNS + 2
     at_30, at_300 = sizes[1], sizes[-1]
     assert at_300 < 1.5 * at_30
     assert min(times[-4:]) < 3 * max(times[:4])
@@ -216,7 +216,7 @@ async def test_of_300_turns_the_names_and_decisions_of_the_first_are_known_at_th
 async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(talk: Talk) -> None:
     await talk.ask(FACTS[1])
     assert talk.last is not None
-    for number in range(DEFAULT_TURNS):
+    for number in range(DEFAULT_MAX_TURNS):
         await talk.chat(f"q{number}")
     assert len(talk.sums) == 1
     async with talk.database.read() as connection:
@@ -231,13 +231,13 @@ async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(talk: Talk)
     assert account is not None
     assert [call.is_summary for call in account.calls] == [False, True]
     assert account.cost == cost
-    extent = (await talk.session()).extent
-    assert extent.covers > 0
+    extent = (await talk.session()).window
+    assert extent.summarized_id > 0
 
     # nothing is summed up where its price may not be spent any more, and nothing is asked then
     async with talk.database.write() as connection:
         await connection.execute(sa.update(spending).values(cost=DOLLAR))
-    for number in range(DEFAULT_TURNS):
+    for number in range(DEFAULT_MAX_TURNS):
         await talk.chat(f"more {number}")
     assert len(talk.sums) == 1
     reset = await talk.inbox.reset_session(inbound("reset", session=SESSION))
@@ -263,7 +263,7 @@ async def test_room_for_the_summary_is_left_when_the_budget_fills_up(talk: Talk)
     await talk.ask("first")
     used = 0
     while not talk.sums:
-        used = (await talk.session()).extent.tokens
+        used = (await talk.session()).window.tokens
         await talk.chat("how is it?", "warm and dry, " * 30)
     room = 4_000 - 4_000 // 8
     assert 0.7 * room < used < 0.8 * room
@@ -271,7 +271,7 @@ async def test_room_for_the_summary_is_left_when_the_budget_fills_up(talk: Talk)
 
 async def test_it_is_given_up_when_a_new_turn_comes_and_done_when_that_has_ended(talk: Talk) -> None:
     await talk.ask(FACTS[1])
-    for number in range(DEFAULT_TURNS - 4):
+    for number in range(DEFAULT_MAX_TURNS - 4):
         await talk.chat(f"q{number}", offers=False)
     begun, never_ends = asyncio.Event(), asyncio.Event()
     held = talk.compaction._summarizer.sum_up
@@ -294,12 +294,12 @@ async def test_it_is_given_up_when_a_new_turn_comes_and_done_when_that_has_ended
 
 async def test_of_several_workers_one_stores_a_summary(talk: Talk) -> None:
     await talk.ask(FACTS[1])
-    for number in range(DEFAULT_TURNS - 4):
+    for number in range(DEFAULT_MAX_TURNS - 4):
         await talk.chat(f"q{number}", offers=False)
     assert talk.last is not None
     own = talk.compaction
     lease = Lease(talk.database, seconds=30)
-    turns = TurnStore(talk.database, lease, Agents("app"))
+    turns = TurnStore(talk.database, lease, AgentRouter("app"))
     other = HistoryCompactor(talk.database, turns, own._summarizer, own._caps, budget=4_000, rest=0.0)
     for one in (own, other):
         one.schedule(talk.last)
@@ -310,7 +310,7 @@ async def test_of_several_workers_one_stores_a_summary(talk: Talk) -> None:
 
 async def test_no_summary_is_stored_of_a_history_that_changes_meanwhile(talk: Talk) -> None:
     await talk.ask(FACTS[1])
-    for number in range(DEFAULT_TURNS - 4):
+    for number in range(DEFAULT_MAX_TURNS - 4):
         await talk.chat(f"q{number}", offers=False)
     assert talk.last is not None
     sum_up = talk.compaction._summarizer.sum_up
@@ -332,7 +332,7 @@ async def test_what_is_tried_again_is_read_though_a_summary_tells_of_it(talk: Ta
     await talk.ask("an old question")
     assert talk.last is not None
     old = talk.last
-    for number in range(DEFAULT_TURNS):
+    for number in range(DEFAULT_MAX_TURNS):
         await talk.chat(f"q{number}")
     assert len(await talk.summaries()) == 1
     assert "an old question" not in await talk.reads()
@@ -340,5 +340,5 @@ async def test_what_is_tried_again_is_read_though_a_summary_tells_of_it(talk: Ta
         await connection.execute(sa.update(turns_table).values(state="failed"))
         await reopen(connection, SESSION, old.origin)
     read = await talk.reads()
-    assert read[0].startswith(OPEN)
+    assert read[0].startswith(QUOTE_OPEN)
     assert read[-1] == "an old question"

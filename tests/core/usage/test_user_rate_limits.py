@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from core.inbox.store import AcceptResult, InboxStore
-from core.sessions.routing import Agents
+from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.turns.rerun import RerunDenied
@@ -24,7 +24,7 @@ Workers = Callable[[Rates], InboxStore]
 async def workers(database: Database, tmp_path: Path) -> Workers:
     lease = Lease(database)
     await lease.acquire()
-    turns = TurnStore(database, lease, Agents("parley"))
+    turns = TurnStore(database, lease, AgentRouter("parley"))
 
     async def nobody(turn: object) -> None:
         raise AssertionError(turn)

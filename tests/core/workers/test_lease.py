@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency import event_loop
 from core.errors import StoreError, TurnLostError
 from core.inbox.store import InboxStore
-from core.sessions.routing import Agents
+from core.sessions.routing import AgentRouter
 from core.store.schema import workers
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
@@ -158,7 +158,7 @@ async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_l
     shared: Faulty, passes: Passes
 ) -> None:
     leases = [await taken(shared), await taken(shared, seconds=10 * SECONDS)]
-    slow, other = [TurnStore(shared, lease, Agents("app")) for lease in leases]
+    slow, other = [TurnStore(shared, lease, AgentRouter("app")) for lease in leases]
     inbox = InboxStore(shared, slow, Worker(slow, never))
     await inbox.accept(inbound())
     (turn,) = await slow.claim(1)

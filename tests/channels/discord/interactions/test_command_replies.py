@@ -12,8 +12,8 @@ from channels.i18n.messages import ENGLISH
 from channels.rate_limits.limiter import Window
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from core.sessions.prompt_text import END
-from core.sessions.routing import Agent, Agents
+from core.sessions.prompt_text import QUOTE_END
+from core.sessions.routing import AgentProfile, AgentRouter
 from core.usage.user_rate_limits import Rate, Rates
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Pause, Say
@@ -80,8 +80,8 @@ async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, 
 async def test_the_models_to_choose_from_are_those_of_the_agent_that_answers_there(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
-    fixed, free = Agent("parley", MODELS[:1]), Agent("free", MODELS, chosen_at=None)
-    core = {"agents": Agents("parley", {"parley": fixed, "free": free})}
+    fixed, free = AgentProfile("parley", MODELS[:1]), AgentProfile("free", MODELS, selectable_at=None)
+    core = {"agents": AgentRouter("parley", {"parley": fixed, "free": free})}
     async with running(server, tmp_path, echo, core=core) as bot:
         assert await server.complete("ada", "general", "model", "name", "") == [MODELS[0]]
         await told(
@@ -167,7 +167,7 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
         await bot.says(shown, f"heard: Ada Lovelace: {words.ABOUT_THIS}")
         (read,) = bot.said_to_model()
         assert "What the next message is about" in read
-        assert f"> Grace Hopper: the sky\n>     is green\n{END}" in read
+        assert f"> Grace Hopper: the sky\n>     is green\n{QUOTE_END}" in read
         server.set_locale("grace", "ko")
         (again,) = await server.choose("grace", said, words.ASK_ABOUT)
         await bot.says(again, f"heard: Grace Hopper: {words.of('ko')(words.ABOUT_THIS)}")

@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from core.sessions.prompt_text import END
+from core.sessions.prompt_text import QUOTE_END
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
 
 
 def echo(asked: Any) -> str:
     """What was said to it, without what others said around it."""
-    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 async def test_a_bot_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from channels.i18n import messages as words
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from core.sessions.prompt_text import END
+from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
@@ -17,7 +17,7 @@ from tests.channels.slack.conftest import running
 
 def echo(asked: Any) -> str:
     """What was said to it, without what others said around it."""
-    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_was_edited(

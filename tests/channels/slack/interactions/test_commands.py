@@ -17,7 +17,7 @@ from core.conversations.service import ConversationService
 from core.errors import StoreError
 from core.inbox import interactions
 from core.inbox.interactions import InteractionQueue
-from core.sessions.prompt_text import END
+from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, Bot, running
@@ -26,7 +26,7 @@ from tests.channels.wiring import MODELS
 
 def echo(asked: Any) -> str:
     """What was said to it, without what others said around it."""
-    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 async def said(bot: Bot, user: str, channel: Any, command: str, text: str = "") -> SlackMessage:

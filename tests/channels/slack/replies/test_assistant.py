@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.slack.client.api import SlackApi
 from channels.slack.replies import assistant
 from channels.slack.settings import PROMPTS
-from core.sessions.prompt_text import END
+from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
@@ -19,7 +19,7 @@ from tests.channels.slack.conftest import running
 
 def echo(asked: Any) -> str:
     """What was said to it, without what others said around it."""
-    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 async def test_who_opens_the_direct_messages_sees_what_he_may_ask(slack: SlackSandbox, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from google.genai import types
 
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.models.provider import Done, ToolCall
-from core.sessions.artifacts import Artifacts
+from core.sessions.artifacts import ArtifactService
 from core.tools.builtin.search_history import search_history
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
@@ -55,7 +55,9 @@ async def test_memory_state_and_files_of_a_place_stay_there(converse: Converse, 
     provider = ScriptedProvider(calls("remember"), "kept", calls("look"), "seen", calls("look"), "seen")
     agent = LlmAgent(name="lango_agent", model=adapter(provider), tools=[remember, look, load_memory_tool])
     conversation = await converse(root=agent)
-    runtime = AgentRuntime(conversation.runtime.app, conversation.sessions, artifacts=Artifacts(conversation.database))
+    runtime = AgentRuntime(
+        conversation.runtime.app, conversation.sessions, artifacts=ArtifactService(conversation.database)
+    )
     assert isinstance(runtime._runner.memory_service, InMemoryMemoryService)
     await say(runtime, where, "the secret is 42")
     await say(runtime, where, "What is kept?")
