@@ -135,17 +135,17 @@ async def test_the_author_is_told_when_a_worker_died_before_it_knew_them(
         await sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.sorry(SurfaceError.public)])
 
 
-async def test_one_that_cannot_be_kept_is_done_all_the_same(
+async def test_an_interaction_that_cannot_be_stored_is_processed(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(*_: Any) -> bool:
+    def fail(*_: Any) -> None:
         raise StoreError("out of reach")
 
     async with talking(sandbox, tmp_path, "one") as talk:
         await talk.say("one")
         await says(talk, "one")
         await talk.bot.settled(1)
-        monkeypatch.setattr(interactions.InteractionQueue, "_add", away)
+        monkeypatch.setattr(interactions, "insert_of", fail)
         await choose(sandbox)
         await sandbox.wait_for(lambda: told(sandbox))
 

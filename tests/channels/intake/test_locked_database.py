@@ -2,8 +2,8 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"sandbox.{module}.ACK_TIMEOUT", ACK_TIMEOUT)
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep the database of a bot from writing."""
-    with closing(sqlite3.connect(folder / "parley.db", isolation_level=None)) as database:
-        database.execute("BEGIN EXCLUSIVE")
+@asynccontextmanager
+async def locked(folder: Path) -> AsyncIterator[None]:
+    """Hold the write lock of the bot's database."""
+    file = folder / "parley.db"
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as database:
+        # in a thread: the bot may be in a transaction, which needs this loop to end
+        await asyncio.to_thread(database.execute, "BEGIN EXCLUSIVE")
         yield
 
 
@@ -87,7 +89,7 @@ async def test_an_interaction_during_a_lock_is_acknowledged_and_then_processed(t
         await talk.say("hello")
         await says(talk, "one")
         await talk.bot.settled(1)
-        with locked(tmp_path):
+        async with locked(tmp_path):
             await asyncio.gather(*(interact(talk) for interact in case.interactions))
         await says(talk, *case.replies)
         await sandbox.wait_for(lambda: len(list(filter(None, talk.whispers()))) == len(case.private))
