@@ -51,8 +51,8 @@ from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.spending import Spending
-from core.usage.spending_limits import Caps, Limits
+from core.usage.spending import SpendingStore
+from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.workers.lease import Lease
 from sandbox.models import CallTool, ReceivedRequest, ScriptedOpenAI
 from sandbox.models import Turn as Script
@@ -192,7 +192,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
             database,
             store,
             Summarizer(lambda _agent, name: (adapter, name or MODEL), counter),
-            Caps(database, prices, Spending(database, prices), Limits()),
+            SpendingLimiter(database, prices, SpendingStore(database, prices), SpendingLimits()),
             budget=DEFAULT_BUDGET_TOKENS if conversation.has_summaries else None,
             rest=0.0,
         )

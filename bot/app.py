@@ -43,9 +43,9 @@ from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.spending import Spending
-from core.usage.spending_limits import Caps
-from core.usage.user_rate_limits import Refusals
+from core.usage.spending import SpendingStore
+from core.usage.spending_limits import SpendingLimiter
+from core.usage.user_rate_limits import DenialNotices
 from core.workers.lease import Lease
 from core.workers.rate_limit_sharing import LimitUsages, exchange_usage
 from core.workers.shard_assignment import ShardAssignment
@@ -158,20 +158,20 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
         await retried(lambda: prepare(database), what="the database", patience=START_PATIENCE)
         prices = Prices(settings.prices_file)
         loaded = await load_agents(settings, database, prices, stack)
-        spending = Spending(database, prices)
+        spending = SpendingStore(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
         await retried(lease.acquire, what="the lease", patience=START_PATIENCE)
         stack.push_async_callback(lease.release)
         await stack.enter_async_context(beside(lease.keep_renewed(), name="lease"))
         pruning = CleanupService(database, days=settings.turn_retention_days)
         await stack.enter_async_context(beside(pruning.run(), name="pruning"))
-        await stack.enter_async_context(beside(spending.run(), name="spending"))
+        await stack.enter_async_context(beside(spending.run_counting(), name="spending"))
         retention = RetentionService(database, prices, days=settings.retention_days)
         await stack.enter_async_context(beside(retention.run(), name="retention"))
         channels = dict[str, Channel]()
 
         async def answer(turn: Turn) -> None:
-            async with caps.over(turn.meter):
+            async with caps.limit_run(turn.meter):
                 await compaction.run_turn(turn, answerer.answer)
 
         turns = TurnStore(database, lease, loaded.agents)
@@ -179,7 +179,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
         inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
         approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
-        caps = Caps(database, prices, spending, settings.spending_limits)
+        caps = SpendingLimiter(database, prices, spending, settings.spending_limits)
         compaction = HistoryCompactor(
             database,
             turns,
@@ -212,7 +212,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
             answerer.reask,
             InteractionQueue(database, lease),
             TurnReports(database, prices),
-            Refusals(database),
+            DenialNotices(database),
             spending,
             settings.access_policy,
             settings.reply_without_mention,

@@ -11,8 +11,8 @@ from core.inbox.interactions import InteractionQueue
 from core.inbox.store import InboxStore
 from core.inbox_message import ReplyWithoutMention
 from core.tools.approvals import Approval, Approvals
-from core.usage.spending import Spending
-from core.usage.user_rate_limits import Refusals
+from core.usage.spending import SpendingStore
+from core.usage.user_rate_limits import DenialNotices
 
 
 class Reask(Protocol):
@@ -39,7 +39,7 @@ class Desk:
     reask: Reask
     interactions: InteractionQueue
     turn_reports: TurnReports
-    refusals: Refusals
-    spending: Spending
+    refusals: DenialNotices
+    spending: SpendingStore
     door: Door = field(default_factory=Door)
     follow: ReplyWithoutMention = "author"

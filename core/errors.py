@@ -11,11 +11,11 @@
     │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
     ├── StepLimitError           the agent took as many steps as one run may have
-    ├── CapError                 nothing more may be spent today
-    │   ├── PersonCapError           by who asks
-    │   ├── PlaceCapError            at this place
-    │   ├── ModelCapError            on this model
-    │   └── DayCapError              at all
+    ├── SpendingLimitError       a spending limit of today is reached
+    │   ├── PersonSpendingLimitError
+    │   ├── PlaceSpendingLimitError
+    │   ├── ModelSpendingLimitError
+    │   └── DailySpendingLimitError
     ├── SurfaceError             the platform will not show a reply, whatever is tried
     ├── DeafError                a platform says nothing any more: the process is to be started anew
     ├── OverdueError             a stop takes longer than it may: what hangs is not waited for
@@ -129,31 +129,31 @@ class StepLimitError(ParleyError):
     public = "This took more steps than I may take."
 
 
-class CapError(ParleyError):
-    """Nothing more may be spent today: which cap is reached, the kind says.
+class SpendingLimitError(ParleyError):
+    """A spending limit of the day is reached.
 
     Attributes:
-        facts: what belongs into the braces of `public`: `cap`, in dollars.
+        facts: values of the placeholders in `public`: `cap`, in dollars.
     """
 
-    def __init__(self, message: str, *, cap: str) -> None:
+    def __init__(self, message: str, *, limit: str) -> None:
         super().__init__(message)
-        self.facts = {"cap": cap}
+        self.facts = {"cap": limit}
 
 
-class PersonCapError(CapError):
+class PersonSpendingLimitError(SpendingLimitError):
     public = "What you may spend with me in a day ({cap}) is used up."
 
 
-class PlaceCapError(CapError):
+class PlaceSpendingLimitError(SpendingLimitError):
     public = "What may be spent here in a day ({cap}) is used up."
 
 
-class ModelCapError(CapError):
+class ModelSpendingLimitError(SpendingLimitError):
     public = "What may be spent on this model in a day ({cap}) is used up."
 
 
-class DayCapError(CapError):
+class DailySpendingLimitError(SpendingLimitError):
     public = "What may be spent with me in a day ({cap}) is used up."
 
 

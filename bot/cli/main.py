@@ -15,7 +15,7 @@ from core.concurrency import gc_tuning as garbage
 from core.errors import ParleyError, SettingsError
 from core.secret_redaction import redact
 from core.store.turn_states import State
-from core.usage import By
+from core.usage import SpendingDimension
 
 cli = typer.Typer(
     help="Any Google ADK agent becomes a teammate in Slack and Discord.",
@@ -147,7 +147,7 @@ def print_manifest(platform: Platform) -> None:
 
 @cli.command()
 def usage(
-    by: Annotated[By, typer.Option(help="For each of which it is told.")] = "person",
+    by: Annotated[SpendingDimension, typer.Option(help="For each of which it is told.")] = "person",
     since: Annotated[str, typer.Option(help="From this day on (UTC); by default, the first of this month.")] = "",
     until: Annotated[str, typer.Option(help="To this day.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,

@@ -34,8 +34,8 @@ from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.spending import Spending
-from core.usage.spending_limits import Caps
+from core.usage.spending import SpendingStore
+from core.usage.spending_limits import SpendingLimiter
 from core.workers.lease import Lease
 
 #: What an id of a turn consists of.
@@ -76,7 +76,9 @@ def status(*, as_json: bool) -> None:
         prices = Prices(settings.prices_file)
         seen, by = await get_overview(database, prices), holder(database)
         names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
-        caps = await Caps(database, prices, Spending(database, prices), settings.spending_limits).near(NEAR)
+        caps = await SpendingLimiter(
+            database, prices, SpendingStore(database, prices), settings.spending_limits
+        ).list_nearly_spent(NEAR)
         told = findings(seen, holder=by, time_limit=settings.turn_timeout_seconds, platforms=names, caps=caps)
         wrong = list(told)
         if as_json:

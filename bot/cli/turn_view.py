@@ -7,7 +7,7 @@ from bot import output as tables
 from core.agents.run_record import Receipt, ToolUse
 from core.conversations.turn_report import ApprovalRecord, TurnReport
 from core.usage.meter import ModelCall
-from core.usage.prices import dollars, exact
+from core.usage.prices import format_dollars, format_exact_dollars
 
 
 def show(report: TurnReport) -> None:
@@ -64,7 +64,7 @@ def show_list(reports: Iterable[TurnReport]) -> None:
             tables.short(report.created_at),
             tables.span(report.took),
             report.tokens,
-            dollars(report.known_cost) if report.known_cost is not None else "",
+            format_dollars(report.known_cost) if report.known_cost is not None else "",
             ", ".join(authors(report)),
             report.session,
             report.error or "",
@@ -82,7 +82,7 @@ def authors(report: TurnReport) -> list[str]:
 def as_json(report: TurnReport) -> dict[str, Any]:
     """Return a report for machines, with the cost in dollars."""
     fields = tables.jsonable(report)
-    return {**fields, "dollars": exact(fields.pop("cost"))}
+    return {**fields, "dollars": format_exact_dollars(fields.pop("cost"))}
 
 
 def _receipt(report: TurnReport) -> dict[str, object]:
@@ -109,7 +109,7 @@ def _history(report: TurnReport, receipt: Receipt) -> str:
 
 
 def _cost(report: TurnReport) -> str:
-    told = [dollars(report.known_cost)] if report.known_cost is not None else []
+    told = [format_dollars(report.known_cost)] if report.known_cost is not None else []
     return "; ".join([*told, *([f"no price is known for {report.unpriced:,} tokens"] if report.unpriced else [])])
 
 

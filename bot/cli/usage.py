@@ -6,14 +6,14 @@ from bot import output as tables
 from bot.cli.database import opened
 from bot.settings import Settings
 from core.errors import SettingsError
-from core.usage import By
-from core.usage.prices import Prices, dollars, exact
-from core.usage.spending import LAST, Spending, Spent
+from core.usage import SpendingDimension
+from core.usage.prices import Prices, format_dollars, format_exact_dollars
+from core.usage.spending import LAST_DAY, SpendingStore, SpendingSum
 
 _COLUMNS = ("calls", "read", "cached", "cache write", "written", "cost")
 
 
-async def usage(settings: Settings, by: By, *, since: str, until: str, as_json: bool) -> None:
+async def usage(settings: Settings, by: SpendingDimension, *, since: str, until: str, as_json: bool) -> None:
     """Print the spending between two days, both included (`2026-01-31`, UTC).
 
     Args:
@@ -24,11 +24,11 @@ async def usage(settings: Settings, by: By, *, since: str, until: str, as_json: 
         SettingsError: one of the two is no day, or the prices cannot be read.
         StoreError: the database cannot be used.
     """
-    begin, end = _day(since or f"{datetime.now(UTC):%Y-%m}-01"), _day(until) if until else LAST
+    begin, end = _day(since or f"{datetime.now(UTC):%Y-%m}-01"), _day(until) if until else LAST_DAY
     async with opened(settings) as database:
-        spending = Spending(database, Prices(settings.prices_file))
-        rows = await spending.spent(by, since=begin, until=end)
-        (total,) = await spending.spent(since=begin, until=end)
+        spending = SpendingStore(database, Prices(settings.prices_file))
+        rows = await spending.sum_spending(by, since=begin, until=end)
+        (total,) = await spending.sum_spending(since=begin, until=end)
     if as_json:
         tables.dump([_as_json(row, by) for row in rows])
         return
@@ -46,12 +46,12 @@ def _day(text: str) -> str:
         raise SettingsError(f"{text}: this is no day; write 2026-01-31") from None
 
 
-def _as_json(spent: Spent, by: By) -> dict[str, str | int]:
+def _as_json(spent: SpendingSum, by: SpendingDimension) -> dict[str, str | int]:
     """Return the sums with all digits of the dollars, as text."""
     name = {"name": spent.name} if by == "person" else {}
     tokens = {name: getattr(spent, name) for name in ("input", "cached", "cache_write", "output", "unpriced")}
-    return {by: spent.key, **name, "calls": spent.calls, **tokens, "dollars": exact(spent.cost)}
+    return {by: spent.key, **name, "calls": spent.calls, **tokens, "dollars": format_exact_dollars(spent.cost)}
 
 
-def _line(label: str, spent: Spent) -> list[object]:
-    return [label, spent.calls, spent.input, spent.cached, spent.cache_write, spent.output, dollars(spent.cost)]
+def _line(label: str, spent: SpendingSum) -> list[object]:
+    return [label, spent.calls, spent.input, spent.cached, spent.cache_write, spent.output, format_dollars(spent.cost)]

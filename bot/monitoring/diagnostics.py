@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from core.conversations.overview import Overview, WorkerOverview
 from core.conversations.turn_report import TurnReport
-from core.usage.prices import dollars
-from core.usage.spending_limits import Near
+from core.usage.prices import format_dollars
+from core.usage.spending_limits import SpendingUsage
 
 #: Seconds after which a turn is slow, and after which what waits in a free session is.
 SLOW, UNTAKEN = 60.0, 15.0
@@ -80,7 +80,7 @@ def findings(
     holder: str | None,
     time_limit: float,
     platforms: Collection[str],
-    caps: Iterable[Near] = (),
+    caps: Iterable[SpendingUsage] = (),
 ) -> Iterator[Finding]:
     """What is not as it should be.
 
@@ -116,10 +116,10 @@ def findings(
     for near in caps:
         setting, by = _CAPS[near.kind]
         reached = "is reached" if near.spent >= near.limit else "is nearly reached"
-        whose = f", {near.of}" if near.of else ""
-        line = f"{setting} {reached}: {dollars(near.spent)} of {dollars(near.limit)} today{whose}"
+        whose = f", {near.key}" if near.key else ""
+        line = f"{setting} {reached}: {format_dollars(near.spent)} of {format_dollars(near.limit)} today{whose}"
         todo = f"raise {setting}, or wait until the day (UTC) is over; `parley usage --by {by}` shows where it went"
-        yield Finding("budget", near.of or setting, line, todo)
+        yield Finding("budget", near.key or setting, line, todo)
 
 
 def _turn(turn: TurnReport, age: float, alive: Collection[str], time_limit: float) -> Iterator[Finding]:

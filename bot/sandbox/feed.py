@@ -29,7 +29,7 @@ from core.secret_redaction import redact
 from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, tool_calls, turns
 from core.store.turn_states import UNDER_WAY
-from core.usage.prices import DOLLAR, Prices
+from core.usage.prices import UNITS_PER_DOLLAR, Prices
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ def _turn(report: TurnReport) -> Json:
         "attempt": report.attempt,
         "chunks": report.chunks,
         "tokens": report.tokens,
-        "cost": None if report.known_cost is None else report.known_cost / DOLLAR,
+        "cost": None if report.known_cost is None else report.known_cost / UNITS_PER_DOLLAR,
         "error": report.error or "",
         "others": None if report.receipt is None else asdict(report.receipt.others),
         "at": report.created_at,

@@ -12,7 +12,7 @@ from bot.settings.parsing import split_commas
 from bot.settings.slack import SlackSection
 from channels.access import DIRECT, Door, Rules
 from core.identity import AUTHOR
-from core.usage.user_rate_limits import Rate, Rates
+from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 
 #: First letters of Slack's ids, by kind. A bot is named by its bot id (B...).
 _SLACK_ID_PREFIXES: Mapping[str, str] = {"user": "UWB", "role": "S", "channel": "CGD", "workspace": "TE"}
@@ -34,8 +34,8 @@ class AccessSection(SlackSection, DiscordSection):
     admins: Annotated[tuple[str, ...], NoDecode] = ()
     approvers: Annotated[tuple[str, ...], NoDecode] = (AUTHOR,)
     approval_hours: float = Field(default=24, gt=0)
-    rate_limit_per_user: Annotated[Rate | None, NoDecode] = None
-    rate_limit_per_channel: Annotated[Rate | None, NoDecode] = None
+    rate_limit_per_user: Annotated[RateLimit | None, NoDecode] = None
+    rate_limit_per_channel: Annotated[RateLimit | None, NoDecode] = None
 
     @field_validator("slack_allow", "slack_block", mode="before")
     @classmethod
@@ -60,7 +60,7 @@ class AccessSection(SlackSection, DiscordSection):
     @field_validator("rate_limit_per_user", "rate_limit_per_channel", mode="before")
     @classmethod
     def _parse_rates(cls, value: object) -> object:
-        return Rate.parse(value) if isinstance(value, str) else value
+        return RateLimit.parse(value) if isinstance(value, str) else value
 
     def find_conflicts(self) -> Iterator[str]:
         """Yield a line for each id that is both allowed and blocked."""
@@ -90,8 +90,8 @@ class AccessSection(SlackSection, DiscordSection):
         return Door({"slack": slack, "discord": discord}, self.admins, self.approvers)
 
     @property
-    def user_rate_limits(self) -> Rates:
-        return Rates(person=self.rate_limit_per_user, place=self.rate_limit_per_channel)
+    def user_rate_limits(self) -> UserRateLimiter:
+        return UserRateLimiter(person=self.rate_limit_per_user, place=self.rate_limit_per_channel)
 
 
 def _split_strings(value: object) -> Sequence[str]:

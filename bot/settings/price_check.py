@@ -13,7 +13,7 @@ def check_prices(settings: Settings, prices: Prices, models: Iterable[str]) -> N
     Raises:
         SettingsError: a spending limit is set, and a model has no price.
     """
-    if settings.spending_limits and (unpriced := [model for model in models if prices.price(model) is None]):
+    if settings.spending_limits and (unpriced := [model for model in models if prices.get_price(model) is None]):
         raise SettingsError(
             *(
                 f"PRICES_FILE: {model} has no price, so no spending limit would hold for it: name a file that has "

@@ -10,8 +10,8 @@ from pydantic_settings import NoDecode
 
 from bot.settings.base import SettingsSection
 from bot.settings.parsing import split_commas
-from core.usage.prices import money
-from core.usage.spending_limits import Limits
+from core.usage.prices import to_amount
+from core.usage.spending_limits import SpendingLimits
 
 #: Dollars: below a trillionth there is nothing.
 Dollars = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=6, allow_inf_nan=False)]
@@ -39,11 +39,11 @@ class SpendingSection(SettingsSection):
             yield "MODEL_FALLBACKS: it names a model twice"
 
     @property
-    def spending_limits(self) -> Limits:
+    def spending_limits(self) -> SpendingLimits:
         """What may be spent a day."""
-        return Limits(
-            person=money(self.daily_spending_limit_per_user_usd),
-            place=money(self.daily_spending_limit_per_channel_usd),
-            model=money(self.daily_spending_limit_per_model_usd),
-            all=money(self.daily_spending_limit_usd),
+        return SpendingLimits(
+            person=to_amount(self.daily_spending_limit_per_user_usd),
+            place=to_amount(self.daily_spending_limit_per_channel_usd),
+            model=to_amount(self.daily_spending_limit_per_model_usd),
+            all=to_amount(self.daily_spending_limit_usd),
         )

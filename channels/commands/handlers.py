@@ -23,7 +23,7 @@ from core.inbox_message import InboxMessage
 from core.privacy.export import Form, Viewer
 from core.secret_redaction import traced
 from core.turns.rerun import RerunDenied
-from core.usage.user_rate_limits import CommandLimiter, Limited
+from core.usage.user_rate_limits import CommandLimiter, RateLimited
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ class Commands:
         self._run = run
         self._limiter = CommandLimiter()
 
-    def count(self, asker: Asker) -> Limited | None:
+    def count(self, asker: Asker) -> RateLimited | None:
         """Count a command of a person, or return until when the limit refuses it."""
         return self._limiter.count(f"{asker.channel}:{asker.author}")
 
@@ -405,12 +405,12 @@ def command_in(text: str) -> tuple[Name, str] | None:
     return name, argument
 
 
-def too_many(limited: Limited, say: Words) -> str:
+def too_many(limited: RateLimited, say: Words) -> str:
     """Return the sentence for a person who gave too many commands."""
     return say(words.TOO_MANY_COMMANDS, minutes=limited.minutes)
 
 
-def too_often(limited: Limited, say: Words) -> str:
+def too_often(limited: RateLimited, say: Words) -> str:
     """Return the sentence for a person who asked too many questions."""
     return say(words.TOO_OFTEN, minutes=limited.minutes)
 

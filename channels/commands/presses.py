@@ -18,7 +18,7 @@ from core.secret_redaction import traced
 from core.tools.approvals import Verdict
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenied
-from core.usage.user_rate_limits import Limited
+from core.usage.user_rate_limits import RateLimited
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class PressHandler:
         match await self._desk.inbox.request_rerun(turn_id, author=author, kind=wish):
             case RerunDenied() as refused:
                 return say(_RERUN_REFUSALS[refused])
-            case Limited() as limited:
+            case RateLimited() as limited:
                 return too_often(limited, say)
             case accepted, InboxMessage() as inbound:
                 if accepted is AcceptResult.WAITING:

@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 
 from channels.i18n import messages as words
 from channels.i18n.messages import Words
-from core.usage.prices import dollars
-from core.usage.spending import Spending, Spent
+from core.usage.prices import format_dollars
+from core.usage.spending import SpendingStore, SpendingSum
 
 #: How many people an admin is told of.
 MOST = 20
 
 
-async def usage(spending: Spending, *, platform: str, author: str, place: str, is_admin: bool, say: Words) -> str:
+async def usage(spending: SpendingStore, *, platform: str, author: str, place: str, is_admin: bool, say: Words) -> str:
     """What somebody has spent today and this month (UTC), what was spent at the place where he asks, and, for an
     admin, in all and by each.
 
@@ -21,7 +21,7 @@ async def usage(spending: Spending, *, platform: str, author: str, place: str, i
     now = datetime.now(UTC)
     today, month = f"{now:%Y-%m-%d}", f"{now:%Y-%m}-01"
     person = f"{platform}:{author}"
-    lines, sums = list[str](), list[Spent]()
+    lines, sums = list[str](), list[SpendingSum]()
     told: list[tuple[str, str | None, str | None]] = [
         (words.USAGE_YOURS, person, None),
         (words.USAGE_HERE, None, place),
@@ -29,16 +29,16 @@ async def usage(spending: Spending, *, platform: str, author: str, place: str, i
     ]
     for sentence, who, where in told:
         (of_day,), (of_month,) = [
-            await spending.spent(since=since, person=who, place=where) for since in (today, month)
+            await spending.sum_spending(since=since, person=who, place=where) for since in (today, month)
         ]
         lines.append(_line(sentence, of_day, of_month, say))
         sums.append(of_month)
     if is_admin:
-        by_day = {spent.key: spent for spent in await spending.spent("person", since=today)}
-        people = await spending.spent("person", since=month)
+        by_day = {spent.key: spent for spent in await spending.sum_spending("person", since=today)}
+        people = await spending.sum_spending("person", since=month)
         for spent in people[:MOST]:
             name = _quoted(spent.name or spent.key or say(words.SOMEBODY))
-            lines.append(f"  {_line('', by_day.get(spent.key, Spent()), spent, say, name=name)}")
+            lines.append(f"  {_line('', by_day.get(spent.key, SpendingSum()), spent, say, name=name)}")
         if len(people) > MOST:
             lines.append(f"  - {say(words.USAGE_MORE, count=len(people) - MOST)}")
     if unpriced := max(spent.unpriced for spent in sums):
@@ -46,11 +46,11 @@ async def usage(spending: Spending, *, platform: str, author: str, place: str, i
     return "\n".join([say(words.USAGE_IS), "", *lines])
 
 
-def _line(sentence: str, day: Spent, month: Spent, say: Words, *, name: str = "") -> str:
+def _line(sentence: str, day: SpendingSum, month: SpendingSum, say: Words, *, name: str = "") -> str:
     amounts = {
-        "day": dollars(day.cost),
+        "day": format_dollars(day.cost),
         "day_tokens": f"{day.input + day.output:,}",
-        "month": dollars(month.cost),
+        "month": format_dollars(month.cost),
         "month_tokens": f"{month.input + month.output:,}",
     }
     line = f"- {name or say(sentence)}: {say(words.USAGE_SPENT, **amounts)}"

@@ -9,7 +9,7 @@ from channels.replies.approval_message import moment, plain
 from core.agents.run_record import Receipt, ToolUse
 from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
 from core.usage.meter import ModelCall
-from core.usage.prices import dollars
+from core.usage.prices import format_dollars
 
 #: How many models, tool calls, files and approvals a report shows, and how many characters of each. The terminal shows
 #: all.
@@ -116,7 +116,7 @@ def _models(report: TurnReport, say: Words) -> Iterator[str]:
     if cached or cache_write:
         yield say(words.WHY_CACHE, read=f"{cached:,}", written=f"{cache_write:,}")
     if report.known_cost is not None:
-        yield say(words.WHY_COST, cost=dollars(report.known_cost))
+        yield say(words.WHY_COST, cost=format_dollars(report.known_cost))
     if report.unpriced:
         yield say(words.WHY_UNPRICED, tokens=f"{report.unpriced:,}")
     if not asked:

@@ -36,7 +36,7 @@ from core.inbox.edits import ClaimedMessage, EditResult
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
-from core.usage.user_rate_limits import LIMITED, Kind, Limited
+from core.usage.user_rate_limits import RATE_LIMITED, DenialKind, RateLimited
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class Intake:
             return None
         return admission.sentence if is_owed or await self._is_to_be_told(visitor, "door") else ""
 
-    async def limited(self, said: InboxMessage | Asker) -> Limited | None:
+    async def limited(self, said: InboxMessage | Asker) -> RateLimited | None:
         """Whether that would be one too many, as far as can be seen before it is taken."""
         try:
             return await self._desk.inbox.find_rate_limit(said.event_key, author=said.author, place=said.place)
@@ -153,12 +153,12 @@ class Intake:
         text = sentence(words.of(await words.told(self._locale(call.inbound))))
         await (call.send_away(text) if call.send_away else self._whisper(call.inbound, text))
 
-    async def _is_to_be_told(self, visitor: Actor, kind: Kind, *, until: float | None = None) -> bool:
+    async def _is_to_be_told(self, visitor: Actor, kind: DenialKind, *, until: float | None = None) -> bool:
         if visitor.is_bot:
             return False
         try:
             person = f"{visitor.platform}:{visitor.author}"
-            return await self._desk.refusals.is_to_be_told(person, kind, until=until)
+            return await self._desk.refusals.claim_notice(person, kind, until=until)
         except StoreError as error:
             log.warning("it is not known whether somebody was told that he is not answered: %s", traced(error))
             return False
@@ -177,7 +177,7 @@ class Intake:
             return
         call = await self._place(call)
         accepted = await self._desk.inbox.accept(call.inbound)
-        if isinstance(accepted, Limited):
+        if isinstance(accepted, RateLimited):
             if call.send_away or await self._is_to_be_told(call.inbound.who, "rate", until=accepted.until):
                 self.run(self._send_away(call, partial(too_often, accepted)), name="refusal")
         elif accepted is AcceptResult.WAITING:
@@ -212,7 +212,7 @@ class Intake:
         if not is_kept_by_itself and await self.knows(inbound):
             return
         if limited := self.commands.count(asker):
-            await self._desk.inbox.record_command(inbound, name, outcome=LIMITED)
+            await self._desk.inbox.record_command(inbound, name, outcome=RATE_LIMITED)
             if await self._is_to_be_told(inbound.who, "command", until=limited.until):
                 self.run(self._send_away(call, partial(too_many, limited)), name="refusal")
             return

@@ -69,7 +69,7 @@ class Asking:
         Raises:
             DamagedTurnError: it cannot be read what is asked.
             StoreError: it cannot be read what was asked before.
-            CapError: nothing more may be spent.
+            SpendingLimitError: nothing more may be spent.
         """
         if turn.is_damaged:
             raise DamagedTurnError(f"turn {turn.id}: what is kept of it cannot be read")
@@ -78,7 +78,7 @@ class Asking:
         turn.meter.place = turn.newest_message.place
         turn.meter.author = f"{turn.newest_message.channel}:{turn.newest_message.author}"
         turn.meter.author_name = storable_text(heard[-1].speaker)
-        await turn.meter.ask(runtime.asks(turn.model), lambda: 0)  # what is refused is neither read nor stored
+        await turn.meter.check_limits(runtime.asks(turn.model), lambda: 0)  # what is refused is neither read nor stored
         speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
         speakers += await self._others(turn, channel)
         if any(message.attachments for message in turn.messages) and not await self._turns.has_stored_prompt(turn):

@@ -11,10 +11,10 @@ from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.replies.buttons import button
 from channels.replies.reply import FILE_NAME, Reply
-from core.errors import CapError, ParleyError, StoreError, SurfaceError
+from core.errors import ParleyError, SpendingLimitError, StoreError, SurfaceError
 from core.turns.turn import Turn
 from core.usage.meter import ModelCall
-from core.usage.spending import Spending
+from core.usage.spending import SpendingStore
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +30,13 @@ class Apologies:
         admins: the ids of those who can allow more to be spent.
     """
 
-    def __init__(self, spending: Spending | None = None, admins: Collection[str] = ()) -> None:
+    def __init__(self, spending: SpendingStore | None = None, admins: Collection[str] = ()) -> None:
         self._spending = spending
         self._admins = frozenset(admins)
 
     async def why(self, error: Exception, turn: Turn, say: Words) -> str:
         """Why a turn has failed, in the asker's language."""
-        if not isinstance(error, CapError):
+        if not isinstance(error, SpendingLimitError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
         until = date.fromisoformat(turn.meter.day) + timedelta(days=1)
         who = await self._who(turn.newest_message.channel, say)
@@ -46,7 +46,7 @@ class Apologies:
         """Who can raise a cap: the admins, by name as far as they are known."""
         if self._spending is None or not self._admins:
             return say(words.CAP_OPERATOR)
-        names = await self._spending.names([f"{platform}:{id_}" for id_ in self._admins])
+        names = await self._spending.list_names([f"{platform}:{id_}" for id_ in self._admins])
         return ", ".join(sorted(names.values())) or say(words.CAP_ADMINS)
 
 
@@ -73,7 +73,7 @@ async def restarting(reply: Reply, turn_id: str, controls: Sequence[Button]) -> 
 
 def level(error: Exception) -> int:
     """How loud the log tells of what a turn has failed with: that a cap holds is no fault."""
-    return logging.INFO if isinstance(error, CapError) else logging.ERROR
+    return logging.INFO if isinstance(error, SpendingLimitError) else logging.ERROR
 
 
 def cause_of(error: Exception) -> str:

@@ -33,7 +33,7 @@ from core.tools.adk_confirmations import allow, find_secret_paths, rule_on
 from core.tools.call_log import Call, Entry, Journal
 from core.tools.results import kept, told
 from core.tools.tool import ToolAdapter, contain, is_allowed, is_idempotent
-from core.usage.meter import ModelCall, current
+from core.usage.meter import ModelCall, current_meter
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class GuardPlugin(BasePlugin):
         """
         contain(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, AgentRunConfig):
-            run.stopwatch.begin(tool_context.function_call_id or tool.name)
+            run.tool_timer.start(tool_context.function_call_id or tool.name)
         if (refused := _wrong_speaker(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
             return refused or _wrong_agent(tool, tool_args)
         if not isinstance(tool, ToolAdapter) or tool.always:
@@ -119,7 +119,7 @@ class GuardPlugin(BasePlugin):
     ) -> Any:
         """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
         if isinstance(run := tool_context.run_config, AgentRunConfig):
-            run.stopwatch.end(tool_context.function_call_id or tool.name)
+            run.tool_timer.stop(tool_context.function_call_id or tool.name)
         if isinstance(result, _Recorded):
             return None
         if tool_context.actions.requested_tool_confirmations and not isinstance(tool_context.session, StoredSession):
@@ -269,19 +269,19 @@ class MeterPlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         if (model := _brought(callback_context)) is not None:
-            await current().ask(llm_request.model or model.model, partial(_tokens, llm_request))
-            current().begun[_whose(callback_context)] = time.monotonic()
+            await current_meter().check_limits(llm_request.model or model.model, partial(_tokens, llm_request))
+            current_meter().call_starts[_whose(callback_context)] = time.monotonic()
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         if (model := _brought(callback_context)) is not None and not llm_response.partial:
-            current().heard(llm_response, model.model, _seconds(callback_context))
+            current_meter().add_answer(llm_response, model.model, _seconds(callback_context))
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
         if (model := _brought(callback_context)) is not None:
             name, seconds = llm_request.model or model.model, round(_seconds(callback_context), 3)
-            current().add(ModelCall(name, seconds=seconds, error=type(error).__name__))
+            current_meter().add(ModelCall(name, seconds=seconds, error=type(error).__name__))
 
 
 def _brought(context: CallbackContext) -> BaseLlm | None:
@@ -297,7 +297,7 @@ def _whose(context: CallbackContext) -> Any:
 
 def _seconds(context: CallbackContext) -> float:
     """Since the call began, or since what it said last of which tokens were told."""
-    now, begun = time.monotonic(), current().begun
+    now, begun = time.monotonic(), current_meter().call_starts
     since = now - begun.get(_whose(context), now)
     begun[_whose(context)] = now
     return since

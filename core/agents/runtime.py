@@ -40,7 +40,7 @@ from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_of
 from core.tools.adk_confirmations import Ask, Decision, asks_in, events_after, to_contents
-from core.usage.meter import Meter, run_with
+from core.usage.meter import UsageMeter, set_current_meter
 from core.workers.fencing import FencingToken
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class RunRequest:
     fence: FencingToken | None = None
     spoken: AttributedPrompt | None = None
     decisions: Sequence[Decision] = ()
-    meter: Meter = field(default_factory=Meter)
+    meter: UsageMeter = field(default_factory=UsageMeter)
 
 
 class AgentRuntime:
@@ -213,7 +213,7 @@ class AgentRuntime:
         return await _collect(events)
 
     async def _stream_once(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
-        run_with(request.meter)
+        set_current_meter(request.meter)
         runner = copy(self._runner)
         if request.run_id is not None and isinstance(self._artifacts, ArtifactService):
             runner.artifact_service = self._artifacts.bind_run(request.run_id, request.generation, request.fence)
@@ -245,7 +245,7 @@ class AgentRuntime:
                     for ask in _allowed(stored, request.decisions):
                         yield steps.begun(ask.tool, ask.asks_for, ask.arguments)
                     stored = after or []
-                request.meter.retell(stored)
+                request.meter.add_stored_answers(stored)
                 for again in steps.retold(stored):
                     yield again
             state = {USER_STATE_KEY: to_user_state(request.speaker)} if request.speaker else None
@@ -261,7 +261,9 @@ class AgentRuntime:
             async with aclosing(run) as events:
                 async for event in events:
                     for said in steps.take(event):
-                        yield replace(said, seconds=config.stopwatch.seconds(said.call_id)) if said.call_id else said
+                        yield (
+                            replace(said, seconds=config.tool_timer.get_seconds(said.call_id)) if said.call_id else said
+                        )
             if self._remembers and request.run_id is not None:
                 await self._remember(request.user_id, request.session_id, runner)
             yield replace(steps.end(), calls=request.meter.calls, usage=request.meter.usage)

@@ -14,9 +14,9 @@ from core.agents.run_record import Receipt
 from core.store.database import Database
 from core.store.schema import approvals, inbox, messages, sessions, turns
 from core.store.turn_states import State
-from core.usage.meter import ModelCall, calls_in
+from core.usage.meter import ModelCall, stored_calls
 from core.usage.prices import Prices
-from core.usage.spending import last_names
+from core.usage.spending import list_last_names
 
 #: How many of the newest turns of a session are searched for a message of a reply.
 _LOOK = 200
@@ -245,13 +245,13 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
     of_reruns = sa.select(turns.c.origin, turns.c.id, turns.c.created_at).where(turns.c.origin.in_(origins))
     reruns = _by_key(await connection.execute(of_reruns.order_by(turns.c.created_at)))
     people = {_person(row.session, said.author) for row in rows for said in accepted.get(row.origin, ())}
-    names = await last_names(connection, people)
+    names = await list_last_names(connection, people)
 
     def report(row: sa.Row[Any]) -> TurnReport:
         answered, session = accepted.get(row.origin, []), found_sessions.get(row.session)
         requested_at = min((each.accepted_at for each in accepted.get(row.id, ())), default=row.created_at)
-        usage, calls = row.usage or {}, calls_in(row.usage)
-        cost, unpriced = prices.bill(calls)
+        usage, calls = row.usage or {}, stored_calls(row.usage)
+        cost, unpriced = prices.total_cost(calls)
         return TurnReport(
             **{name: getattr(row, name) for name in _COLUMNS},
             authors={each.author: names.get(_person(row.session, each.author), "") for each in answered},

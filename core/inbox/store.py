@@ -24,7 +24,7 @@ from core.turns.rerun import RerunDenied, create_rerun_message
 from core.turns.store import RESET, STOP, WITHDRAWN, TurnStore
 from core.turns.turn import TurnKind
 from core.turns.worker import Worker
-from core.usage.user_rate_limits import BOUNDLESS, LIMITED, Limited, Rates
+from core.usage.user_rate_limits import NO_RATE_LIMITS, RATE_LIMITED, RateLimited, UserRateLimiter
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class AcceptResult(Enum):
 
 
 #: What became of the wish to have a message answered once more.
-RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenied | Limited
+RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenied | RateLimited
 
 
 class InboxStore:
@@ -64,7 +64,7 @@ class InboxStore:
         turns: TurnStore,
         worker: Worker,
         *,
-        rates: Rates = BOUNDLESS,
+        rates: UserRateLimiter = NO_RATE_LIMITS,
     ) -> None:
         self._database = database
         self._turns = turns
@@ -72,7 +72,7 @@ class InboxStore:
         self._worker = worker
         self._rates = rates
 
-    async def accept(self, inbound: InboxMessage) -> AcceptResult | Limited:
+    async def accept(self, inbound: InboxMessage) -> AcceptResult | RateLimited:
         """Store a message that asks for an answer, once; of one that exceeds a rate, store that there was one.
 
         Raises:
@@ -80,14 +80,14 @@ class InboxStore:
         """
         limited = await self.find_rate_limit(inbound.event_key, author=inbound.author, place=inbound.place)
         if limited is not None:
-            await self.record_command(inbound, "message", outcome=LIMITED)
+            await self.record_command(inbound, "message", outcome=RATE_LIMITED)
             return limited
         accepted = _accepted(await self._database.run(_INSERT, **self._values(inbound)))
         if accepted is not AcceptResult.DUPLICATE:
             self._worker.wake()
         return accepted
 
-    async def find_rate_limit(self, event_key: str, *, author: str, place: str) -> Limited | None:
+    async def find_rate_limit(self, event_key: str, *, author: str, place: str) -> RateLimited | None:
         """Whether a message would be one too many now; one that is known is not.
 
         Raises:
@@ -98,8 +98,8 @@ class InboxStore:
         async with self._database.read() as connection:
             if await has_message(connection, event_key):
                 return None
-            until = await self._rates.spent_until(connection, author=author, place=place)
-        return None if until is None else Limited(until)
+            until = await self._rates.limited_until(connection, author=author, place=place)
+        return None if until is None else RateLimited(until)
 
     async def has_message(self, event_key: str) -> bool:
         """Whether a message was here before.
@@ -128,7 +128,7 @@ class InboxStore:
 
         async def work(connection: AsyncConnection) -> tuple[RerunResult, str | None]:
             if author and self._rates and (until := await self._spent_until(connection, turn_id, author)) is not None:
-                return Limited(until), None
+                return RateLimited(until), None
             message = await create_rerun_message(connection, turn_id, author=author, kind=kind)
             if isinstance(message, RerunDenied):
                 return message, None
@@ -147,7 +147,7 @@ class InboxStore:
     async def _spent_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
         place = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
         where = (await connection.execute(place)).scalar_one_or_none() or ""
-        return await self._rates.spent_until(connection, author=author, place=where)
+        return await self._rates.limited_until(connection, author=author, place=where)
 
     async def edit_message(self, event_key: str, text: str, *, is_mention: bool = False) -> EditResult | ClaimedMessage:
         """Take note that a message was edited. If it waits, no turn sees its old words; if a turn has it, it may be

@@ -139,12 +139,12 @@ class ModelAdapter(BaseLlm):
     async def _stream_metered(
         self, request: ModelRequest, asked: ModelHandle, stream: bool, name: str, instead_of: str
     ) -> AsyncGenerator[LlmResponse, None]:
-        meter, last = metering.current(), None
-        await meter.ask(name, partial(_estimate_input_tokens, request))
+        meter, last = metering.current_meter(), None
+        await meter.check_limits(name, partial(_estimate_input_tokens, request))
         answer = _AnswerBuilder(request.messages, asked.provider.name)
-        with meter.call(name, instead_of=instead_of) as count:
+        with meter.measure_call(name, instead_of=instead_of) as count:
             count.estimate = lambda: replace(answer.estimate, input=_estimate_input_tokens(request))
-            responses = self._stream_responses(replace(request, report_usage=count.tell), answer, asked, stream)
+            responses = self._stream_responses(replace(request, report_usage=count.set_usage), answer, asked, stream)
             async with aclosing(responses):
                 async for response in responses:
                     if response.partial:
@@ -152,7 +152,7 @@ class ModelAdapter(BaseLlm):
                     else:
                         last = response
         if last is not None:
-            last.model_version, last.custom_metadata = name, meter.mark(count.usage)
+            last.model_version, last.custom_metadata = name, meter.answer_metadata(count.usage)
             yield last
 
     async def _stream_responses(

@@ -19,7 +19,7 @@ from core.models.provider import ModelHandle
 from core.models.provider_registry import make_provider
 from core.models.retries_and_fallbacks import RETRY_SECONDS, Fallbacks
 from core.models.vendors import VendorSettings, lacks_key
-from core.usage.meter import Stopwatch
+from core.usage.meter import ToolTimer
 
 log = logging.getLogger(__name__)
 
@@ -135,13 +135,13 @@ class AgentRunConfig(RunConfig):
     model: str | None = None
     speaker: User | None = None
     bot_name: str = ""
-    _stopwatch: Stopwatch = PrivateAttr(default_factory=Stopwatch)
+    _tool_timer: ToolTimer = PrivateAttr(default_factory=ToolTimer)
     _call_ids: set[str] = PrivateAttr(default_factory=set)
 
     @property
-    def stopwatch(self) -> Stopwatch:
+    def tool_timer(self) -> ToolTimer:
         """Takes the time of the calls of tools."""
-        return self._stopwatch
+        return self._tool_timer
 
     @property
     def call_ids(self) -> set[str]:

@@ -32,9 +32,9 @@ from core.store.notify import Notices
 from core.store.schema import artifacts, blobs, inbox, messages, sessions, spending, turns, workers
 from core.turns.queries import is_active, is_waiting
 from core.turns.store import RESET, STOP
-from core.usage.meter import day_of
+from core.usage.meter import utc_day
 from core.usage.prices import Prices
-from core.usage.spending import forget_people, forget_person
+from core.usage.spending import redact_person, redact_rows
 
 #: Seconds until a deletion no longer waits for cancelled turns, and between two checks.
 CANCEL_TIMEOUT_SECONDS = 15.0
@@ -177,10 +177,10 @@ class DeletionService:
             await asyncio.sleep(pause)
         async with self._database.write() as connection:
             if request.user_id:
-                await forget_person(connection, self._prices, request.user_id)
+                await redact_person(connection, self._prices, request.user_id)
                 await delete_user_records(connection, request.user_id)
             if request.before:
-                await forget_people(connection, spending.c.day < day_of(request.before))
+                await redact_rows(connection, spending.c.day < utc_day(request.before))
         return result
 
     @asynccontextmanager
@@ -253,7 +253,7 @@ class DeletionService:
             async with self._lock(session_id, result) as connection:
                 if remaining and await has_running_turn(connection, session_id):
                     continue
-                await forget_person(connection, self._prices, user_id)
+                await redact_person(connection, self._prices, user_id)
                 redaction = await load_redaction(connection, session_id, user_id)
                 result.redacted += await redact_session(connection, session_id, redaction)
                 await delete_unreferenced_blobs(connection, session_id)

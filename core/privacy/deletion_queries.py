@@ -26,7 +26,7 @@ from core.store.schema import (
 from core.store.upsert import insert_new
 from core.turns.queries import is_active, is_waiting
 from core.usage.prices import Prices
-from core.usage.spending import count_all, forget_people, is_of
+from core.usage.spending import count_turns, has_person_id, redact_rows
 
 #: The outcome of an inbox message of which only the event key is left.
 FORGOTTEN = "forgotten"
@@ -90,7 +90,7 @@ async def delete_session(
         old_messages &= inbox.c.generation < before_generation
     unfinished = its_turns & turns.c.finished_at.is_(None)
     await connection.execute(sa.update(turns).where(unfinished).values(finished_at=time.time()))
-    await count_all(connection, prices, its_turns)
+    await count_turns(connection, prices, its_turns)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(sa.select(turns.c.id).where(its_turns))))
     await connection.execute(sa.delete(turns).where(its_turns))
     await tombstone_messages(connection, old_messages)
@@ -117,7 +117,7 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
     others = sa.select(sessions.c.id).where(sessions.c.user_id == session.user_id)
     if (await connection.execute(others.limit(1))).first() is None:
         await connection.execute(sa.delete(memories).where(memories.c.user_id == session.user_id))
-        await forget_people(connection, spending.c.place == session.user_id)
+        await redact_rows(connection, spending.c.place == session.user_id)
         for table in (state, artifacts):
             of_place = (table.c.scope == "user") & scopes.is_of(table.c.owner, session.user_id)
             await connection.execute(sa.delete(table).where(of_place))
@@ -125,7 +125,7 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
 
 async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_id: str, before: float) -> None:
     """Delete the runs of a session that ended before a time. Summaries of deleted messages are deleted as well."""
-    await count_all(connection, prices, turns.c.session == session_id)
+    await count_turns(connection, prices, turns.c.session == session_id)
     kept = await _list_runs_to_keep(connection, session_id, before)
     here = messages.c.session == session_id
     old = here & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept)
@@ -170,7 +170,7 @@ async def delete_user_records(connection: AsyncConnection, user_id: str) -> None
     await connection.execute(sa.delete(feedback).where(feedback.c.author == user_id))
     decided = sa.update(approvals).where(approvals.c.decided_by == user_id)
     await connection.execute(decided.values(decided_by=None, decider=None))
-    await connection.execute(sa.delete(refusals).where(is_of(refusals.c.person, user_id)))
+    await connection.execute(sa.delete(refusals).where(has_person_id(refusals.c.person, user_id)))
     in_turn = sa.exists().where(turns.c.origin == inbox.c.turn, is_active(turns))
     # a message that was sent during the deletion is answered
     await tombstone_messages(connection, (inbox.c.author == user_id) & ~is_waiting(inbox) & ~in_turn)

@@ -17,8 +17,8 @@ from core.privacy.transcript import Message, Run, runs
 from core.secret_redaction import masked
 from core.store.database import Database
 from core.store.schema import sessions, turns
-from core.usage.meter import calls_in
-from core.usage.prices import Prices, dollars, exact
+from core.usage.meter import stored_calls
+from core.usage.prices import Prices, format_dollars, format_exact_dollars
 
 #: How it is written: for people, or for programs.
 Form = Literal["md", "json"]
@@ -113,9 +113,9 @@ async def pieces(
 
 def _counted(run: Run, prices: Prices) -> Run:
     """With what its turn has cost by now, if that is not written down yet."""
-    if run.turn is None or "cost" in run.turn or not (calls := calls_in(run.turn.get("usage"))):
+    if run.turn is None or "cost" in run.turn or not (calls := stored_calls(run.turn.get("usage"))):
         return run
-    return replace(run, turn={**run.turn, "cost": prices.bill(calls)[0]})
+    return replace(run, turn={**run.turn, "cost": prices.total_cost(calls)[0]})
 
 
 async def _about(database: Database, session_id: str) -> dict[str, Any]:
@@ -248,13 +248,13 @@ def _dated(values: Mapping[str, Any]) -> dict[str, Any]:
 def _priced(turn: Mapping[str, Any]) -> dict[str, Any]:
     """With the cost as programs read it everywhere."""
     told = {name: value for name, value in turn.items() if name != "cost"}
-    return {**told, "dollars": exact(turn["cost"])} if "cost" in turn else told
+    return {**told, "dollars": format_exact_dollars(turn["cost"])} if "cost" in turn else told
 
 
 def _spent(turn: Mapping[str, Any]) -> str:
     usage = turn.get("usage") or {}
     tokens = sum(usage.get(name) or 0 for name in ("input", "output", "thinking"))
-    cost = f", {dollars(turn['cost'])}" if turn.get("cost") else ""
+    cost = f", {format_dollars(turn['cost'])}" if turn.get("cost") else ""
     return f"{tokens:,} tokens{cost}" if tokens or cost else ""
 
 

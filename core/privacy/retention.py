@@ -12,7 +12,7 @@ from core.store.database import Database
 from core.store.schema import inbox, refusals, tool_calls, turns, workers
 from core.turns.queries import is_waiting
 from core.usage.prices import Prices
-from core.usage.user_rate_limits import is_over
+from core.usage.user_rate_limits import is_expired
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class CleanupService:
                 + await _delete(connection, inbox, _is_expired_message(before))
                 + await _delete(connection, tool_calls, tool_calls.c.begun_at < before)
                 + await _delete(connection, workers, workers.c.lease < an_hour_ago)
-                + await _delete(connection, refusals, is_over())
+                + await _delete(connection, refusals, is_expired())
             )
 
 

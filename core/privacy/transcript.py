@@ -17,7 +17,7 @@ from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_of
 from core.store.database import Database
 from core.store.schema import approvals, artifacts, feedback, messages, sessions, turns
-from core.usage.meter import Meter
+from core.usage.meter import UsageMeter
 
 #: How many messages are read at once.
 PAGE = 200
@@ -195,8 +195,8 @@ def _of_turn(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any]:
     names = ("id", "kind", "state", "agent", "model", "attempt", "usage", "cost", "created_at", "finished_at")
     told = {name: value for name, value in row._mapping.items() if name in names and value is not None}
     if row.finished_at is None:  # what it has asked of models is written down at its end; what these said, already
-        meter = Meter(row.id, row.usage, begun_at=row.created_at)
-        meter.retell(event for one in said if (event := parsed(one.event, one.id)) is not None)
+        meter = UsageMeter(row.id, row.usage, started_at=row.created_at)
+        meter.add_stored_answers(event for one in said if (event := parsed(one.event, one.id)) is not None)
         told["usage"] = meter.to_json()
     return told
 

@@ -26,7 +26,7 @@ from core.models.adapter import ModelAdapter
 from core.models.tokens import TokenCounter, estimate_tokens
 from core.sessions.codec import parsed
 from core.sessions.prompt_text import LINE_PREFIX, build_quote, escape_brackets, quote_message
-from core.usage.meter import current
+from core.usage.meter import current_meter
 
 #: Gives the model that sums up a session, and the name by which it is asked: told the agent that answers there, and the
 #: model that was chosen for it.
@@ -82,7 +82,7 @@ class Summarizer:
             most: the tokens that it may have; of a longer one, the beginning is taken.
 
         Raises:
-            CapError: nothing more may be spent.
+            SpendingLimitError: nothing more may be spent.
             ProviderError: the model could not answer, or has not come to an end.
         """
         llm, name = self._model(agent, model)
@@ -115,10 +115,10 @@ class Summarizer:
 
 async def _counted(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
     """What a model says that does not ask the meter itself."""
-    meter, began = current(), time.monotonic()
-    await meter.ask(request.model or "", lambda: estimate_tokens(str(request.contents)))
+    meter, began = current_meter(), time.monotonic()
+    await meter.check_limits(request.model or "", lambda: estimate_tokens(str(request.contents)))
     answer = await _answer(llm, request)
-    meter.heard(answer, request.model or "", time.monotonic() - began)
+    meter.add_answer(answer, request.model or "", time.monotonic() - began)
     return answer
 
 

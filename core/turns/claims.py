@@ -38,7 +38,7 @@ from core.turns.queries import (
     prepare_rerun,
 )
 from core.turns.turn import Turn
-from core.usage.meter import Meter
+from core.usage.meter import UsageMeter
 from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
         partial_text="" if is_answered else row.text or "",
         cancel=row.cancel,
         is_damaged=bool(damaged),
-        meter=Meter(row.id, row.usage, begun_at=row.created_at),
+        meter=UsageMeter(row.id, row.usage, started_at=row.created_at),
     )
 
 

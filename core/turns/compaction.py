@@ -30,8 +30,8 @@ from core.turns.queries import is_active
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import TurnRunner
-from core.usage.meter import run_with
-from core.usage.spending_limits import Caps
+from core.usage.meter import set_current_meter
+from core.usage.spending_limits import SpendingLimiter
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class HistoryCompactor:
         database: Database,
         turns: TurnStore,
         summarizer: Summarizer,
-        caps: Caps,
+        caps: SpendingLimiter,
         *,
         wake: Callable[[], None] = lambda: None,
         budget: int | None = DEFAULT_BUDGET_TOKENS,
@@ -148,13 +148,13 @@ class HistoryCompactor:
             del self._tasks[session_id]
 
     async def _fold(self, turn: Turn) -> None:
-        meter = turn.meter.after()
-        run_with(meter)
+        meter = turn.meter.followup_meter()
+        set_current_meter(meter)
         try:
             await asyncio.sleep(self._rest)
             async with self._slots, asyncio.timeout(SECONDS):
                 if await self._is_full(turn) and (session := await self._mark(turn)) is not None:
-                    async with self._caps.after(meter):
+                    async with self._caps.limit_followup(meter):
                         await self._sum_up(turn, session)
         except Exception as error:
             self._failed[turn.session_id] = True

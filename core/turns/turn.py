@@ -5,7 +5,7 @@ from typing import Literal
 
 from core.inbox_message import InboxMessage
 from core.turns.queries import RerunKind
-from core.usage.meter import Meter
+from core.usage.meter import UsageMeter
 
 TurnKind = Literal["message", "approval"] | RerunKind
 
@@ -53,7 +53,7 @@ class Turn:
     partial_text: str = ""
     cancel: str | None = None
     is_damaged: bool = False
-    meter: Meter = field(default_factory=Meter, compare=False, repr=False)
+    meter: UsageMeter = field(default_factory=UsageMeter, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         self.meter.turn = self.id

@@ -3,4 +3,4 @@
 from typing import Literal
 
 #: Dimension of a usage report.
-By = Literal["person", "place", "model", "day"]
+SpendingDimension = Literal["person", "place", "model", "day"]

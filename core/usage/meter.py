@@ -1,7 +1,6 @@
-"""What a run asks of models: each call, with the tokens that its provider has counted, however the call ended.
+"""Usage of models: every model call of a run with its tokens, however it ended.
 
-A `Meter` is one run's. It is found from wherever in the run a model is called: by an agent, by one that is run as a
-tool, or by a tool itself.
+Each run has one `UsageMeter`. A context variable gives it to all agents and tools of the run.
 """
 
 from __future__ import annotations
@@ -23,20 +22,19 @@ if TYPE_CHECKING:
     from google.adk.models.llm_response import LlmResponse
     from google.genai import types
 
-#: What a stored event is marked with: whose run it is of, and which model has said it.
-_MARK = "parley_call"
+#: Key of an event's custom metadata: the turn and the attempt that the answer belongs to.
+_METADATA_KEY = "parley_call"
 
-#: What a call's error is called that nobody waited for any more.
-BROKEN_OFF = "cancelled"
+#: Error of a cancelled call.
+CANCELLED = "cancelled"
 
-#: Whether a model may be asked: its full name, and what tells about how many tokens it is to read. It raises what says
-#: that it may not.
-Ask = Callable[[str, Callable[[], int]], Awaitable[None]]
+#: Raises an error if a model must not be called. Arguments: its full name, and a function that estimates the input.
+LimitCheck = Callable[[str, Callable[[], int]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counts them; see `ModelCall`."""
+    """Tokens as the provider counts them, with the meanings that `ModelCall` gives."""
 
     input: int = 0
     output: int = 0
@@ -45,24 +43,24 @@ class Usage:
     cache_write: int = 0
 
 
-_COUNTED = tuple(each.name for each in fields(Usage))
+_TOKEN_FIELDS = tuple(column.name for column in fields(Usage))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One call of a model: one request, and what came of it.
+    """One request to a model.
 
     Attributes:
-        model: its full name.
-        input: tokens read, `cached` and `cache_write` among them.
-        output: tokens written, without those of the thinking.
-        thinking: tokens thought.
-        cached: how many of those read came from the provider's cache.
-        cache_write: how many of those read were written to the provider's cache.
-        seconds: how long it took; 0 of one that an earlier attempt at the run has made.
-        instead_of: the full name of the model that was to be asked, if this one took its place.
-        error: the name of what it failed with; empty if it came to its end.
-        is_summary: whether it was asked to sum up the conversation, when the turn had ended.
+        model: full name of the model.
+        input: input tokens, including `cached` and `cache_write`.
+        output: output tokens without thinking.
+        thinking: tokens of the model's thinking.
+        cached: input tokens read from the provider's cache.
+        cache_write: input tokens written to the provider's cache.
+        seconds: duration; 0 if an earlier attempt of the turn made the call.
+        instead_of: full name of the model that this one replaced as a fallback.
+        error: class name of the error; empty on success.
+        is_summary: the call summarized the conversation after the turn.
     """
 
     model: str
@@ -78,84 +76,86 @@ class ModelCall:
 
     @property
     def tokens(self) -> int:
-        """All that were read, written and thought."""
+        """All tokens of the call."""
         return self.input + self.output + self.thinking
 
     def to_json(self) -> dict[str, Any]:
-        """What is not as it mostly is."""
+        """Return the fields that differ from their defaults."""
         return {name: value for name, value in asdict(self).items() if value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelCall:
-        """Read what `to_json` made."""
-        known = {each.name for each in fields(cls)}
+        """Return the call that `to_json` wrote."""
+        known = {column.name for column in fields(cls)}
         return cls(**{"model": "", **{name: value for name, value in data.items() if name in known}})
 
 
 @dataclass(slots=True)
-class Count:
-    """The tokens of a call that is under way.
+class RunningCall:
+    """Token count of a running model call.
 
     Attributes:
-        usage: as the provider has counted them by now.
-        estimate: estimates them from the request and the answer by now.
+        usage: the provider's latest count.
+        estimate: returns an estimate from the request and the answer so far.
     """
 
     usage: Usage = field(default_factory=Usage)
     estimate: Callable[[], Usage] = Usage
 
-    def tell(self, usage: Usage) -> None:
+    def set_usage(self, usage: Usage) -> None:
         """Replace the provider's count by a newer one."""
         self.usage = usage
 
-    def fill_in(self) -> None:
-        """Estimate what the provider has not counted of a call that was cancelled.
+    def estimate_missing(self) -> None:
+        """Estimate the missing counts of a cancelled call.
 
-        Vendors charge for such an answer, and most count it in its last piece alone.
+        Vendors charge for a cancelled answer, and most send its count in the last chunk only.
         """
-        guess = self.estimate()
+        estimate = self.estimate()
         self.usage = replace(
             self.usage,
-            input=self.usage.input or guess.input,
-            output=max(self.usage.output, guess.output),
-            thinking=max(self.usage.thinking, guess.thinking),
+            input=self.usage.input or estimate.input,
+            output=max(self.usage.output, estimate.output),
+            thinking=max(self.usage.thinking, estimate.thinking),
         )
 
 
-async def _unasked(_model: str, _tokens: Callable[[], int]) -> None:
-    """Any may be."""
+async def _no_limits(_model: str, _tokens: Callable[[], int]) -> None:
+    """Allow every call."""
 
 
-class Meter:
-    """The calls of one run, in the order in which they ended.
+class UsageMeter:
+    """Model calls of one run, in the order in which they ended.
 
     Args:
-        turn: the id of the turn.
-        told: the stored usage of an earlier attempt (`to_json`).
-        begun_at: the start of the turn (seconds since the epoch).
+        turn: id of the turn.
+        stored: stored usage of an earlier attempt (`to_json`).
+        started_at: start of the turn (seconds since the epoch).
 
     Attributes:
-        turn: the id of the turn.
-        day: the day on which the turn began (UTC).
-        place: the place of the turn's messages.
-        author: who pays: the author of the newest message, as the platform's name, a colon and the platform's id.
-        author_name: the name of the author on the platform.
-        ask: called before each model call.
-        begun: the start of each model call under way, by its context.
+        turn: id of the turn.
+        day: day on which the turn began (UTC).
+        place: place of the turn's messages.
+        author: author of the newest message, as `platform:id`. The calls count against their spending limit.
+        author_name: name of the author on the platform.
+        check_limits: called before each model call.
+        call_starts: start of each running model call, by its invocation context.
     """
 
-    def __init__(self, turn: str = "", told: Mapping[str, Any] | None = None, *, begun_at: float | None = None) -> None:
-        told = told or {}
+    def __init__(
+        self, turn: str = "", stored: Mapping[str, Any] | None = None, *, started_at: float | None = None
+    ) -> None:
+        stored = stored or {}
         self.turn = turn
-        self.day = day_of(time.time() if begun_at is None else begun_at)
-        self.place: str = told.get("place", "")
-        self.author: str = told.get("author", "")
-        self.author_name: str = told.get("author_name", "")
-        self.ask: Ask = _unasked
-        self.begun = dict[object, float]()
-        self._part = uuid.uuid4().hex[:6]
-        self._parts: list[str] = list(told.get("parts", ()))
-        self._calls = [ModelCall.from_json(call) for call in told.get("calls", ())]
+        self.day = utc_day(time.time() if started_at is None else started_at)
+        self.place: str = stored.get("place", "")
+        self.author: str = stored.get("author", "")
+        self.author_name: str = stored.get("author_name", "")
+        self.check_limits: LimitCheck = _no_limits
+        self.call_starts = dict[object, float]()
+        self._attempt_id = uuid.uuid4().hex[:6]
+        self._earlier_attempt_ids: list[str] = list(stored.get("parts", ()))
+        self._calls = [ModelCall.from_json(call) for call in stored.get("calls", ())]
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
@@ -163,7 +163,7 @@ class Meter:
 
     @property
     def usage(self) -> Usage:
-        """All tokens together."""
+        """Sums of the tokens of all calls."""
         return Usage(
             input=sum(call.input for call in self._calls),
             output=sum(call.output for call in self._calls),
@@ -172,122 +172,134 @@ class Meter:
             cache_write=sum(call.cache_write for call in self._calls),
         )
 
-    def mark(self, usage: Usage | None = None) -> dict[str, Any]:
-        """Return the mark of a stored answer, by which a later attempt at the run counts it.
+    def answer_metadata(self, usage: Usage | None = None) -> dict[str, Any]:
+        """Return the custom metadata of an answer. A later attempt of the turn counts the answer by it.
 
         Args:
-            usage: the answer's, where ADK's usage metadata does not hold all of it.
+            usage: usage of the answer. ADK's usage metadata has no field for writes to the cache.
         """
         written = {"cache_write": usage.cache_write} if usage is not None and usage.cache_write else {}
-        return {_MARK: {"turn": self.turn, "part": self._part, **written}}
+        return {_METADATA_KEY: {"turn": self.turn, "part": self._attempt_id, **written}}
 
-    def after(self) -> Meter:
-        """Return a meter for the calls that are made for the same turn after its end."""
-        other = Meter(self.turn, self.attribution())
-        other.day = self.day
-        return other
+    def followup_meter(self) -> UsageMeter:
+        """Return a meter for calls after the end of the turn."""
+        meter = UsageMeter(self.turn, self.to_attribution())
+        meter.day = self.day
+        return meter
 
     def add(self, call: ModelCall) -> None:
-        used = {name: getattr(call, name) for name in _COUNTED}
-        metrics.model_call(call.model, call.error, **used)
+        tokens = {name: getattr(call, name) for name in _TOKEN_FIELDS}
+        metrics.model_call(call.model, call.error, **tokens)
         self._calls.append(call)
 
-    def retell(self, events: Iterable[Event]) -> None:
-        """Count what an earlier attempt has stored and did not live to tell. What another turn has stored in the same
-        run is that one's.
-        """
+    def add_stored_answers(self, events: Iterable[Event]) -> None:
+        """Count the answers that an earlier attempt of this turn stored before its process died."""
         for event in events:
-            mark = (event.custom_metadata or {}).get(_MARK)
-            if not mark or not self.turn or mark["turn"] != self.turn or mark["part"] in (self._part, *self._parts):
+            mark = (event.custom_metadata or {}).get(_METADATA_KEY)
+            if (
+                not mark
+                or not self.turn
+                or mark["turn"] != self.turn
+                or mark["part"] in (self._attempt_id, *self._earlier_attempt_ids)
+            ):
                 continue
             if event.usage_metadata is not None:
                 written = int(mark.get("cache_write", 0))
-                self._calls.append(_call(event.model_version or "", event.usage_metadata, cache_write=written))
+                self._calls.append(_to_model_call(event.model_version or "", event.usage_metadata, cache_write=written))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the usage that is stored with the turn: the sums and each call; empty if there was none."""
+        """Return the usage to store with the turn: the sums and the calls; empty without a call."""
         if not self._calls:
             return {}
         calls = [call.to_json() for call in self._calls]
-        return {**asdict(self.usage), **self.attribution(), "calls": calls, "parts": [*self._parts, self._part]}
+        return {
+            **asdict(self.usage),
+            **self.to_attribution(),
+            "calls": calls,
+            "parts": [*self._earlier_attempt_ids, self._attempt_id],
+        }
 
-    def attribution(self) -> dict[str, Any]:
-        """Return the day, the place and the author, as they are stored with the turn."""
+    def to_attribution(self) -> dict[str, Any]:
+        """Return the day, the place and the author of the calls."""
         return {"day": self.day, "place": self.place, "author": self.author, "author_name": self.author_name}
 
     @contextmanager
-    def call(self, model: str, *, instead_of: str = "") -> Iterator[Count]:
-        """Count one call of a model, however it ends."""
-        count, began, error = Count(), time.monotonic(), ""
+    def measure_call(self, model: str, *, instead_of: str = "") -> Iterator[RunningCall]:
+        """Measure one model call and add it, however it ends."""
+        call, start, error = RunningCall(), monotonic(), ""
         try:
-            yield count
+            yield call
         except Exception as raised:
             error = type(raised).__name__
             raise
         except BaseException:
-            error = BROKEN_OFF
-            count.fill_in()
+            error = CANCELLED
+            call.estimate_missing()
             raise
         finally:
-            seconds = round(time.monotonic() - began, 3)
-            self.add(ModelCall(model, **asdict(count.usage), seconds=seconds, instead_of=instead_of, error=error))
+            seconds = round(monotonic() - start, 3)
+            self.add(ModelCall(model, **asdict(call.usage), seconds=seconds, instead_of=instead_of, error=error))
 
-    def heard(self, response: LlmResponse, model: str, seconds: float) -> None:
-        """Count what a model has said that is none of ours."""
+    def add_answer(self, response: LlmResponse, model: str, seconds: float) -> None:
+        """Add the answer of a model that has no `ModelAdapter`."""
         if response.usage_metadata is not None:
-            self.add(_call(model, response.usage_metadata, seconds=round(seconds, 3), error=response.error_code or ""))
+            self.add(
+                _to_model_call(
+                    model, response.usage_metadata, seconds=round(seconds, 3), error=response.error_code or ""
+                )
+            )
             response.model_version = model
-            response.custom_metadata = {**(response.custom_metadata or {}), **self.mark()}
+            response.custom_metadata = {**(response.custom_metadata or {}), **self.answer_metadata()}
 
 
-def day_of(at: float) -> str:
-    """The day (UTC) of a moment, in seconds since the epoch."""
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+def utc_day(timestamp: float) -> str:
+    """Return the day (UTC) of a timestamp, such as `2026-01-31`."""
+    return f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%d}"
 
 
-def calls_in(usage: Mapping[str, Any] | None) -> list[ModelCall]:
-    """The calls that a turn has kept (`Meter.to_json`)."""
+def stored_calls(usage: Mapping[str, Any] | None) -> list[ModelCall]:
+    """Return the calls of a turn's stored usage (`UsageMeter.to_json`)."""
     return [ModelCall.from_json(call) for call in (usage or {}).get("calls", ())]
 
 
-_current: ContextVar[Meter | None] = ContextVar("meter", default=None)
+_current: ContextVar[UsageMeter | None] = ContextVar("meter", default=None)
 
 
-def current() -> Meter:
-    """The meter of the run that this is a part of; outside of one, one that nobody reads."""
-    return _current.get() or Meter()
+def current_meter() -> UsageMeter:
+    """Return the meter of the current run; outside of a run, a new one."""
+    return _current.get() or UsageMeter()
 
 
-def run_with(meter: Meter) -> None:
-    """Have all that this task does from now on, and those that it begins, be counted by `meter`."""
+def set_current_meter(meter: UsageMeter) -> None:
+    """Make a meter the current one of this task and of the tasks that it starts."""
     _current.set(meter)
 
 
-def _call(model: str, told: types.GenerateContentResponseUsageMetadata, **more: Any) -> ModelCall:
+def _to_model_call(model: str, metadata: types.GenerateContentResponseUsageMetadata, **more: Any) -> ModelCall:
     return ModelCall(
         model,
-        input=(told.prompt_token_count or 0) + (told.tool_use_prompt_token_count or 0),
-        output=told.candidates_token_count or 0,
-        thinking=told.thoughts_token_count or 0,
-        cached=told.cached_content_token_count or 0,
+        input=(metadata.prompt_token_count or 0) + (metadata.tool_use_prompt_token_count or 0),
+        output=metadata.candidates_token_count or 0,
+        thinking=metadata.thoughts_token_count or 0,
+        cached=metadata.cached_content_token_count or 0,
         **more,
     )
 
 
-class Stopwatch:
-    """The times of one run's calls, by their ids."""
+class ToolTimer:
+    """Durations of a run's tool calls, by call id."""
 
     def __init__(self) -> None:
-        self._began: dict[str, float] = {}
-        self._took: dict[str, float] = {}
+        self._starts: dict[str, float] = {}
+        self._durations: dict[str, float] = {}
 
-    def begin(self, call_id: str) -> None:
-        self._began[call_id] = monotonic()
+    def start(self, call_id: str) -> None:
+        self._starts[call_id] = monotonic()
 
-    def end(self, call_id: str) -> None:
-        if (began := self._began.get(call_id)) is not None:
-            self._took[call_id] = monotonic() - began
+    def stop(self, call_id: str) -> None:
+        if (start := self._starts.get(call_id)) is not None:
+            self._durations[call_id] = monotonic() - start
 
-    def seconds(self, call_id: str) -> float | None:
-        """How long a call took; None of one that was not made here, or has not ended."""
-        return self._took.get(call_id)
+    def get_seconds(self, call_id: str) -> float | None:
+        """Return the duration of a call; None if it has not ended or another process made it."""
+        return self._durations.get(call_id)

@@ -1,7 +1,7 @@
-"""What models cost: `prices.toml`, and an operator's own file that holds before it.
+"""Prices of models: `prices.toml`, and an operator's own file that overrides it.
 
-Money is counted in trillionths of a dollar, as whole numbers: a token of any list price is a whole number of them, and
-sums are exact.
+Amounts of money are whole trillionths of a dollar: every list price of one token is a whole number of them, and sums
+are exact.
 """
 
 import datetime
@@ -18,22 +18,21 @@ from pydantic import BaseModel, Field, ValidationError
 from core.errors import SettingsError
 from core.usage.meter import ModelCall
 
-#: How many of them are a dollar.
-DOLLAR = 10**12
+UNITS_PER_DOLLAR = 10**12
 
-_OURS = Path(__file__).with_name("prices.toml")
+_DEFAULT_FILE = Path(__file__).with_name("prices.toml")
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one token costs, in trillionths of a dollar."""
+    """Price of one token, in trillionths of a dollar."""
 
     input: int
     output: int
     cached: int
     cache_write: int
 
-    def of(self, call: ModelCall) -> int:
+    def cost_of(self, call: ModelCall) -> int:
         cached = min(call.cached, call.input)
         written = min(call.cache_write, call.input - cached)
         read = (call.input - cached - written) * self.input + cached * self.cached + written * self.cache_write
@@ -60,80 +59,80 @@ class _PriceRow(BaseModel, extra="forbid"):
 
 
 class Prices:
-    """What models cost, by their full names.
+    """Prices of models by their full names.
 
     Args:
-        file: holds before the list that comes with the package, name by name.
+        file: an operator's price file; its rows override the default ones.
 
     Raises:
-        SettingsError: the file cannot be read, or says something else than prices; names `PRICES_FILE`.
+        SettingsError: the file cannot be read or is not a price file.
 
     Attributes:
-        written: when the list was written down; of the operator's own file, if that says so.
+        as_of: date of the prices.
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        ours, self.written = _read(_OURS)
-        theirs, written = _read(file) if file is not None else ({}, None)
-        self._prices: Mapping[str, Price] = {**ours, **theirs}
-        self.written = written or self.written
+        prices, self.as_of = _read_file(_DEFAULT_FILE)
+        own_prices, own_date = _read_file(file) if file is not None else ({}, None)
+        self._prices: Mapping[str, Price] = {**prices, **own_prices}
+        self.as_of = own_date or self.as_of
 
     @cached_property
     def _prefixes(self) -> list[str]:
-        """The longest first."""
+        """Prefixes of model names, longest first."""
         prefixes = (name.removesuffix("*") for name in self._prices if name.endswith("*"))
         return sorted(prefixes, key=len, reverse=True)
 
     @property
     def names(self) -> list[str]:
-        """The models whose prices stand in the list by their names."""
+        """Names of the models that the list has in full, without prefixes."""
         return [name for name in self._prices if not name.endswith("*")]
 
-    def price(self, model: str) -> Price | None:
-        """What a model costs; None if that is not known."""
-        if (exact := self._prices.get(model)) is not None:
-            return exact
+    def get_price(self, model: str) -> Price | None:
+        """Return the price of a model by its name or the longest prefix; None if it is unknown."""
+        if model in self._prices:
+            return self._prices[model]
         prefix = next((prefix for prefix in self._prefixes if model.startswith(prefix)), None)
         return None if prefix is None else self._prices[f"{prefix}*"]
 
-    def cost(self, call: ModelCall) -> int | None:
-        """What a call cost; None if that is not known."""
-        price = self.price(call.model)
-        return None if price is None else price.of(call)
+    def get_cost(self, call: ModelCall) -> int | None:
+        """Return the cost of a call; None if its price is unknown."""
+        price = self.get_price(call.model)
+        return None if price is None else price.cost_of(call)
 
-    def bill(self, calls: Iterable[ModelCall]) -> tuple[int, int]:
-        """What calls cost together, and how many tokens of theirs have no price that is known, and are not in it."""
-        costs = [(call, self.cost(call)) for call in calls]
+    def total_cost(self, calls: Iterable[ModelCall]) -> tuple[int, int]:
+        """Return the cost of calls, and the number of their tokens without a known price."""
+        costs = [(call, self.get_cost(call)) for call in calls]
         return sum(cost or 0 for _, cost in costs), sum(call.tokens for call, cost in costs if cost is None)
 
 
-def money(dollars: Decimal) -> int:
-    """So many dollars."""
-    return int(dollars * DOLLAR)
+def to_amount(dollars: Decimal) -> int:
+    """Return dollars as trillionths of a dollar."""
+    return int(dollars * UNITS_PER_DOLLAR)
 
 
-def dollars(amount: int) -> str:
-    """As people read it: with cents, or with four digits of less than a dollar."""
-    exact = Decimal(amount) / DOLLAR
-    return (
-        f"${exact:,.2f}" if exact >= 1 or not amount else "<$0.0001" if exact < Decimal("0.0001") else f"${exact:.4f}"
-    )
+def format_dollars(amount: int) -> str:
+    """Return an amount for people: with cents, or with four decimal places below a dollar."""
+    dollars = Decimal(amount) / UNITS_PER_DOLLAR
+    if dollars >= 1 or not amount:
+        return f"${dollars:,.2f}"
+    return "<$0.0001" if dollars < Decimal("0.0001") else f"${dollars:.4f}"
 
 
-def exact(amount: int) -> str:
-    """In dollars, as machines read it: with all digits."""
-    return f"{Decimal(amount) / DOLLAR:f}"
+def format_exact_dollars(amount: int) -> str:
+    """Return an amount for machines: in dollars, with all digits."""
+    return f"{Decimal(amount) / UNITS_PER_DOLLAR:f}"
 
 
-def _read(file: Path) -> tuple[dict[str, Price], datetime.date | None]:
+def _read_file(file: Path) -> tuple[dict[str, Price], datetime.date | None]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"), parse_float=Decimal)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):
         raise SettingsError(f"PRICES_FILE: {file} is not TOML") from None
     except OSError as error:
         raise SettingsError(f"PRICES_FILE: {file} cannot be read ({error.strerror})") from None
-    written = table.pop("written", None)
-    if written is not None and not isinstance(written, datetime.date):
+    as_of = table.pop("written", None)
+    if as_of is not None and not isinstance(as_of, datetime.date):
         raise SettingsError(f"PRICES_FILE: {file}: `written` is not a date")
     faults, prices = list[str](), dict[str, Price]()
     for name, row in table.items():
@@ -146,4 +145,4 @@ def _read(file: Path) -> tuple[dict[str, Price], datetime.date | None]:
             )
     if faults:
         raise SettingsError(*faults)
-    return prices, written
+    return prices, as_of

@@ -17,35 +17,33 @@ from core.observability import metrics
 from core.store.database import Database
 from core.store.errors import Unreadable
 from core.store.schema import spending, turns
-from core.usage import By
-from core.usage.meter import Meter, ModelCall
-from core.usage.prices import DOLLAR, Prices
+from core.usage import SpendingDimension
+from core.usage.meter import ModelCall, UsageMeter
+from core.usage.prices import UNITS_PER_DOLLAR, Prices
 
 log = logging.getLogger(__name__)
 
-#: How many turns one transaction counts at most.
-STEP = 200
+#: Maximum number of turns in one counting transaction.
+BATCH_TURNS = 200
 
-#: Seconds between two rounds.
-EVERY = 60.0
+COUNT_INTERVAL_SECONDS = 60.0
 
-#: Of all days.
-FIRST, LAST = "0001-01-01", "9999-12-31"
+FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
 
-_SUMS = ("input", "output", "cached", "cache_write", "unpriced", "cost")
+_SUM_COLUMNS = ("input", "output", "cached", "cache_write", "unpriced", "cost")
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """The sums of a person, a place, a model or a day, or of all.
+class SpendingSum:
+    """Spending of a person, at a place, on a model, on a day, or in total.
 
     Attributes:
-        key: the person, place, model or day; empty for all together, and for people who were deleted.
-        name: the last known name of a person.
-        calls: model calls.
-        input: tokens read, `cached` and `cache_write` among them.
-        output: tokens written and thought.
-        unpriced: tokens of models without a known price; they are not in the cost.
+        key: the person, place, model or day; empty for the total and for deleted people.
+        name: last known name of a person.
+        calls: number of model calls.
+        input: input tokens, including `cached` and `cache_write`.
+        output: output tokens, including thinking.
+        unpriced: tokens of models without a known price, which have no cost.
         cost: in trillionths of a dollar.
     """
 
@@ -60,50 +58,47 @@ class Spent:
     cost: int = 0
 
 
-class Spending:
-    """The `spending` table.
-
-    Args:
-        prices: prices of the model calls that are counted from now on.
+class SpendingStore:
+    """Store of the spending ledger, the `spending` table.
 
     Attributes:
-        prices: the same.
+        prices: prices of newly counted model calls.
     """
 
-    def __init__(self, database: Database, prices: Prices, *, every: float = EVERY) -> None:
+    def __init__(self, database: Database, prices: Prices, *, interval_seconds: float = COUNT_INTERVAL_SECONDS) -> None:
         self._database = database
         self.prices = prices
-        self._every = every
+        self._interval_seconds = interval_seconds
 
-    async def run(self) -> None:
-        """Count the turns that have ended, every `every` seconds, until cancelled."""
-        await run_every(self._every, self.count, what="the spending cannot be counted")
+    async def run_counting(self) -> None:
+        """Count ended turns periodically until cancelled."""
+        await run_every(self._interval_seconds, self.count_ended_turns, what="the spending cannot be counted")
 
-    async def count(self) -> None:
-        """Count all turns that have ended, and delete the provisional rows of turns that are counted or gone.
+    async def count_ended_turns(self) -> None:
+        """Count all ended turns, and delete the provisional rows of turns that are counted or deleted.
 
         Raises:
             StoreError: the database cannot be used.
         """
-        counted = STEP
-        while counted == STEP:
+        counted = BATCH_TURNS
+        while counted == BATCH_TURNS:
             async with self._database.write() as connection:
-                counted = await count(connection, self.prices)
+                counted = await count_batch(connection, self.prices)
         uncounted = sa.exists().where(turns.c.id == spending.c.turn, turns.c.cost.is_(None))
         async with self._database.write() as connection:  # a tool may call a model after its turn has ended
             await connection.execute(sa.delete(spending).where(spending.c.turn.is_not(None), ~uncounted))
 
-    async def settle(self, turn_id: str) -> None:
-        """Count a turn, if it has ended.
+    async def count_turn(self, turn_id: str) -> None:
+        """Count a turn if it has ended.
 
         Raises:
             StoreError: the database cannot be used.
         """
         async with self._database.write() as connection:
-            await count(connection, self.prices, turns.c.id == turn_id)
+            await count_batch(connection, self.prices, turns.c.id == turn_id)
 
-    async def add(self, meter: Meter) -> None:
-        """Enter the calls that were made for a turn after its end, such as a summary's, and add them to the turn.
+    async def add_followup(self, meter: UsageMeter) -> None:
+        """Add model calls after a turn's end, such as a summary's, to the ledger and to the turn.
 
         Raises:
             StoreError: the database cannot be used.
@@ -112,41 +107,43 @@ class Spending:
             return
         this = turns.c.id == meter.turn
         async with self._database.write() as connection:
-            await count(connection, self.prices, this)
+            await count_batch(connection, self.prices, this)
             turn = (await connection.execute(sa.select(turns).where(this).with_for_update())).one_or_none()
             usage = (turn.usage if turn is not None else None) or {}  # a deleted turn has no author
-            rows = ledger_rows(calls, {"day": meter.day, "place": meter.place, **usage}, self.prices)
+            rows = make_rows(calls, {"day": meter.day, "place": meter.place, **usage}, self.prices)
             if turn is not None and turn.cost is not None:
-                sums = {name: usage.get(name, 0) + count for name, count in asdict(meter.usage).items()}
+                sums = {name: usage.get(name, 0) + count_batch for name, count_batch in asdict(meter.usage).items()}
                 all_calls = [*usage.get("calls", ()), *(call.to_json() for call in calls)]
                 cost = turn.cost + sum(row["cost"] for row in rows)
                 values = {"cost": cost, "usage": {**usage, **sums, "calls": all_calls}}
                 await connection.execute(sa.update(turns).where(this).values(values))
-            await _enter(connection, [meter.turn], rows)
+            await _replace_rows(connection, [meter.turn], rows)
 
-    async def spent(
+    async def sum_spending(
         self,
-        by: By | None = None,
+        by: SpendingDimension | None = None,
         *,
         since: str,
-        until: str = LAST,
+        until: str = LAST_DAY,
         person: str | None = None,
         place: str | None = None,
-    ) -> list[Spent]:
-        """Return the sums of the turns that have ended, the most expensive first, or by day.
+    ) -> list[SpendingSum]:
+        """Return the spending of ended turns, the most expensive first, or by day.
 
         Args:
-            by: the dimension; None for one sum of all.
-            since: the first day (`2026-01-31`, UTC).
-            until: the last day.
-            person: of this author alone.
-            place: of this place alone.
+            by: dimension of the sums; None for the total.
+            since: first day (`2026-01-31`, UTC).
+            until: last day.
+            person: only calls for this author (`platform:id`).
+            place: only calls at this place.
 
         Raises:
             StoreError: the database cannot be used.
         """
-        await self.count()
-        sums = [sa.cast(sa.func.coalesce(sa.func.sum(spending.c[name]), 0), sa.Numeric).label(name) for name in _SUMS]
+        await self.count_ended_turns()
+        sums = [
+            sa.cast(sa.func.coalesce(sa.func.sum(spending.c[name]), 0), sa.Numeric).label(name) for name in _SUM_COLUMNS
+        ]
         key = sa.literal("") if by is None else spending.c[by]
         query = sa.select(key.label("key"), sa.func.count().label("calls"), *sums)
         query = query.where(spending.c.turn.is_(None), spending.c.day >= since, spending.c.day <= until)
@@ -158,33 +155,33 @@ class Spending:
             query = query.group_by(key).order_by(key if by == "day" else sa.desc("cost"), key)
         async with self._database.read() as connection:
             rows = (await connection.execute(query.select_from(spending))).all()
-            names = await last_names(connection, [row.key for row in rows]) if by == "person" else {}
+            names = await list_last_names(connection, [row.key for row in rows]) if by == "person" else {}
         return [
-            Spent(row.key, names.get(row.key, ""), row.calls, *(int(getattr(row, name)) for name in _SUMS))
+            SpendingSum(row.key, names.get(row.key, ""), row.calls, *(int(getattr(row, name)) for name in _SUM_COLUMNS))
             for row in rows
         ]
 
-    async def names(self, people: Collection[str]) -> dict[str, str]:
+    async def list_names(self, persons: Collection[str]) -> dict[str, str]:
         """Return the last known names of people.
 
         Raises:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            return await last_names(connection, people)
+            return await list_last_names(connection, persons)
 
 
-async def count(connection: AsyncConnection, prices: Prices, *which: sa.ColumnElement[bool]) -> int:
-    """Enter the calls of turns that have ended, as a part of the caller's transaction.
+async def count_batch(connection: AsyncConnection, prices: Prices, *which: sa.ColumnElement[bool]) -> int:
+    """Add the model calls of ended turns to the ledger, within the caller's transaction.
 
     Returns:
-        How many turns there were, at most `STEP`.
+        The number of counted turns, at most `BATCH_TURNS`.
     """
     query = (
         sa.select(turns.c.id, turns.c.usage, turns.c.created_at)
         .where(turns.c.finished_at.is_not(None), turns.c.cost.is_(None), *which)
         .order_by(turns.c.finished_at)
-        .limit(STEP)
+        .limit(BATCH_TURNS)
         .with_for_update(skip_locked=True)
     )
     ended = (await connection.execute(query)).all()
@@ -192,23 +189,23 @@ async def count(connection: AsyncConnection, prices: Prices, *which: sa.ColumnEl
         return 0
     rows, costs = list[dict[str, Any]](), list[dict[str, Any]]()
     for turn in ended:
-        calls = _rows_of_turn(turn.id, turn.usage, turn.created_at, prices)
-        costs.append({"the_turn": turn.id, "the_cost": sum(call["cost"] for call in calls)})
+        calls = _make_turn_rows(turn.id, turn.usage, turn.created_at, prices)
+        costs.append({"turn_id": turn.id, "turn_cost": sum(call["cost"] for call in calls)})
         rows += calls
-    cost = sa.update(turns).where(turns.c.id == sa.bindparam("the_turn")).values(cost=sa.bindparam("the_cost"))
+    cost = sa.update(turns).where(turns.c.id == sa.bindparam("turn_id")).values(cost=sa.bindparam("turn_cost"))
     await connection.execute(cost, costs)
-    await _enter(connection, [turn.id for turn in ended], rows)
+    await _replace_rows(connection, [turn.id for turn in ended], rows)
     return len(ended)
 
 
-def ledger_rows(
+def make_rows(
     calls: Iterable[ModelCall], usage: Mapping[str, Any], prices: Prices, *, turn: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of model calls.
+    """Return the ledger rows of model calls.
 
     Args:
-        usage: has the day, the place and the author (`Meter.attribution`).
-        turn: the running turn, if the rows are provisional.
+        usage: day, place and author (`UsageMeter.to_attribution`).
+        turn: id of the running turn for provisional rows.
     """
     of_turn = {
         "turn": turn,
@@ -219,73 +216,74 @@ def ledger_rows(
     }
     rows = list[dict[str, Any]]()
     for call in calls:
-        cost, unpriced = prices.bill([call])
+        cost, unpriced = prices.total_cost([call])
         tokens = {name: getattr(call, name) for name in ("input", "cached", "cache_write")}
         output = call.output + call.thinking
         rows.append({**of_turn, "model": call.model, **tokens, "output": output, "unpriced": unpriced, "cost": cost})
     return rows
 
 
-async def count_all(connection: AsyncConnection, prices: Prices, *which: sa.ColumnElement[bool]) -> None:
-    """Count all of these turns that have ended, before they are deleted in the caller's transaction."""
-    while await count(connection, prices, *which) == STEP:
+async def count_turns(connection: AsyncConnection, prices: Prices, *which: sa.ColumnElement[bool]) -> None:
+    """Count the ended ones of some turns before the caller's transaction deletes them."""
+    while await count_batch(connection, prices, *which) == BATCH_TURNS:
         pass
 
 
-async def forget_person(connection: AsyncConnection, prices: Prices, person: str) -> None:
-    """Remove a person from the ledger and from the usage of turns, as a part of the caller's transaction. The sums
-    stay. A place that is that person's alone, such as their DM, is removed as well.
+async def redact_person(connection: AsyncConnection, prices: Prices, person: str) -> None:
+    """Redact a person and their DM in the ledger and the usage of turns, within the caller's transaction.
+
+    The sums stay.
 
     Args:
-        person: the platform's id of the person.
+        person: the person's id on the platform.
     """
     named = sa.cast(turns.c.usage, sa.Text).contains(person, autoescape=True)
-    await count_all(connection, prices, named)
+    await count_turns(connection, prices, named)
     for id_, usage in (await connection.execute(sa.select(turns.c.id, turns.c.usage).where(named))).all():
-        author = {"author": "", "author_name": ""} if ends_in(usage.get("author", ""), person) else {}
-        place = {"place": ""} if ends_in(usage.get("place", ""), person) else {}
+        author = {"author": "", "author_name": ""} if text_has_person_id(usage.get("author", ""), person) else {}
+        place = {"place": ""} if text_has_person_id(usage.get("place", ""), person) else {}
         await connection.execute(sa.update(turns).where(turns.c.id == id_).values(usage={**usage, **author, **place}))
-    await forget_people(connection, is_of(spending.c.person, person))
-    await connection.execute(sa.update(spending).where(is_of(spending.c.place, person)).values(place=""))
+    await redact_rows(connection, has_person_id(spending.c.person, person))
+    await connection.execute(sa.update(spending).where(has_person_id(spending.c.place, person)).values(place=""))
 
 
-async def forget_people(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> None:
-    """Remove the people from these rows of `spending`, as a part of the caller's transaction."""
+async def redact_rows(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> None:
+    """Redact the authors of some ledger rows, within the caller's transaction."""
     await connection.execute(sa.update(spending).where(which).values(person="", name=""))
 
 
-async def last_names(connection: AsyncConnection, people: Collection[str]) -> dict[str, str]:
-    """Return the last known names of people that the ledger has."""
-    named = spending.c.person.in_(people) & (spending.c.name != "")
+async def list_last_names(connection: AsyncConnection, persons: Collection[str]) -> dict[str, str]:
+    """Return the newest names that the ledger has of people."""
+    named = spending.c.person.in_(persons) & (spending.c.name != "")
     query = sa.select(spending.c.person, spending.c.name).where(named).group_by(spending.c.person, spending.c.name)
     newest_last = query.order_by(sa.func.max(spending.c.id))
     return {row.person: row.name for row in await connection.execute(newest_last)}
 
 
-def is_of(column: sa.ColumnElement[str], person: str) -> sa.ColumnElement[bool]:
-    """Return whether a column has a person's id, by itself or as the last part of its value."""
-    return (column == person) | column.endswith(f":{person}", autoescape=True)
+def has_person_id(column: sa.ColumnElement[str], person_id: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a column is a person's id or ends in it, such as `slack:U1`."""
+    return (column == person_id) | column.endswith(f":{person_id}", autoescape=True)
 
 
-def ends_in(text: str, person: str) -> bool:
-    """Return the same of a text."""
-    return text == person or text.endswith(f":{person}")
+def text_has_person_id(text: str, person_id: str) -> bool:
+    """Return whether a text is a person's id or ends in it, such as `slack:U1`."""
+    return text == person_id or text.endswith(f":{person_id}")
 
 
-def _rows_of_turn(turn_id: str, usage: Any, begun_at: float, prices: Prices) -> list[dict[str, Any]]:
-    """Return the rows of a turn. A turn whose usage cannot be read has none, and keeps no other from being counted."""
+def _make_turn_rows(turn_id: str, usage: Any, started_at: float, prices: Prices) -> list[dict[str, Any]]:
+    """Return the ledger rows of a turn; none if its usage is unreadable, so that other turns are still counted."""
     try:
-        meter = Meter(turn_id, usage, begun_at=begun_at)
-        return ledger_rows(meter.calls, {"day": meter.day, **(usage or {})}, prices)
+        meter = UsageMeter(turn_id, usage, started_at=started_at)
+        return make_rows(meter.calls, {"day": meter.day, **(usage or {})}, prices)
     except Unreadable:
-        log.error("what turn %s has used cannot be read: it counts as nothing", turn_id)
+        log.error("the usage of turn %s is unreadable and counts as zero", turn_id)
         return []
 
 
-async def _enter(connection: AsyncConnection, turn_ids: Collection[str], rows: list[dict[str, Any]]) -> None:
-    """Insert rows in place of the provisional rows of these turns."""
+async def _replace_rows(connection: AsyncConnection, turn_ids: Collection[str], rows: list[dict[str, Any]]) -> None:
+    """Replace the provisional rows of some turns."""
     await connection.execute(sa.delete(spending).where(spending.c.turn.in_(turn_ids)))
     if rows:
         await connection.execute(sa.insert(spending), rows)
         for row in rows:
-            metrics.cost.add(row["cost"] / DOLLAR, {"model": row["model"]})
+            metrics.cost.add(row["cost"] / UNITS_PER_DOLLAR, {"model": row["model"]})

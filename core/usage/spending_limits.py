@@ -15,33 +15,39 @@ from dataclasses import asdict, dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import CapError, DayCapError, ModelCapError, PersonCapError, PlaceCapError, StoreError
+from core.errors import (
+    DailySpendingLimitError,
+    ModelSpendingLimitError,
+    PersonSpendingLimitError,
+    PlaceSpendingLimitError,
+    SpendingLimitError,
+    StoreError,
+)
 from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.schema import spending
-from core.usage.meter import Meter, ModelCall, day_of
-from core.usage.prices import Prices, dollars
-from core.usage.spending import Spending, ledger_rows
+from core.usage.meter import ModelCall, UsageMeter, utc_day
+from core.usage.prices import Prices, format_dollars
+from core.usage.spending import SpendingStore, make_rows
 
 log = logging.getLogger(__name__)
 
-#: How many tokens a call is expected to write.
-EXPECTED = 500
+EXPECTED_OUTPUT_TOKENS = 500
 
-#: PostgreSQL: the advisory lock of a check until its rows are committed. SQLite has one writer at a time.
-_LOCK = 0x6361_7073
+#: Advisory lock on PostgreSQL, held from a check until its rows are committed. SQLite has one writer at a time.
+_LOCK_KEY = 0x6361_7073
 
 
-_ERRORS: Mapping[str, type[CapError]] = {
-    "person": PersonCapError,
-    "place": PlaceCapError,
-    "model": ModelCapError,
-    "all": DayCapError,
+_ERROR_CLASSES: Mapping[str, type[SpendingLimitError]] = {
+    "person": PersonSpendingLimitError,
+    "place": PlaceSpendingLimitError,
+    "model": ModelSpendingLimitError,
+    "all": DailySpendingLimitError,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SpendingLimits:
     """The spending limits per day (UTC), in trillionths of a dollar; 0 is no limit."""
 
     person: int = 0
@@ -54,71 +60,71 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
-    """A limit of which much is spent.
+class SpendingUsage:
+    """Today's spending under one limit.
 
     Attributes:
         kind: `person`, `place`, `model` or `all`.
-        of: the person, place or model; empty for all.
-        spent: today, with reserved costs, in trillionths of a dollar.
+        key: the person, place or model; empty for all.
+        spent: spent and reserved costs, in trillionths of a dollar.
     """
 
     kind: str
-    of: str
+    key: str
     spent: int
     limit: int
 
 
-class Caps:
+class SpendingLimiter:
     """Enforces the spending limits."""
 
-    def __init__(self, database: Database, prices: Prices, spending: Spending, limits: Limits) -> None:
+    def __init__(self, database: Database, prices: Prices, spending: SpendingStore, limits: SpendingLimits) -> None:
         self._database = database
         self._prices = prices
         self._spending = spending
         self._limits = limits
 
     @asynccontextmanager
-    async def over(self, meter: Meter) -> AsyncIterator[None]:
-        """Check the limits before each call of a run, and count the turn at its end; without limits, do neither."""
+    async def limit_run(self, meter: UsageMeter) -> AsyncIterator[None]:
+        """Check the limits before each model call of a run, and count the turn at its end."""
         if not self._limits:
             yield
             return
-        self._bind(meter)
+        self._bind_meter(meter)
         try:
             yield
         finally:
             try:
-                await self._spending.settle(meter.turn)
+                await self._spending.count_turn(meter.turn)
             except StoreError as error:
-                log.warning("turn %s: what it has spent is counted later: %s", meter.turn, traced(error))
+                log.warning("turn %s: its cost will be counted later: %s", meter.turn, traced(error))
 
     @asynccontextmanager
-    async def after(self, meter: Meter) -> AsyncIterator[None]:
-        """Do the same for calls that are made after a turn has ended. These are counted without limits, too."""
-        self._bind(meter)
+    async def limit_followup(self, meter: UsageMeter) -> AsyncIterator[None]:
+        """Check the limits before each model call after a turn's end, and add the calls to the turn."""
+        self._bind_meter(meter)
         try:
             yield
         finally:
             try:
-                await self._spending.add(meter)
+                await self._spending.add_followup(meter)
             except StoreError as error:
-                log.warning("turn %s: what it has spent after its end is not counted: %s", meter.turn, traced(error))
+                log.warning("turn %s: the calls after its end are not counted: %s", meter.turn, traced(error))
 
-    def _bind(self, meter: Meter) -> None:
-        async def ask(model: str, tokens: Callable[[], int]) -> None:
-            await self.reserve(meter, model, tokens())
+    def _bind_meter(self, meter: UsageMeter) -> None:
+        async def check_limits(model: str, estimate_input: Callable[[], int]) -> None:
+            await self.reserve(meter, model, estimate_input())
 
         if self._limits:
-            meter.ask = ask
+            meter.check_limits = check_limits
 
-    async def near(self, part: float) -> list[Near]:
-        """Return the limits of which this fraction, or more, is spent or reserved today (UTC).
+    async def list_nearly_spent(self, fraction: float) -> list[SpendingUsage]:
+        """Return the limits of which at least a fraction is spent or reserved today (UTC).
 
         Raises:
             StoreError: the database cannot be read.
         """
-        found, today = list[Near](), spending.c.day == day_of(time.time())
+        usages, today = list[SpendingUsage](), spending.c.day == utc_day(time.time())
         total = sa.func.sum(spending.c.cost)
         async with self._database.read() as connection:
             for kind, limit in asdict(self._limits).items():
@@ -126,36 +132,41 @@ class Caps:
                     continue
                 key = sa.literal("") if kind == "all" else spending.c[kind]
                 query = (
-                    sa.select(key, total).where(today).having(total >= int(limit * part)).order_by(total.desc(), key)
+                    sa.select(key, total)
+                    .where(today)
+                    .having(total >= int(limit * fraction))
+                    .order_by(total.desc(), key)
                 )
                 rows = await connection.execute(query if kind == "all" else query.group_by(key))
-                found += [Near(kind, of, int(spent), limit) for of, spent in rows if of or kind != "person"]
-        return found
+                usages += [SpendingUsage(kind, of, int(spent), limit) for of, spent in rows if of or kind != "person"]
+        return usages
 
-    async def reserve(self, meter: Meter, model: str, tokens: int) -> None:
-        """Reserve the expected cost of a model call that reads so many tokens, beside the cost of the turn so far.
+    async def reserve(self, meter: UsageMeter, model: str, input_tokens: int) -> None:
+        """Reserve the expected cost of a model call, and update the cost of the turn so far.
 
         Raises:
-            CapError: a limit is reached.
+            SpendingLimitError: a limit is reached.
             StoreError: the database cannot be used.
         """
-        expected = ModelCall(model, input=tokens, output=EXPECTED)
+        expected = ModelCall(model, input=input_tokens, output=EXPECTED_OUTPUT_TOKENS)
         async with self._database.write() as connection:
             if not self._database.is_sqlite:
-                await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+                await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_KEY)))
             await connection.execute(sa.delete(spending).where(spending.c.turn == meter.turn))
-            await self._insert(connection, meter, meter.calls)
-            refusal = await self._find_reached_limit(connection, meter, model)
-            if refusal is None:
-                await self._insert(connection, meter, [expected])
-        if refusal is not None:
-            raise refusal
+            await self._insert_rows(connection, meter, meter.calls)
+            limit_error = await self._find_reached_limit(connection, meter, model)
+            if limit_error is None:
+                await self._insert_rows(connection, meter, [expected])
+        if limit_error is not None:
+            raise limit_error
 
-    async def _insert(self, connection: AsyncConnection, meter: Meter, calls: Sequence[ModelCall]) -> None:
-        if rows := ledger_rows(calls, meter.attribution(), self._prices, turn=meter.turn):
+    async def _insert_rows(self, connection: AsyncConnection, meter: UsageMeter, calls: Sequence[ModelCall]) -> None:
+        if rows := make_rows(calls, meter.to_attribution(), self._prices, turn=meter.turn):
             await connection.execute(sa.insert(spending), rows)
 
-    async def _find_reached_limit(self, connection: AsyncConnection, meter: Meter, model: str) -> CapError | None:
+    async def _find_reached_limit(
+        self, connection: AsyncConnection, meter: UsageMeter, model: str
+    ) -> SpendingLimitError | None:
         """Return the error of the first limit that is reached; None if there is none."""
         keys = {"person": meter.author, "place": meter.place, "model": model, "all": ""}
         for kind, limit in asdict(self._limits).items():
@@ -164,6 +175,6 @@ class Caps:
             has_key = sa.true() if kind == "all" else spending.c[kind] == keys[kind]
             query = sa.select(sa.func.coalesce(sa.func.sum(spending.c.cost), 0))
             if int((await connection.execute(query.where(spending.c.day == meter.day, has_key))).scalar_one()) >= limit:
-                message = f"the spending limit of {dollars(limit)} a day is reached ({kind} {keys[kind]})"
-                return _ERRORS[kind](message, cap=dollars(limit))
+                message = f"the spending limit of {format_dollars(limit)} a day is reached ({kind} {keys[kind]})"
+                return _ERROR_CLASSES[kind](message, limit=format_dollars(limit))
         return None

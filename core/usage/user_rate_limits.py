@@ -19,46 +19,46 @@ from core.store.database import Database
 from core.store.schema import inbox, refusals
 from core.store.upsert import insert_of
 
-SECONDS: Mapping[str, float] = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
+UNIT_SECONDS: Mapping[str, float] = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
 
-_RATE = re.compile(r"(?P<most>[1-9]\d{0,5})\s*/\s*(?P<unit>[mhd])")
+_RATE_PATTERN = re.compile(r"(?P<count>[1-9]\d{0,5})\s*/\s*(?P<unit>[mhd])")
 
-#: What is noted of a message that was one too many: it is not answered, and none of its words are kept.
-LIMITED = "limited"
+#: Outcome of a message over the limit. It gets no answer, and its text is not stored.
+RATE_LIMITED = "limited"
 
-#: Why a person gets no answer: no access, too many questions, or too many commands.
-Kind = Literal["door", "rate", "command"]
+#: Reason for a denial: no access, too many messages, or too many commands.
+DenialKind = Literal["door", "rate", "command"]
 
-#: Seconds for which somebody is not told again that he may not speak.
-HOUR = 3600.0
+#: Least time between two notices about missing access.
+NOTICE_INTERVAL_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """No more than so many within so many seconds."""
+class RateLimit:
+    """Maximum number of messages within a time."""
 
-    most: int
+    max_count: int
     seconds: float
 
     @classmethod
-    def parse(cls, text: str) -> "Rate":
-        """Read one: `20/h`; `m` is a minute, `d` a day.
+    def parse(cls, text: str) -> "RateLimit":
+        """Return the limit that a setting names, such as `20/h` (`m`: minute, `h`: hour, `d`: day).
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text is not a rate limit.
         """
-        found = _RATE.fullmatch(text.strip())
-        if found is None:
+        match = _RATE_PATTERN.fullmatch(text.strip())
+        if match is None:
             raise ValueError("it must be a number and a time, such as 20/h (m is a minute, h an hour, d a day)")
-        return cls(int(found["most"]), SECONDS[found["unit"]])
+        return cls(int(match["count"]), UNIT_SECONDS[match["unit"]])
 
 
 @dataclass(frozen=True, slots=True)
-class Limited:
-    """The result of a message or command over the limit.
+class RateLimited:
+    """Result of a message or command over the limit.
 
     Attributes:
-        until: when (seconds since the epoch) its author may try again.
+        until: time of the next accepted one (seconds since the epoch).
     """
 
     until: float
@@ -69,103 +69,102 @@ class Limited:
         return max(1, ceil((self.until - time.time()) / 60))
 
 
-#: Commands that one person may give to one worker.
-COMMAND_RATE = Rate(60, 60.0)
+#: Limit of one person's commands, per worker.
+COMMAND_RATE = RateLimit(60, 60.0)
 
 
 class CommandLimiter:
-    """Fixed window of the commands that each person gives to this worker.
+    """Fixed window counter of each person's commands to this worker.
 
     It counts in memory: slash commands have no row in the inbox, and a refused command must cost less than an accepted
     one.
     """
 
-    def __init__(self, rate: Rate = COMMAND_RATE) -> None:
+    def __init__(self, rate: RateLimit = COMMAND_RATE) -> None:
         self._rate = rate
         self._window = 0
         self._counts = Counter[str]()
 
-    def count(self, person: str) -> Limited | None:
-        """Count a command of a person; over the limit, return the end of the window."""
+    def count(self, person: str) -> RateLimited | None:
+        """Count a command of a person. Over the limit, return the end of the window."""
         window = int(time.time() // self._rate.seconds)
         if window != self._window:
             self._window, self._counts = window, Counter()
         self._counts[person] += 1
-        return Limited((window + 1) * self._rate.seconds) if self._counts[person] > self._rate.most else None
+        return RateLimited((window + 1) * self._rate.seconds) if self._counts[person] > self._rate.max_count else None
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
-    """Those that hold; none where it is not given."""
+class UserRateLimiter:
+    """Rate limits of messages, per person and per place; None is no limit."""
 
-    person: Rate | None = None
-    place: Rate | None = None
+    person: RateLimit | None = None
+    place: RateLimit | None = None
 
     def __bool__(self) -> bool:
         return self.person is not None or self.place is not None
 
-    async def spent_until(self, connection: AsyncConnection, *, author: str, place: str) -> float | None:
-        """When (seconds since the epoch) whoever speaks may ask again; None if he may now.
+    async def limited_until(self, connection: AsyncConnection, *, author: str, place: str) -> float | None:
+        """Return the time (seconds since the epoch) until which a limit is reached; None if there is none.
 
-        In a transaction that keeps the message if he may: who else speaks for the same person, or at the same place,
-        waits until its end. SQLite: one transaction writes at a time.
+        The caller's transaction also stores the message. Until its end other messages of the person and at the place
+        wait: on PostgreSQL for an advisory lock, on SQLite because one transaction writes at a time.
         """
         now, until = time.time(), list[float]()
-        asked = (
+        limits = (
             (self.person, f"rate of {author}", inbox.c.author == author),
             (self.place, f"rate of {place}", inbox.c.place == place),
         )
-        for rate, lock, whose in asked:
+        for rate, lock, is_theirs in limits:
             if rate is None:
                 continue
             if connection.dialect.name == "postgresql":
                 await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(lock, 0))))
-            counted = whose & (inbox.c.accepted_at > now - rate.seconds) & _is_answered(inbox)
+            counted = is_theirs & (inbox.c.accepted_at > now - rate.seconds) & _counts(inbox)
             newest = sa.select(inbox.c.accepted_at).where(counted).order_by(inbox.c.accepted_at.desc())
-            oldest = (await connection.execute(newest.offset(rate.most - 1).limit(1))).scalar_one_or_none()
+            oldest = (await connection.execute(newest.offset(rate.max_count - 1).limit(1))).scalar_one_or_none()
             if oldest is not None:
                 until.append(oldest + rate.seconds)
         return max(until) if until else None
 
 
-#: None.
-BOUNDLESS = Rates()
+NO_RATE_LIMITS = UserRateLimiter()
 
 
-def _is_answered(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether a message asks, or has asked, for an answer that somebody wants of his own accord."""
-    said_for_others = ("overheard", "command", "reset", LIMITED)
-    return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(said_for_others)) & (table.c.kind != "approval")
+def _counts(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Return the condition of messages that count: those that ask for an answer."""
+    uncounted = ("overheard", "command", "reset", RATE_LIMITED)
+    return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(uncounted)) & (table.c.kind != "approval")
 
 
-class Refusals:
-    """The `refusals` table: until when each person is not told again, over all workers."""
+class DenialNotices:
+    """Store of the notices about denials, shared by all workers: the `refusals` table."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def is_to_be_told(self, person: str, kind: Kind, *, until: float | None = None) -> bool:
-        """Whether somebody is to be told now; he counts as told then.
+    async def claim_notice(self, person: str, kind: DenialKind, *, until: float | None = None) -> bool:
+        """Return whether to notify a person now, and silence further notices until a time.
 
         Args:
-            person: the platform's name and the person's id, with a colon in between.
-            until: he is not told again before (seconds since the epoch); an hour from now if it is not given.
+            person: `platform:id`.
+            until: end of the silence (seconds since the epoch); by default an hour from now.
 
         Raises:
-            StoreError: it is not known.
+            StoreError: the database cannot be used.
         """
         now = time.time()
-        row = {"person": person, "kind": kind, "until": now + HOUR if until is None else until}
+        row = {"person": person, "kind": kind, "until": now + NOTICE_INTERVAL_SECONDS if until is None else until}
         async with self._database.write() as connection:
             insert = insert_of(connection.dialect.name, refusals).values(row)
-            told = insert.on_conflict_do_update(
+            upsert = insert.on_conflict_do_update(
                 index_elements=list(refusals.primary_key),
                 set_={"until": insert.excluded.until},
                 where=refusals.c.until <= now,
             )
-            return (await connection.execute(told.returning(refusals.c.person))).first() is not None
+            return (await connection.execute(upsert.returning(refusals.c.person))).first() is not None
 
 
-def is_over() -> sa.ColumnElement[bool]:
-    """Whether a row says nothing any more."""
+def is_expired() -> sa.ColumnElement[bool]:
+    """Return the condition of `refusals` rows whose silence has ended."""
     return refusals.c.until < time.time()

@@ -47,9 +47,9 @@ from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.spending import Spending
-from core.usage.spending_limits import Caps, Limits
-from core.usage.user_rate_limits import BOUNDLESS, Rates, Refusals
+from core.usage.spending import SpendingStore
+from core.usage.spending_limits import SpendingLimiter, SpendingLimits
+from core.usage.user_rate_limits import NO_RATE_LIMITS, DenialNotices, UserRateLimiter
 from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
 from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
@@ -109,8 +109,8 @@ async def core_of(
     context_tokens: int = CONTEXT_MAX_TOKENS,
     agents: AgentRouter = PARLEY,
     door: Door | None = None,
-    rates: Rates = BOUNDLESS,
-    limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    rates: UserRateLimiter = NO_RATE_LIMITS,
+    limits: SpendingLimits = SpendingLimits(),  # noqa: B008 - it is frozen
     admins: Sequence[str] = (),
     stand_in: Any = None,
 ) -> AsyncIterator[Core]:
@@ -129,8 +129,8 @@ async def core_of(
             stack.push_async_callback(others[STAND_IN].provider.aclose)
         prices = tmp_path / "prices.toml"
         prices.write_text(f'"{full_name}" = {{ input = 1000, output = 1000 }}')
-        books = Spending(database, Prices(prices))
-        caps = Caps(database, Prices(prices), books, limits)
+        books = SpendingStore(database, Prices(prices))
+        caps = SpendingLimiter(database, Prices(prices), books, limits)
         sessions = SessionService(database, TokenCounter(tmp_path), agent="parley")
         app = make_app(
             AgentConfig(name="parley"),
@@ -148,7 +148,7 @@ async def core_of(
         turns, channels, door = await successor(database, agents), dict[str, Channel](), door or Door()
 
         async def answer(turn: Turn) -> None:
-            async with caps.over(turn.meter):
+            async with caps.limit_run(turn.meter):
                 await answerer.answer(turn)
 
         worker = Worker(turns, answer)
@@ -177,7 +177,7 @@ async def core_of(
             answerer.reask,
             InteractionQueue(database, turns._lease),
             TurnReports(database, books.prices),
-            Refusals(database),
+            DenialNotices(database),
             books,
             door,
             follow,

@@ -30,9 +30,9 @@ def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
         dialect, how["compiled_cache"] = caches.setdefault(dialect.name, (dialect, {}))
         return compiled(self, dialect, **how)
 
-    read, read_once = prices._read, cache(prices._read)
+    read, read_once = prices._read_file, cache(prices._read_file)
     trust.share(patch)
-    patch(prices, "_read", lambda file: (read_once if file == prices._OURS else read)(file))
+    patch(prices, "_read", lambda file: (read_once if file == prices._DEFAULT_FILE else read)(file))
     patch(words, "spoken", cache(words.spoken))
     patch(Statement, "prepared", once)
     patch(ClauseElement, "_compile_w_cache", once_by_all)

@@ -67,7 +67,7 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from core.tools.tool import is_allowed, is_idempotent, load_tools
 from core.usage.meter import ModelCall
-from core.usage.user_rate_limits import Refusals
+from core.usage.user_rate_limits import DenialNotices
 from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
 from docs.pictures import drawn, exchanges
@@ -315,7 +315,7 @@ def test_the_page_of_errors_has_what_people_read() -> None:
     page = (REFERENCE / "errors.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+Error)`[^|]* \| ([^|]+) \|$", page, re.M))
     silent = {"DeafError", "OverdueError", "SettingsError", "SurfaceError", "ToolError"}
-    silent |= {"SchemaError", "SessionResetError", "TurnLostError", "ClosedError", "CapError"}
+    silent |= {"SchemaError", "SessionResetError", "TurnLostError", "ClosedError", "SpendingLimitError"}
     kinds = {name: found for name, found in vars(errors).items() if isinstance(found, type) and name not in silent}
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}
 
@@ -472,7 +472,7 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     assignment = ShardAssignment(database, lease, DiscordChannel.name)
     nothing: Any = None  # no message of the pages asks for it
     interactions = InteractionQueue(database, Lease(database))
-    refusals = Refusals(database)
+    refusals = DenialNotices(database)
     desk = Desk(
         cast(InboxStore, box), nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing
     )

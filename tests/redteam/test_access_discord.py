@@ -12,7 +12,7 @@ from channels.i18n import messages as words
 from core.errors import SurfaceError
 from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
-from core.usage.user_rate_limits import CommandLimiter, Rate, Rates
+from core.usage.user_rate_limits import CommandLimiter, RateLimit, UserRateLimiter
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from tests.channels.discord.conftest import Bot, running
 
@@ -183,7 +183,7 @@ async def test_a_private_thread_is_a_place_of_its_own(server: DiscordSandbox, tm
 async def test_who_asks_too_often_aside_is_told_each_time_as_nothing_else_is_shown_to_him(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
-    core = {"rates": Rates(person=Rate(1, 3600))}
+    core = {"rates": UserRateLimiter(person=RateLimit(1, 3600))}
     async with running(server, tmp_path, echo, core=core) as bot:
         group = server.open_group("us", "ada")
         for n in range(3):
@@ -195,7 +195,7 @@ async def test_who_asks_too_often_aside_is_told_each_time_as_nothing_else_is_sho
 
 async def test_too_many_commands_are_not_run_and_each_is_answered_alone(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        bot.channel._intake.commands._limiter = CommandLimiter(Rate(1, 3600))
+        bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(1, 3600))
         refusal = words.ENGLISH(words.TOO_MANY_COMMANDS, minutes=60)
         given = [await server.command("ada", "general", "status") for _ in range(3)]
         for seen, text in zip(given, [words.NOTHING_TO_RESET, refusal, refusal], strict=True):

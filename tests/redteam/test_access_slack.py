@@ -14,7 +14,7 @@ from channels.slack.interactions.shortcuts import ASK, QUESTION
 from core.errors import StoreError, SurfaceError
 from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
-from core.usage.user_rate_limits import CommandLimiter, Rate, Rates
+from core.usage.user_rate_limits import CommandLimiter, RateLimit, UserRateLimiter
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
@@ -173,7 +173,7 @@ async def test_what_waits_of_somebody_who_is_blocked_meanwhile_is_not_answered(
 async def test_who_asks_too_often_hears_once_when_he_may_go_on_and_loses_nothing(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    core = {"rates": Rates(person=Rate(2, 3600))}
+    core = {"rates": UserRateLimiter(person=RateLimit(2, 3600))}
     async with running(slack, tmp_path, echo, core=core) as bot:
         asked = [await bot.ask("ada", "general", f"question {n}") for n in range(5)]
         await heard(bot)
@@ -207,7 +207,7 @@ async def test_long_commands_of_one_person_do_not_hold_up_another(
 
 async def test_too_many_commands_are_not_run_and_one_sentence_says_so(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        bot.channel._intake.commands._limiter = CommandLimiter(Rate(2, 3600))
+        bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(2, 3600))
         asked = [await bot.ask("ada", "general", "help") for _ in range(5)]
         theirs = await bot.ask("grace", "general", "help")
         await heard(bot)

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from channels.i18n import messages as words
 from core.store.schema import spending
-from core.usage.prices import money
-from core.usage.spending import FIRST
-from core.usage.spending_limits import Limits
+from core.usage.prices import to_amount
+from core.usage.spending import FIRST_DAY
+from core.usage.spending_limits import SpendingLimits
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, sandbox_of, shows, talking
@@ -21,7 +21,7 @@ from tests.channels.slack.conftest import Bot, running
 from tests.channels.slack.interactions.test_commands import said
 
 #: Less than one answer of the scripted model costs ($0.012).
-CENT = money(Decimal("0.01"))
+CENT = to_amount(Decimal("0.01"))
 
 Attack = Callable[[Bot], Awaitable[None]]
 
@@ -95,15 +95,15 @@ async def words_that_ask_for_more(bot: Bot) -> None:
     await bot.settled(2)
 
 
-ATTACKS: dict[Attack, Limits] = {
-    six_questions_in_six_threads_at_once: Limits(person=CENT),
-    several_people_at_once: Limits(all=CENT),
-    retry_pressed_again_and_again: Limits(person=CENT),
-    regenerate_pressed_on_the_answer_that_used_it_up: Limits(place=CENT),
-    a_conversation_started_over_to_have_what_was_spent_forgotten: Limits(person=CENT),
-    another_place_and_a_direct_message: Limits(person=CENT),
-    a_question_edited_after_the_cap_was_reached: Limits(model=CENT),
-    words_that_ask_for_more: Limits(person=CENT),
+ATTACKS: dict[Attack, SpendingLimits] = {
+    six_questions_in_six_threads_at_once: SpendingLimits(person=CENT),
+    several_people_at_once: SpendingLimits(all=CENT),
+    retry_pressed_again_and_again: SpendingLimits(person=CENT),
+    regenerate_pressed_on_the_answer_that_used_it_up: SpendingLimits(place=CENT),
+    a_conversation_started_over_to_have_what_was_spent_forgotten: SpendingLimits(person=CENT),
+    another_place_and_a_direct_message: SpendingLimits(person=CENT),
+    a_question_edited_after_the_cap_was_reached: SpendingLimits(model=CENT),
+    words_that_ask_for_more: SpendingLimits(person=CENT),
 }
 
 
@@ -113,8 +113,8 @@ async def test_the_model_is_asked_once_and_no_more(slack: SlackSandbox, tmp_path
     async with running(slack, tmp_path, lambda _: "Well.", core=core) as bot:
         await attack(bot)
         assert len(bot.model.requests) == 1
-        (spent,) = await bot.desk.spending.spent(since=FIRST)
-        assert spent.cost == money(Decimal("0.012"))
+        (spent,) = await bot.desk.spending.sum_spending(since=FIRST_DAY)
+        assert spent.cost == to_amount(Decimal("0.012"))
         async with bot.database.read() as connection:
             assert (await connection.execute(sa.select(spending).where(spending.c.turn.is_not(None)))).all() == []
 
@@ -123,7 +123,7 @@ async def test_an_answer_stopped_in_the_middle_again_and_again_is_not_for_nothin
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     """Anthropic tells what it has read before it says a word: who stops it each time has that counted."""
-    core = {"limits": Limits(person=money(Decimal("0.000001"))), "vendor": "anthropic"}
+    core = {"limits": SpendingLimits(person=to_amount(Decimal("0.000001"))), "vendor": "anthropic"}
     async with running(slack, tmp_path, lambda _: [Say("Once upon a time"), Pause(60)], core=core) as bot:
         question = await bot.ask("ada", "general", "tell a story")
         await bot.shows(question, lambda texts: "Once" in texts[-1])
@@ -146,7 +146,7 @@ async def test_who_is_no_admin_is_told_of_nobody_else_whatever_he_says(slack: Sl
 
 async def test_a_name_in_the_books_pings_nobody_and_is_no_markup(slack: SlackSandbox, tmp_path: Path) -> None:
     grace = slack.people["grace"].id
-    core = {"limits": Limits(person=CENT), "admins": [slack.people["ada"].id]}
+    core = {"limits": SpendingLimits(person=CENT), "admins": [slack.people["ada"].id]}
     async with running(slack, tmp_path, lambda _: "Well.", admins=[grace], core=core) as bot:
         await used_up(bot)
         async with bot.database.write() as connection:
@@ -164,7 +164,7 @@ async def test_a_name_in_the_books_pings_nobody_and_is_no_markup(slack: SlackSan
 async def test_what_comes_with_a_question_is_not_even_fetched_once_the_models_cap_is_reached(
     platform: str, tmp_path: Path
 ) -> None:
-    core = {"limits": Limits(model=CENT)}
+    core = {"limits": SpendingLimits(model=CENT)}
     async with sandbox_of(platform) as sandbox, talking(sandbox, tmp_path, lambda _: "Well.", core=core) as talk:
         await talk.say("the first")
         await talk.bot.settled(1)

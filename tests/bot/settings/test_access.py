@@ -9,7 +9,7 @@ from bot.setup.check import check
 from bot.setup.probes import Verdict
 from core.errors import SettingsError
 from core.identity import Actor, Location
-from core.usage.user_rate_limits import Rate
+from core.usage.user_rate_limits import RateLimit
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
@@ -42,8 +42,8 @@ def test_ids_are_read_with_their_kinds_and_slacks_without(monkeypatch: pytest.Mo
     assert discord.served == {"7", "8"}
     assert discord.block == {"user:9", "channel:dm"}
     assert settings.access_policy.is_admin(Actor("discord", "1", roles=("12",)))
-    assert settings.user_rate_limits.person == Rate(20, 3600)
-    assert settings.user_rate_limits.place == Rate(100, 86_400)
+    assert settings.user_rate_limits.person == RateLimit(20, 3600)
+    assert settings.user_rate_limits.place == RateLimit(100, 86_400)
 
 
 def test_by_default_the_home_workspace_and_the_named_servers_are_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from core.sessions.history import HistoryWindow
 from core.store.database import Database
 from core.tools.tool import Tool, adapt
 from core.usage.meter import ModelCall
-from core.usage.prices import DOLLAR, Prices, dollars
+from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars
 from sandbox.models import CallTool, Fail, ReceivedRequest, Turn
 from tests.channels.commands.why_requests import by_button, by_command, by_menu
 from tests.channels.platforms import PLATFORMS, SlackTalk, sandbox_of, says, shows, talking
@@ -161,10 +161,10 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         status = await talk.bot.desk.conversations.status(turn.session)
 
         assert report.known_cost
-        cost, name = dollars(report.known_cost), next(iter(report.authors.values()))
+        cost, name = format_dollars(report.known_cost), next(iter(report.authors.values()))
         assert name
         assert f"Cost: {cost}" in chat
-        assert (cost in terminal, cost in line, inspector["cost"]) == (True, True, report.known_cost / DOLLAR)
+        assert (cost in terminal, cost in line, inspector["cost"]) == (True, True, report.known_cost / UNITS_PER_DOLLAR)
         assert (name in terminal, name in line) == (True, True)
         assert report.tokens == status.used_tokens == inspector["tokens"]
         assert f"{report.tokens:,}" in line
@@ -245,7 +245,7 @@ def test_it_tells_which_models_were_asked_and_which_took_anothers_place() -> Non
         ModelCall("openai/y", input=10, output=1, instead_of="gemini-x"),
     )
     facts: dict[str, Any] = {"calls": calls, "model": "gemini-x", "usage": {"input": 3010}}
-    told = why_text(account(**facts, cost=5 * DOLLAR // 1000, unpriced=11), words.ENGLISH).splitlines()
+    told = why_text(account(**facts, cost=5 * UNITS_PER_DOLLAR // 1000, unpriced=11), words.ENGLISH).splitlines()
     assert told[1:4] == [
         "- Model: `gemini-x` (2.5 s); calls: 2; tokens: 3,000 read, 25 written",
         "- Model: `gemini-x` has failed (0.2 s); calls: 1",

@@ -16,7 +16,7 @@ from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
-from core.usage.user_rate_limits import Limited
+from core.usage.user_rate_limits import RateLimited
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import (
@@ -151,7 +151,7 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandb
 def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     accept, left = InboxStore.accept, times
 
-    async def failing(self: InboxStore, inbound: Any) -> AcceptResult | Limited:
+    async def failing(self: InboxStore, inbound: Any) -> AcceptResult | RateLimited:
         nonlocal left
         left -= 1
         if left >= 0:

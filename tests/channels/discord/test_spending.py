@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from channels.i18n import messages as words
 from core.store.schema import spending
-from core.usage.prices import money
-from core.usage.spending_limits import Limits
+from core.usage.prices import to_amount
+from core.usage.spending_limits import SpendingLimits
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Fail, Say
 from tests.channels.discord.conftest import Bot, echo, running
@@ -29,7 +29,7 @@ async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_u
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     grace = str(server.people["grace"].id)
-    limits: dict[str, Any] = {"limits": Limits(person=money(Decimal("0.01"))), "admins": [grace]}
+    limits: dict[str, Any] = {"limits": SpendingLimits(person=to_amount(Decimal("0.01"))), "admins": [grace]}
     async with running(server, tmp_path, echo, core=limits, admins=[grace]) as bot:
         await bot.shows(await bot.ask("ada", "general", "one"), lambda text: "one" in text)
         await bot.settled(1)

@@ -15,7 +15,7 @@ from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
 from core.sessions.prompt_text import QUOTE_END
-from core.usage.user_rate_limits import Limited
+from core.usage.user_rate_limits import RateLimited
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
 
@@ -106,7 +106,7 @@ async def test_what_is_changed_while_it_is_being_kept_is_so_when_it_is_kept(
     accept, tries = InboxStore.accept, [StoreError("out of reach")] * failures
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | Limited:
+    async def slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimited:
         if tries:
             raise tries.pop()
         if not inbound.text.startswith("last"):

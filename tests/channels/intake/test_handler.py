@@ -32,8 +32,8 @@ from core.turns.store import STOP
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
-from core.usage.spending import Spending
-from core.usage.user_rate_limits import Refusals
+from core.usage.spending import SpendingStore
+from core.usage.user_rate_limits import DenialNotices
 from tests.channels.wiring import BUDGET, MODELS, successor
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.inbox_messages import inbound
@@ -80,8 +80,8 @@ class Place:
             self._reask,
             InteractionQueue(self.database, self.turns._lease),
             TurnReports(self.database, Prices()),
-            Refusals(self.database),
-            Spending(self.database, Prices()),
+            DenialNotices(self.database),
+            SpendingStore(self.database, Prices()),
             self.door,
             follow,
         )

@@ -17,7 +17,7 @@ from core.store.turn_states import Ended
 from core.turns.store import TurnStore
 from core.usage.meter import ModelCall
 from core.usage.prices import Prices
-from core.usage.spending import Spending
+from core.usage.spending import SpendingStore
 from tests.core.conftest import Faulty, done
 from tests.fixtures.inbox_messages import inbound
 
@@ -169,7 +169,7 @@ async def test_authors_have_their_last_known_names(inbox: InboxStore, turns: Tur
     turn.meter.add(ModelCall("m", input=1))
     await turns.save_answer(turn, "the answer", turn.meter.to_json())
     await turns.end(turn, "done")
-    await Spending(database, Prices()).count()
+    await SpendingStore(database, Prices()).count_ended_turns()
     (report,) = await TurnReports(database, Prices()).list(limit=1)
     assert report.authors == {"ada": "Ada"}
 

@@ -32,9 +32,9 @@ from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
-from core.usage.meter import Meter, ModelCall
+from core.usage.meter import ModelCall, UsageMeter
 from core.usage.prices import Prices
-from core.usage.spending import FIRST, Spending, ledger_rows
+from core.usage.spending import FIRST_DAY, SpendingStore, make_rows
 from tests.core.conftest import Faulty
 from tests.core.sessions.events import answered, called, replied
 from tests.fixtures.inbox_messages import inbound
@@ -45,7 +45,7 @@ OTHERS = ("harmless teapot", "Grace", "U0GRACE")
 
 PRICES = Prices()
 CALL = ModelCall("gemini-2.5-flash", input=3, output=1)
-COST = PRICES.cost(CALL) or 0
+COST = PRICES.get_cost(CALL) or 0
 
 SHARED, ALONE = "slack:T1:C1:171", "slack:T1:D9:172"
 
@@ -55,7 +55,7 @@ class Office:
 
     def __init__(self, database: Faulty, inbox: InboxStore, turns: TurnStore, service: SessionService) -> None:
         self.database, self.inbox, self.turns, self.service = database, inbox, turns, service
-        self.books = Spending(database, PRICES)
+        self.books = SpendingStore(database, PRICES)
 
     async def session(self, id_: str) -> StoredSession:
         place = id_.rpartition(":")[0]
@@ -139,7 +139,7 @@ class Office:
         await self.turns.save_answer(turn, f"{name}, you said {words}.", turn.meter.to_json())
         await self.turns.end(turn, "done")
         if is_counted:
-            await self.books.count()
+            await self.books.count_ended_turns()
         await FeedbackStore(self.database).save_feedback(turn.id, author, "good")
         return turn.id
 
@@ -151,7 +151,9 @@ class Office:
 
     async def spent(self) -> list[tuple[str, str, int, int]]:
         """What was spent by whom: his id, his name, the calls and the cost."""
-        return [(one.key, one.name, one.calls, one.cost) for one in await self.books.spent("person", since=FIRST)]
+        return [
+            (one.key, one.name, one.calls, one.cost) for one in await self.books.sum_spending("person", since=FIRST_DAY)
+        ]
 
     async def holds(self, *words: str) -> list[str]:
         """The columns, of all tables, that hold any of these, as text, JSON or bytes."""
@@ -228,9 +230,9 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
     async with database.write() as connection:
         told = {"person": "slack:U0ZOFIA", "kind": "door", "until": 1.0}
         await connection.execute(sa.insert(metadata.tables["refusals"]).values(told))
-        reserved = Meter("t")
+        reserved = UsageMeter("t")
         reserved.author, reserved.author_name = "slack:U0ZOFIA", "Zofia"
-        rows = ledger_rows([ModelCall("m", input=1)], reserved.attribution(), PRICES, turn="t")
+        rows = make_rows([ModelCall("m", input=1)], reserved.to_attribution(), PRICES, turn="t")
         await connection.execute(sa.insert(metadata.tables["spending"]), rows)
     deletion = DeletionService(database, PRICES)
     survey = await deletion.preview(DeletionRequest(user_id="U0ZOFIA"))

@@ -24,8 +24,8 @@ from core.sessions.summarizer import summary
 from core.store.schema import messages, sessions
 from core.turns.store import TurnStore
 from core.usage.meter import ModelCall
-from core.usage.prices import Prices, exact
-from core.usage.spending import Spending
+from core.usage.prices import Prices, format_exact_dollars
+from core.usage.spending import SpendingStore
 from tests.core.conftest import Faulty
 from tests.core.sessions.events import answered, called, replied
 from tests.core.usage.test_spending import CALL, COST, MODEL, PRICES, claimed
@@ -117,7 +117,7 @@ async def test_programs_read_the_same_and_get_the_files(conversation: str, datab
         CALL.input,
         "U2",
     )
-    assert run["turn"]["dollars"] == exact(COST)
+    assert run["turn"]["dollars"] == format_exact_dollars(COST)
 
     folder = tmp_path / "files"
     folder.mkdir()
@@ -163,17 +163,17 @@ async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_i
     await service.append_event(session, asked)
     assert await dollars() == "None"
     used = types.GenerateContentResponseUsageMetadata(prompt_token_count=CALL.input, candidates_token_count=CALL.output)
-    answer.usage_metadata, answer.model_version, answer.custom_metadata = used, MODEL, turn.meter.mark()
+    answer.usage_metadata, answer.model_version, answer.custom_metadata = used, MODEL, turn.meter.answer_metadata()
     await service.append_event(session, answer)
-    partly = PRICES.bill([ModelCall(MODEL, input=CALL.input, output=CALL.output)])[0]
-    assert await dollars() == exact(partly)
+    partly = PRICES.total_cost([ModelCall(MODEL, input=CALL.input, output=CALL.output)])[0]
+    assert await dollars() == format_exact_dollars(partly)
     turn.meter.add(CALL)
     await turns.save_answer(turn, "A cat.", turn.meter.to_json())
-    assert await dollars() == exact(COST)
+    assert await dollars() == format_exact_dollars(COST)
     await turns.end(turn, "done")
-    assert await dollars() == exact(COST)
-    await Spending(database, Prices()).count()
-    assert await dollars() == exact(COST)
+    assert await dollars() == format_exact_dollars(COST)
+    await SpendingStore(database, Prices()).count_ended_turns()
+    assert await dollars() == format_exact_dollars(COST)
     assert "*1,010 tokens, $0.0003*" in await whole(database, "md")
 
 

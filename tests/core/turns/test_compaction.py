@@ -35,9 +35,9 @@ from core.turns.compaction import HistoryCompactor
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.usage.meter import ModelCall
-from core.usage.prices import DOLLAR, Prices
-from core.usage.spending import FIRST, Spending
-from core.usage.spending_limits import Caps, Limits
+from core.usage.prices import UNITS_PER_DOLLAR, Prices
+from core.usage.spending import FIRST_DAY, SpendingStore
+from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.workers.lease import Lease
 from sandbox.models import Fail, Finish, ReceivedRequest, Say, ScriptedOpenAI
 from sandbox.models import Turn as Script
@@ -171,7 +171,9 @@ async def talk(
             return adapter, name or "openai/scripted"
 
         prices = Prices(priced(tmp_path))
-        caps = Caps(database, prices, Spending(database, prices), Limits(person=DOLLAR))
+        caps = SpendingLimiter(
+            database, prices, SpendingStore(database, prices), SpendingLimits(person=UNITS_PER_DOLLAR)
+        )
         compaction = HistoryCompactor(database, turns, Summarizer(chosen, counter), caps, budget=4_000, rest=0.0)
         one = Talk(database, inbox, turns, runtime, service, compaction, model)
         yield one
@@ -223,9 +225,9 @@ async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(talk: Talk)
         usage = (await connection.execute(sa.select(turns_table.c.usage))).scalar_one()
         cost = (await connection.execute(sa.select(turns_table.c.cost))).scalar_one()
     assert (usage["input"], usage["output"]) == (1_007, 51)
-    assert cost == (1_007 + 51) * DOLLAR // 10**6
+    assert cost == (1_007 + 51) * UNITS_PER_DOLLAR // 10**6
     books = talk.compaction._caps._spending
-    (spent,) = await books.spent("person", since=FIRST)
+    (spent,) = await books.sum_spending("person", since=FIRST_DAY)
     assert (spent.key, spent.calls, spent.input, spent.cost) == ("slack:ada", 2, 1_007, cost)
     account = await TurnReports(talk.database, books.prices).get(talk.last.id)
     assert account is not None
@@ -236,7 +238,7 @@ async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(talk: Talk)
 
     # nothing is summed up where its price may not be spent any more, and nothing is asked then
     async with talk.database.write() as connection:
-        await connection.execute(sa.update(spending).values(cost=DOLLAR))
+        await connection.execute(sa.update(spending).values(cost=UNITS_PER_DOLLAR))
     for number in range(DEFAULT_MAX_TURNS):
         await talk.chat(f"more {number}")
     assert len(talk.sums) == 1

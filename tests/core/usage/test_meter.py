@@ -20,7 +20,7 @@ from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, Failed, ModelRequest, ProviderEvent, Text, ToolCall
 from core.models.tokens import estimate_tokens
-from core.usage.meter import BROKEN_OFF, Meter, ModelCall, Usage, calls_in
+from core.usage.meter import CANCELLED, ModelCall, Usage, UsageMeter, stored_calls
 from sandbox.models import Say, Stall
 from tests.core.models.conftest import VENDORS, wired
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
@@ -94,19 +94,23 @@ async def test_a_run_that_is_broken_off_is_counted_as_far_as_it_is_known_and_one
     look: list[ProviderEvent | asyncio.Event] = [ToolCall("c", "look", {}), Done(usage=TOLD)]
     provider = Told(look, [Text("Well"), asyncio.Event()], [Text("Well."), Done(usage=TOLD)], [Text("!"), Done()])
     conversation = await converse(provider)
-    first, meters = Meter("t1"), [Meter("t1"), Meter("t1", Meter("t1").to_json()), Meter("t2")]
+    first, meters = UsageMeter("t1"), [UsageMeter("t1"), UsageMeter("t1", UsageMeter("t1").to_json()), UsageMeter("t2")]
     async with aclosing(conversation.stream("Hi", run_id="t1", meter=first)) as events:
         async for event in events:
             if event.text == "Well":
                 break
     assert [counted(call) for call in first.calls] == [
         ("scripted", *(10, 2, 1, 4), ""),
-        ("scripted", *(7, 1, 0, 0), BROKEN_OFF),
+        ("scripted", *(7, 1, 0, 0), CANCELLED),
     ]
-    meters[1] = Meter("t1", first.to_json())  # it was handed back, and this is kept
-    meters[0].retell(await conversation.history())  # its process died, and what was stored is all that is known
-    meters[1].retell(await conversation.history())
-    meters[2].retell(await conversation.history())  # it is retried: what the first had used is the first one's
+    meters[1] = UsageMeter("t1", first.to_json())  # it was handed back, and this is kept
+    meters[0].add_stored_answers(
+        await conversation.history()
+    )  # its process died, and what was stored is all that is known
+    meters[1].add_stored_answers(await conversation.history())
+    meters[2].add_stored_answers(
+        await conversation.history()
+    )  # it is retried: what the first had used is the first one's
     assert [len(meter.calls) for meter in meters] == [1, 2, 0]
     assert counted(meters[0].calls[0]) == counted(first.calls[0])
     assert meters[0].usage.cache_write == 3  # which ADK's own metadata cannot hold
@@ -118,7 +122,7 @@ async def test_a_run_that_is_broken_off_is_counted_as_far_as_it_is_known_and_one
 @pytest.mark.parametrize("vendor", VENDORS)
 async def test_a_stopped_answer_is_counted_by_what_came(converse: Converse, vendor: str) -> None:
     said, asked = "So far so good. " * 20, "Tell me all about it. " * 20
-    meter, has_begun = Meter("t"), asyncio.Event()
+    meter, has_begun = UsageMeter("t"), asyncio.Event()
 
     async def read() -> None:
         async with aclosing(conversation.stream(asked, run_id="t", meter=meter)) as events:
@@ -134,12 +138,12 @@ async def test_a_stopped_answer_is_counted_by_what_came(converse: Converse, vend
         reading.cancel()
         await asyncio.wait([reading])
     (call,) = meter.calls
-    assert (call.model, call.error, call.output) == ("the-model", BROKEN_OFF, estimate_tokens(said))
+    assert (call.model, call.error, call.output) == ("the-model", CANCELLED, estimate_tokens(said))
     if vendor == "openai":
         assert call.input >= estimate_tokens(asked)
     else:  # the first piece of the answer has the vendor's own count
         assert call.input == {"gemini": 7, "anthropic": 1}[vendor]
-    assert calls_in(meter.to_json()) == [call]
+    assert stored_calls(meter.to_json()) == [call]
 
 
 async def test_a_call_that_fails_before_its_answer_costs_nothing(converse: Converse) -> None:
@@ -150,8 +154,8 @@ async def test_a_call_that_fails_before_its_answer_costs_nothing(converse: Conve
 
 @given(st.lists(st.builds(ModelCall, model=st.text(), input=st.integers(0), error=st.text(max_size=5))))
 def test_what_is_kept_of_calls_is_read_as_it_was(calls: list[ModelCall]) -> None:
-    meter = Meter("t")
+    meter = UsageMeter("t")
     for call in calls:
         meter.add(call)
-    assert calls_in(meter.to_json()) == calls
-    assert list(Meter("t", meter.to_json()).calls) == calls
+    assert stored_calls(meter.to_json()) == calls
+    assert list(UsageMeter("t", meter.to_json()).calls) == calls

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.errors import SettingsError
 from core.usage.meter import ModelCall
-from core.usage.prices import DOLLAR, Prices, dollars, exact, money
+from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars, format_exact_dollars, to_amount
 
 OURS = Prices()
 
@@ -25,17 +25,21 @@ def test_a_call_costs_what_it_has_read_afresh_and_from_the_cache_and_what_it_has
 ) -> None:
     prices = own(tmp_path, '"m" = { input = 2.5, cached = 0.000001, output = 10 }\n"n" = { input = 1, output = 2 }')
     call = ModelCall("m", input=1_000_000, cached=400_000, output=100_000, thinking=50_000)
-    assert prices.cost(call) == int(Decimal("1.5") * DOLLAR) + 400_000 + int(Decimal("1.5") * DOLLAR)
-    assert prices.cost(ModelCall("n", input=10, cached=20)) == prices.cost(ModelCall("n", input=10))
-    assert prices.cost(ModelCall("anybody/else", input=10)) is None
+    assert prices.get_cost(call) == int(Decimal("1.5") * UNITS_PER_DOLLAR) + 400_000 + int(
+        Decimal("1.5") * UNITS_PER_DOLLAR
+    )
+    assert prices.get_cost(ModelCall("n", input=10, cached=20)) == prices.get_cost(ModelCall("n", input=10))
+    assert prices.get_cost(ModelCall("anybody/else", input=10)) is None
 
 
 def test_what_is_written_to_a_cache_has_a_price_of_its_own(tmp_path: Path) -> None:
     prices = own(tmp_path, '"m" = { input = 4, cached = 0.4, cache_write = 5, output = 20 }')
     call = ModelCall("m", input=1_000, cached=600, cache_write=300, output=10)
-    assert prices.cost(call) == (100 * 4 + 300 * 5 + 10 * 20) * 10**6 + 600 * 400_000
-    assert OURS.cost(ModelCall("anthropic/claude-sonnet-4-6", input=100, cache_write=100)) == 100 * 3_750_000
-    assert OURS.cost(ModelCall("gemini-2.5-pro", input=9, cache_write=9)) == OURS.cost(ModelCall("gemini-2.5-pro", 9))
+    assert prices.get_cost(call) == (100 * 4 + 300 * 5 + 10 * 20) * 10**6 + 600 * 400_000
+    assert OURS.get_cost(ModelCall("anthropic/claude-sonnet-4-6", input=100, cache_write=100)) == 100 * 3_750_000
+    assert OURS.get_cost(ModelCall("gemini-2.5-pro", input=9, cache_write=9)) == OURS.get_cost(
+        ModelCall("gemini-2.5-pro", 9)
+    )
 
 
 def test_the_longest_name_that_fits_holds_and_an_own_file_before_ours(tmp_path: Path) -> None:
@@ -44,15 +48,15 @@ def test_the_longest_name_that_fits_holds_and_an_own_file_before_ours(tmp_path: 
         'written = 2026-01-02\n"a/*" = { input = 1, output = 1 }\n"a/b*" = { input = 2, output = 2 }\n'
         '"a/bc" = { input = 3, output = 3 }\n"gemini-2.5-pro" = { input = 7, output = 7 }',
     )
-    found = [prices.price(name) for name in ("a/x", "a/bx", "a/bc", "a/bcd", "gemini-2.5-pro")]
+    found = [prices.get_price(name) for name in ("a/x", "a/bx", "a/bc", "a/bcd", "gemini-2.5-pro")]
     assert [price and price.input for price in found] == [10**6 * n for n in (1, 2, 3, 2, 7)]
-    assert prices.price("gemini-2.5-flash") == OURS.price("gemini-2.5-flash")
-    assert (str(prices.written), OURS.written is not None) == ("2026-01-02", True)
+    assert prices.get_price("gemini-2.5-flash") == OURS.get_price("gemini-2.5-flash")
+    assert (str(prices.as_of), OURS.as_of is not None) == ("2026-01-02", True)
 
 
 def test_the_default_model_has_a_price_and_what_runs_here_costs_nothing() -> None:
-    assert OURS.price("gemini-3.5-flash") is not None
-    assert OURS.cost(ModelCall("local/smollm2-135m", input=5)) == 0
+    assert OURS.get_price("gemini-3.5-flash") is not None
+    assert OURS.get_cost(ModelCall("local/smollm2-135m", input=5)) == 0
 
 
 @pytest.mark.parametrize(
@@ -82,9 +86,11 @@ def test_a_file_that_says_something_else_is_a_fault_that_names_the_setting(
 
 @given(st.lists(st.decimals(0, 1000, places=6)))
 def test_sums_of_money_are_exact(amounts: list[Decimal]) -> None:
-    assert Decimal(exact(sum(map(money, amounts)))) == sum(amounts)
+    assert Decimal(format_exact_dollars(sum(map(to_amount, amounts)))) == sum(amounts)
 
 
 def test_money_is_told_as_people_read_it() -> None:
-    told = [dollars(money(Decimal(amount))) for amount in ("0", "0.00001", "0.0123", "0.99999", "1", "1234.5")]
+    told = [
+        format_dollars(to_amount(Decimal(amount))) for amount in ("0", "0.00001", "0.0123", "0.99999", "1", "1234.5")
+    ]
     assert told == ["$0.00", "<$0.0001", "$0.0123", "$1.0000", "$1.00", "$1,234.50"]

@@ -16,23 +16,23 @@ from core.store.schema import turns as turns_table
 from core.store.turn_states import Ended
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
-from core.usage import By
-from core.usage.meter import Meter, ModelCall
-from core.usage.prices import DOLLAR, Prices
-from core.usage.spending import FIRST, Spending, Spent, forget_person, ledger_rows
+from core.usage import SpendingDimension
+from core.usage.meter import ModelCall, UsageMeter
+from core.usage.prices import UNITS_PER_DOLLAR, Prices
+from core.usage.spending import FIRST_DAY, SpendingStore, SpendingSum, make_rows, redact_person
 from tests.core.conftest import Faulty, worker_on
 from tests.fixtures.inbox_messages import inbound
 
 PRICES = Prices()
 MODEL, OTHER, UNKNOWN = "gemini-2.5-flash", "openai/gpt-5", "openai/of-my-own"
 CALL = ModelCall(MODEL, input=1001, output=7, thinking=2, cached=13, cache_write=17)
-COST = PRICES.cost(CALL) or 0
+COST = PRICES.get_cost(CALL) or 0
 SUMS = ("calls", "input", "output", "cached", "cache_write", "unpriced", "cost")
 
 
 @pytest.fixture
-def books(database: Faulty) -> Spending:
-    return Spending(database, PRICES)
+def books(database: Faulty) -> SpendingStore:
+    return SpendingStore(database, PRICES)
 
 
 async def claimed(inbox: InboxStore, turns: TurnStore, *authors: str, place: str = "slack:T:C") -> Turn:
@@ -54,36 +54,38 @@ async def spends(turns: TurnStore, turn: Turn, *calls: ModelCall, state: Ended =
     await turns.end(turn, state)
 
 
-def told(spent: list[Spent]) -> list[tuple[Any, ...]]:
+def told(spent: list[SpendingSum]) -> list[tuple[Any, ...]]:
     return [(each.key, each.name, each.calls, each.input, each.output, each.cached, each.cost) for each in spent]
 
 
 async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending, monkeypatch: pytest.MonkeyPatch
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metered = Counter[str]()
-    monkeypatch.setattr(metrics.cost, "add", lambda dollars, by: metered.update({by["model"]: dollars * DOLLAR}))
+    monkeypatch.setattr(
+        metrics.cost, "add", lambda dollars, by: metered.update({by["model"]: dollars * UNITS_PER_DOLLAR})
+    )
     dear = ModelCall(OTHER, input=10_000, output=1)
     await spends(turns, await claimed(inbox, turns), CALL, dear)
     await spends(turns, await claimed(inbox, turns, "bob", place="slack:T:D"), CALL, ModelCall(UNKNOWN, 5, 6))
-    others = [Spending(database, PRICES) for _ in range(4)]
-    await asyncio.gather(*(other.count() for other in others))  # several processes look at once
-    cost, today = PRICES.cost(dear) or 0, f"{time.strftime('%Y-%m-%d', time.gmtime())}"
-    assert told(await books.spent(since=today)) == [("", "", 4, 12_007, 25, 26, 2 * COST + cost)]
+    others = [SpendingStore(database, PRICES) for _ in range(4)]
+    await asyncio.gather(*(other.count_ended_turns() for other in others))  # several processes look at once
+    cost, today = PRICES.get_cost(dear) or 0, f"{time.strftime('%Y-%m-%d', time.gmtime())}"
+    assert told(await books.sum_spending(since=today)) == [("", "", 4, 12_007, 25, 26, 2 * COST + cost)]
     assert metered == pytest.approx({MODEL: 2 * COST, OTHER: cost, UNKNOWN: 0})
-    assert told(await books.spent("person", since=today)) == [
+    assert told(await books.sum_spending("person", since=today)) == [
         ("slack:ada", "Ada", 2, 11_001, 10, 13, COST + cost),
         ("slack:bob", "Bob", 2, 1_006, 15, 13, COST),
     ]
-    assert [each.key for each in await books.spent("model", since=today)] == [OTHER, MODEL, UNKNOWN]
-    assert [(each.key, each.cost) for each in await books.spent("place", since=today)] == [
+    assert [each.key for each in await books.sum_spending("model", since=today)] == [OTHER, MODEL, UNKNOWN]
+    assert [(each.key, each.cost) for each in await books.sum_spending("place", since=today)] == [
         ("slack:T:C", COST + cost),
         ("slack:T:D", COST),
     ]
-    (of_bob,) = await books.spent(since=today, person="slack:bob", place="slack:T:D")
+    (of_bob,) = await books.sum_spending(since=today, person="slack:bob", place="slack:T:D")
     assert (of_bob.unpriced, of_bob.cost) == (11, COST)
-    assert [each.key for each in await books.spent("day", since=FIRST)] == [today]
-    assert (await books.spent(since="2999-01-01")) == [Spent()]
+    assert [each.key for each in await books.sum_spending("day", since=FIRST_DAY)] == [today]
+    assert (await books.sum_spending(since="2999-01-01")) == [SpendingSum()]
     async with database.read() as connection:
         costs = (await connection.execute(sa.select(turns_table.c.cost).order_by(turns_table.c.created_at))).scalars()
         assert list(costs) == [COST + cost, COST]
@@ -91,22 +93,22 @@ async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 async def test_what_a_turn_has_spent_that_came_to_no_answer_counts_as_well(
-    inbox: InboxStore, turns: TurnStore, books: Spending, state: Ended
+    inbox: InboxStore, turns: TurnStore, books: SpendingStore, state: Ended
 ) -> None:
     turn = await claimed(inbox, turns)
     await spends(turns, turn, CALL, state=state)
-    assert (await books.spent(since=FIRST))[0].cost == COST
+    assert (await books.sum_spending(since=FIRST_DAY))[0].cost == COST
     if state == "cancelled":
         return
     await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the second one counts what it has asked itself
     (again,) = await turns.claim(1)
     again.meter.author = turn.meter.author
     await spends(turns, again, CALL)
-    assert (await books.spent(since=FIRST))[0].cost == 2 * COST
+    assert (await books.sum_spending(since=FIRST_DAY))[0].cost == 2 * COST
 
 
 async def test_a_turn_that_is_handed_back_or_whose_session_is_reset_counts_what_all_its_attempts_have_spent(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     turn = await claimed(inbox, turns)
     turn.meter.add(CALL)
@@ -115,30 +117,32 @@ async def test_a_turn_that_is_handed_back_or_whose_session_is_reset_counts_what_
     assert again.meter.calls == (CALL,)
     again.meter.add(CALL)
     await inbox.reset_session(inbound(session=turn.session_id, author="ada", text="reset"))
-    assert (await books.spent(since=FIRST))[0].calls == 0  # it runs
+    assert (await books.sum_spending(since=FIRST_DAY))[0].calls == 0  # it runs
     other = await worker_on(database)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(owner=other.worker_id))
     await other.end(again, "cancelled")
-    assert (await books.spent("person", since=FIRST)) == [
-        Spent("slack:ada", "Ada", 2, 2 * CALL.input, 2 * (CALL.output + CALL.thinking), 2 * 13, 2 * 17, 0, 2 * COST)
+    assert (await books.sum_spending("person", since=FIRST_DAY)) == [
+        SpendingSum(
+            "slack:ada", "Ada", 2, 2 * CALL.input, 2 * (CALL.output + CALL.thinking), 2 * 13, 2 * 17, 0, 2 * COST
+        )
     ]
 
 
 async def test_a_merged_turn_is_of_the_author_of_its_newest_message(
-    inbox: InboxStore, turns: TurnStore, books: Spending
+    inbox: InboxStore, turns: TurnStore, books: SpendingStore
 ) -> None:
     await spends(turns, await claimed(inbox, turns, "ada", "bob", "cy"), CALL)
-    assert [(each.key, each.name, each.cost) for each in await books.spent("person", since=FIRST)] == [
+    assert [(each.key, each.name, each.cost) for each in await books.sum_spending("person", since=FIRST_DAY)] == [
         ("slack:cy", "Cy", COST)
     ]
 
 
 async def test_the_ledger_has_one_row_per_model_call(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     await spends(turns, await claimed(inbox, turns), CALL, CALL, ModelCall(UNKNOWN, 5, 6))
-    await books.count()
+    await books.count_ended_turns()
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(spending).order_by(spending.c.id))).all()
     assert [(row.turn, row.person, row.model, row.cost, row.unpriced) for row in rows] == [
@@ -149,86 +153,88 @@ async def test_the_ledger_has_one_row_per_model_call(
 
 
 async def test_the_sums_of_each_dimension_add_up_to_the_whole(
-    inbox: InboxStore, turns: TurnStore, books: Spending
+    inbox: InboxStore, turns: TurnStore, books: SpendingStore
 ) -> None:
     for nth, authors in enumerate([("ada",), ("ada", "bob"), ("cy",), ("bob", "ada")]):
         turn = await claimed(inbox, turns, *authors, place=f"slack:T:{nth % 3}")
         await spends(turns, turn, CALL, ModelCall(OTHER, input=nth, output=1), ModelCall(UNKNOWN, nth))
-    (whole,) = await books.spent(since=FIRST)
-    dimensions: list[By] = ["person", "place", "model", "day"]
+    (whole,) = await books.sum_spending(since=FIRST_DAY)
+    dimensions: list[SpendingDimension] = ["person", "place", "model", "day"]
     for by in dimensions:
-        parts = await books.spent(by, since=FIRST)
-        sums = Spent(**{name: sum(getattr(part, name) for part in parts) for name in SUMS})
+        parts = await books.sum_spending(by, since=FIRST_DAY)
+        sums = SpendingSum(**{name: sum(getattr(part, name) for part in parts) for name in SUMS})
         assert sums == whole
 
 
 async def test_a_turn_over_midnight_is_of_the_day_on_which_it_was_begun(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     turn = await claimed(inbox, turns)
     turn.meter.day = "2026-01-31"
     await spends(turns, turn, CALL)
-    assert [(each.key, each.cost) for each in await books.spent("day", since=FIRST)] == [("2026-01-31", COST)]
-    assert Meter("t", begun_at=1_769_903_999.9).day == "2026-01-31"
-    assert Meter("t", begun_at=1_769_904_000.0).day == "2026-02-01"
+    assert [(each.key, each.cost) for each in await books.sum_spending("day", since=FIRST_DAY)] == [
+        ("2026-01-31", COST)
+    ]
+    assert UsageMeter("t", started_at=1_769_903_999.9).day == "2026-01-31"
+    assert UsageMeter("t", started_at=1_769_904_000.0).day == "2026-02-01"
 
 
 async def test_it_outlives_the_turns_which_are_not_forgotten_before_they_are_counted(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     await spends(turns, await claimed(inbox, turns), CALL)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=1.0))
     pruning = CleanupService(database, days=30)
     assert await pruning.delete_batch() == 0
-    await books.count()
+    await books.count_ended_turns()
     assert await pruning.delete_batch() == 1
-    assert (await books.spent(since=FIRST))[0].cost == COST
+    assert (await books.sum_spending(since=FIRST_DAY))[0].cost == COST
 
 
 async def test_who_is_forgotten_has_no_name_in_it_and_the_sums_stay(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     for author in ("ada", "bob"):
         await spends(turns, await claimed(inbox, turns, author), CALL)
-    before = await books.spent(since=FIRST)
+    before = await books.sum_spending(since=FIRST_DAY)
     await spends(turns, await claimed(inbox, turns, "ada", "bob"), CALL)  # which is not counted yet
     for author in ("ada", "bob"):
         async with database.write() as connection:
-            await forget_person(connection, PRICES, author)
+            await redact_person(connection, PRICES, author)
     async with database.read() as connection:
         kept = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
     assert [(used["author"], used["author_name"]) for used in kept] == [("", "")] * 3
-    assert (await books.spent(since=FIRST))[0].cost == before[0].cost + COST
-    assert [(each.key, each.name) for each in await books.spent("person", since=FIRST)] == [("", "")]
-    assert await books.names(["slack:ada"]) == {}
+    assert (await books.sum_spending(since=FIRST_DAY))[0].cost == before[0].cost + COST
+    assert [(each.key, each.name) for each in await books.sum_spending("person", since=FIRST_DAY)] == [("", "")]
+    assert await books.list_names(["slack:ada"]) == {}
 
 
 async def test_provisional_rows_end_with_their_turn_and_are_in_no_sum(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     running = await claimed(inbox, turns)
     of_turns = [
         row
         for id_ in (running.id, "gone")
-        for row in ledger_rows([CALL], running.meter.attribution(), PRICES, turn=id_)
+        for row in make_rows([CALL], running.meter.to_attribution(), PRICES, turn=id_)
     ]
     async with database.write() as connection:
         await connection.execute(sa.insert(spending), of_turns)
-    assert await books.spent(since=FIRST) == [Spent()]
+    assert await books.sum_spending(since=FIRST_DAY) == [SpendingSum()]
     async with database.read() as connection:
         assert (await connection.execute(sa.select(spending.c.turn))).scalars().all() == [running.id]
 
 
 @pytest.mark.parametrize("usage", ["7", '{"calls": ["x"]}', '{"calls": [{"model": "m", "input": "many"}]}'])
 async def test_a_turn_whose_usage_cannot_be_read_keeps_no_other_from_being_counted(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, books: Spending, usage: str
+    inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore, usage: str
 ) -> None:
     await spends(turns, await claimed(inbox, turns), CALL)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(usage=sa.text(f"'{usage}'")))
     await spends(turns, await claimed(inbox, turns), CALL)
-    await books.count()
+    await books.count_ended_turns()
     async with database.read() as connection:
         costs = sa.select(turns_table.c.cost).order_by(turns_table.c.created_at)
         assert (await connection.execute(costs)).scalars().all() == [0, COST]

@@ -10,14 +10,21 @@ import sqlalchemy as sa
 
 from bot.monitoring.diagnostics import findings
 from core.conversations.overview import Overview, QueueOverview
-from core.errors import CapError, DayCapError, ModelCapError, PersonCapError, PlaceCapError, StoreError
+from core.errors import (
+    DailySpendingLimitError,
+    ModelSpendingLimitError,
+    PersonSpendingLimitError,
+    PlaceSpendingLimitError,
+    SpendingLimitError,
+    StoreError,
+)
 from core.inbox.store import InboxStore
 from core.store.database import Database
 from core.store.schema import spending, workers
 from core.turns.store import TurnStore
-from core.usage.meter import Meter, ModelCall
-from core.usage.spending import Spending
-from core.usage.spending_limits import Caps, Limits, Near
+from core.usage.meter import ModelCall, UsageMeter
+from core.usage.spending import SpendingStore
+from core.usage.spending_limits import SpendingLimiter, SpendingLimits, SpendingUsage
 from tests.core.conftest import Faulty, worker_on
 from tests.core.usage.test_spending import CALL, COST, MODEL, OTHER, PRICES, claimed, spends
 
@@ -25,8 +32,8 @@ from tests.core.usage.test_spending import CALL, COST, MODEL, OTHER, PRICES, cla
 LITTLE = COST - 1
 
 
-def caps_on(database: Database, **limits: int) -> Caps:
-    return Caps(database, PRICES, Spending(database, PRICES), Limits(**limits))
+def caps_on(database: Database, **limits: int) -> SpendingLimiter:
+    return SpendingLimiter(database, PRICES, SpendingStore(database, PRICES), SpendingLimits(**limits))
 
 
 async def reserved(database: Database) -> int:
@@ -35,8 +42,10 @@ async def reserved(database: Database) -> int:
         return (await connection.execute(provisional)).scalar_one()
 
 
-def meter(turn: str = "t", author: str = "slack:ada", *, place: str = "slack:T:C", day: str = "2026-01-31") -> Meter:
-    made = Meter(turn)
+def meter(
+    turn: str = "t", author: str = "slack:ada", *, place: str = "slack:T:C", day: str = "2026-01-31"
+) -> UsageMeter:
+    made = UsageMeter(turn)
     made.place, made.day, made.author = place, day, author
     return made
 
@@ -44,14 +53,14 @@ def meter(turn: str = "t", author: str = "slack:ada", *, place: str = "slack:T:C
 @pytest.mark.parametrize(
     ("limits", "asks", "refusal"),
     [
-        ({"person": LITTLE}, {}, PersonCapError),
+        ({"person": LITTLE}, {}, PersonSpendingLimitError),
         ({"person": LITTLE}, {"author": "slack:bob"}, None),
         ({"person": COST + 1}, {}, None),
-        ({"place": LITTLE}, {"author": "slack:bob"}, PlaceCapError),
+        ({"place": LITTLE}, {"author": "slack:bob"}, PlaceSpendingLimitError),
         ({"place": LITTLE}, {"place": "slack:T:D"}, None),
-        ({"model": LITTLE}, {"author": "slack:bob", "place": "slack:T:D"}, ModelCapError),
+        ({"model": LITTLE}, {"author": "slack:bob", "place": "slack:T:D"}, ModelSpendingLimitError),
         ({"model": LITTLE}, {"model": OTHER}, None),
-        ({"all": LITTLE}, {"author": "slack:bob", "place": "slack:T:D", "model": OTHER}, DayCapError),
+        ({"all": LITTLE}, {"author": "slack:bob", "place": "slack:T:D", "model": OTHER}, DailySpendingLimitError),
         ({"all": LITTLE}, {"day": "2026-02-01"}, None),
         ({}, {}, None),
     ],
@@ -62,12 +71,12 @@ async def test_who_has_nothing_left_is_refused_for_that_day_by_the_cap_that_it_i
     turns: TurnStore,
     limits: dict[str, int],
     asks: dict[str, Any],
-    refusal: type[CapError] | None,
+    refusal: type[SpendingLimitError] | None,
 ) -> None:
     turn = await claimed(inbox, turns)
     turn.meter.day = "2026-01-31"
-    async with caps_on(database, **limits).over(turn.meter):
-        await turn.meter.ask(MODEL, lambda: 10)
+    async with caps_on(database, **limits).limit_run(turn.meter):
+        await turn.meter.check_limits(MODEL, lambda: 10)
         await spends(turns, turn, CALL)
     if limits:  # it is counted at once, and nothing is reserved any more
         assert await reserved(database) == 0
@@ -86,9 +95,9 @@ async def test_who_has_nothing_left_is_refused_for_that_day_by_the_cap_that_it_i
 async def test_without_a_cap_nothing_is_asked_or_written(database: Faulty, inbox: InboxStore, turns: TurnStore) -> None:
     turn = await claimed(inbox, turns)
     caps = caps_on(database)
-    async with caps.over(turn.meter):
+    async with caps.limit_run(turn.meter):
         database.failures = 1
-        await turn.meter.ask(MODEL, lambda: 10)
+        await turn.meter.check_limits(MODEL, lambda: 10)
     assert database.failures == 1
 
 
@@ -104,7 +113,7 @@ async def test_of_many_workers_that_ask_at_once_one_gets_what_is_left(database_u
     finally:
         for other in others:
             await other.aclose()
-    assert sorted(type(result).__name__ for result in results) == ["DayCapError"] * 19 + ["NoneType"]
+    assert sorted(type(result).__name__ for result in results) == ["DailySpendingLimitError"] * 19 + ["NoneType"]
     assert await reserved(database) == 1
 
 
@@ -113,11 +122,11 @@ async def test_a_run_asks_again_before_each_call_and_what_it_has_spent_itself_co
     for _ in range(2):
         await caps.reserve(run, MODEL, 1)
         run.add(CALL)
-    with pytest.raises(PersonCapError):
+    with pytest.raises(PersonSpendingLimitError):
         await caps.reserve(run, MODEL, 1)
     async with database.read() as connection:  # it stays reserved until it is counted
         assert int((await connection.execute(sa.select(sa.func.sum(spending.c.cost)))).scalar_one()) == 2 * COST
-    with pytest.raises(PersonCapError):
+    with pytest.raises(PersonSpendingLimitError):
         await caps.reserve(meter("another"), MODEL, 1)
 
 
@@ -126,7 +135,7 @@ async def test_tokens_of_the_cache_count_at_their_own_prices(database: Faulty) -
     run = meter()
     run.add(ModelCall(model, input=2_000, cached=1_000, cache_write=1_000))
     spent = 1_000 * 300_000 + 1_000 * 3_750_000
-    with pytest.raises(PersonCapError):
+    with pytest.raises(PersonSpendingLimitError):
         await caps_on(database, person=spent).reserve(run, model, 0)
     await caps_on(database, person=spent + 1).reserve(run, model, 0)
 
@@ -137,7 +146,7 @@ async def test_what_a_dead_worker_has_reserved_goes_to_who_takes_its_turn_up_and
     caps, turn = caps_on(database, all=COST), await claimed(inbox, turns)
     await caps.reserve(turn.meter, MODEL, 10**6)
     turn.meter.add(CALL)  # and here its process dies
-    with pytest.raises(DayCapError):
+    with pytest.raises(DailySpendingLimitError):
         await caps.reserve(meter("another", day=turn.meter.day), MODEL, 1)
     successor = await worker_on(database)
     async with database.write() as connection:
@@ -145,8 +154,8 @@ async def test_what_a_dead_worker_has_reserved_goes_to_who_takes_its_turn_up_and
     (again,) = await successor.claim(1)
     assert again.meter.day == turn.meter.day
     again.meter.author, again.meter.place = turn.meter.author, turn.meter.place
-    async with caps.over(again.meter):
-        await again.meter.ask(MODEL, lambda: 10)  # what it holds itself does not keep it from going on
+    async with caps.limit_run(again.meter):
+        await again.meter.check_limits(MODEL, lambda: 10)  # what it holds itself does not keep it from going on
         await successor.end(again, "failed")
     assert await reserved(database) == 0
     await caps.reserve(meter("another", day=turn.meter.day), MODEL, 1)
@@ -156,15 +165,15 @@ async def test_a_turn_that_ended_and_could_not_be_counted_keeps_its_reservation_
     database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
     caps, turn = caps_on(database, all=COST), await claimed(inbox, turns)
-    async with caps.over(turn.meter):
-        await turn.meter.ask(MODEL, lambda: 10**6)
+    async with caps.limit_run(turn.meter):
+        await turn.meter.check_limits(MODEL, lambda: 10**6)
         await spends(turns, turn, CALL)
         database.failures = 1
     assert database.failures == 0
     for _ in range(2):
-        with pytest.raises(DayCapError):
+        with pytest.raises(DailySpendingLimitError):
             await caps.reserve(meter("another", day=turn.meter.day), MODEL, 1)
-        await Spending(database, PRICES).count()
+        await SpendingStore(database, PRICES).count_ended_turns()
     assert await reserved(database) == 0
 
 
@@ -173,7 +182,7 @@ async def test_workers_that_race_pass_a_cap_by_one_call_at_most(database_url: st
 
     async def run(nth: int, other: Database) -> None:
         each, caps = meter(f"turn {nth}"), caps_on(other, person=cap)
-        with suppress(PersonCapError):
+        with suppress(PersonSpendingLimitError):
             while True:
                 await caps.reserve(each, MODEL, CALL.input)
                 each.add(CALL)
@@ -198,18 +207,18 @@ async def test_a_cap_of_which_much_is_spent_today_is_told_with_what_is_reserved(
     database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
     await spends(turns, await claimed(inbox, turns), CALL)
-    await Spending(database, PRICES).count()
+    await SpendingStore(database, PRICES).count_ended_turns()
     caps = caps_on(database, person=COST, place=10 * COST, model=COST + 1, all=2 * COST)
-    assert await caps.near(0.8) == [
-        Near("person", "slack:ada", COST, COST),
-        Near("model", MODEL, COST, COST + 1),
+    assert await caps.list_nearly_spent(0.8) == [
+        SpendingUsage("person", "slack:ada", COST, COST),
+        SpendingUsage("model", MODEL, COST, COST + 1),
     ]
     today = f"{time.strftime('%Y-%m-%d', time.gmtime())}"
     row = {"turn": "t", "person": "", "name": "", "model": OTHER, "place": "", "day": today, "cost": COST}
     tokens = dict.fromkeys(("input", "output", "cached", "cache_write", "unpriced"), 0)
     async with database.write() as connection:
         await connection.execute(sa.insert(spending).values(**row, **tokens))
-    found = await caps.near(0.8)
+    found = await caps.list_nearly_spent(0.8)
     assert [(near.kind, near.spent) for near in found] == [
         ("person", COST),
         ("model", COST),

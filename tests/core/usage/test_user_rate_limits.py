@@ -13,11 +13,18 @@ from core.store.schema import inbox as table
 from core.turns.rerun import RerunDenied
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
-from core.usage.user_rate_limits import LIMITED, CommandLimiter, Limited, Rate, Rates, Refusals
+from core.usage.user_rate_limits import (
+    RATE_LIMITED,
+    CommandLimiter,
+    DenialNotices,
+    RateLimit,
+    RateLimited,
+    UserRateLimiter,
+)
 from core.workers.lease import Lease
 from tests.fixtures.inbox_messages import inbound
 
-Workers = Callable[[Rates], InboxStore]
+Workers = Callable[[UserRateLimiter], InboxStore]
 
 
 @pytest.fixture
@@ -29,7 +36,7 @@ async def workers(database: Database, tmp_path: Path) -> Workers:
     async def nobody(turn: object) -> None:
         raise AssertionError(turn)
 
-    def make(rates: Rates) -> InboxStore:
+    def make(rates: UserRateLimiter) -> InboxStore:
         return InboxStore(database, turns, Worker(turns, nobody), rates=rates)
 
     return make
@@ -38,50 +45,52 @@ async def workers(database: Database, tmp_path: Path) -> Workers:
 async def test_no_worker_lets_more_in_than_a_person_may_ask_for_and_nothing_that_was_accepted_is_lost(
     workers: Workers, database: Database
 ) -> None:
-    two = [workers(Rates(person=Rate(5, 3600))) for _ in range(2)]
+    two = [workers(UserRateLimiter(person=RateLimit(5, 3600))) for _ in range(2)]
     said = [inbound(session=f"place:{n}", author="ada") for n in range(12)]
     came = await asyncio.gather(*(two[n % 2].accept(message) for n, message in enumerate(said)))
-    accepted = [n for n, became in enumerate(came) if not isinstance(became, Limited)]
+    accepted = [n for n, became in enumerate(came) if not isinstance(became, RateLimited)]
     assert len(accepted) == 5
-    (until,) = {round(became.until, -1) for became in came if isinstance(became, Limited)}
+    (until,) = {round(became.until, -1) for became in came if isinstance(became, RateLimited)}
     assert until == pytest.approx(time.time() + 3600, abs=20)
     # what comes again counts once, whether it was accepted or not
     assert {await two[0].accept(message) for message in said} == {AcceptResult.DUPLICATE}
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(table).order_by(table.c.id))).all()
-    assert sorted(row.outcome or "" for row in rows) == [""] * 5 + [LIMITED] * 7
-    assert all((row.inbound is None) == (row.outcome == LIMITED) for row in rows)
+    assert sorted(row.outcome or "" for row in rows) == [""] * 5 + [RATE_LIMITED] * 7
+    assert all((row.inbound is None) == (row.outcome == RATE_LIMITED) for row in rows)
     assert await two[0].accept(inbound(session="place:1", author="grace")) is not AcceptResult.DUPLICATE
 
 
 async def test_a_place_has_a_limit_that_its_people_share_and_commands_do_not_count(workers: Workers) -> None:
-    inbox = workers(Rates(place=Rate(2, 60)))
+    inbox = workers(UserRateLimiter(place=RateLimit(2, 60)))
     assert await inbox.record_command(inbound(session="place:1"), "status")
     assert await inbox.accept(inbound(session="place:1", author="ada")) is AcceptResult.NEXT
     assert await inbox.accept(inbound(session="place:2", author="grace")) is AcceptResult.NEXT
-    assert isinstance(await inbox.accept(inbound(session="place:3", author="linus")), Limited)
+    assert isinstance(await inbox.accept(inbound(session="place:3", author="linus")), RateLimited)
     assert await inbox.accept(inbound(session="elsewhere:1", author="linus")) is AcceptResult.NEXT
     assert await inbox.request_rerun("unknown", author="ada", kind="retry") is RerunDenied.EXPIRED
 
 
 async def test_when_time_has_passed_one_may_ask_again(workers: Workers, database: Database) -> None:
-    inbox = workers(Rates(person=Rate(1, 60), place=Rate(9, 60)))
+    inbox = workers(UserRateLimiter(person=RateLimit(1, 60), place=RateLimit(9, 60)))
     await inbox.accept(inbound())
-    assert isinstance(await inbox.accept(inbound()), Limited)
+    assert isinstance(await inbox.accept(inbound()), RateLimited)
     async with database.write() as connection:
         await connection.execute(sa.update(table).values(accepted_at=time.time() - 61))
     assert await inbox.accept(inbound()) is AcceptResult.WAITING
 
 
-@pytest.mark.parametrize(("text", "rate"), [("20/h", Rate(20, 3600)), (" 3 / m", Rate(3, 60)), ("1/d", Rate(1, 86400))])
-def test_a_rate_is_a_number_and_a_time(text: str, rate: Rate) -> None:
-    assert Rate.parse(text) == rate
+@pytest.mark.parametrize(
+    ("text", "rate"), [("20/h", RateLimit(20, 3600)), (" 3 / m", RateLimit(3, 60)), ("1/d", RateLimit(1, 86400))]
+)
+def test_a_rate_is_a_number_and_a_time(text: str, rate: RateLimit) -> None:
+    assert RateLimit.parse(text) == rate
 
 
 @pytest.mark.parametrize("text", ["", "20", "h", "0/h", "-1/h", "20/y", "2.5/h", "20 per hour"])
 def test_anything_else_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="such as 20/h"):
-        Rate.parse(text)
+        RateLimit.parse(text)
 
 
 async def test_what_a_place_has_asked_for_is_counted_within_its_time_alone(database: Database) -> None:
@@ -95,22 +104,22 @@ async def test_what_a_place_has_asked_for_is_counted_within_its_time_alone(datab
 
 
 async def test_of_all_workers_one_tells_a_person_and_none_before_the_time_is_over(database: Database) -> None:
-    workers = [Refusals(database) for _ in range(3)]
-    told = await asyncio.gather(*(worker.is_to_be_told("slack:U1", "door") for worker in workers for _ in range(3)))
+    workers = [DenialNotices(database) for _ in range(3)]
+    told = await asyncio.gather(*(worker.claim_notice("slack:U1", "door") for worker in workers for _ in range(3)))
     assert sorted(told) == [False] * 8 + [True]
-    assert await workers[0].is_to_be_told("slack:U2", "door")
-    assert await workers[0].is_to_be_told("slack:U1", "rate", until=time.time() - 1)
-    assert await workers[1].is_to_be_told("slack:U1", "rate", until=time.time() + 60)
-    assert not await workers[2].is_to_be_told("slack:U1", "rate")
+    assert await workers[0].claim_notice("slack:U2", "door")
+    assert await workers[0].claim_notice("slack:U1", "rate", until=time.time() - 1)
+    assert await workers[1].claim_notice("slack:U1", "rate", until=time.time() + 60)
+    assert not await workers[2].claim_notice("slack:U1", "rate")
 
 
 def test_each_person_has_a_window_of_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_020.0
     monkeypatch.setattr(time, "time", lambda: now)
-    limiter = CommandLimiter(Rate(2, 60))
-    assert [limiter.count("slack:U1") for _ in range(3)] == [None, None, Limited(1_080.0)]
+    limiter = CommandLimiter(RateLimit(2, 60))
+    assert [limiter.count("slack:U1") for _ in range(3)] == [None, None, RateLimited(1_080.0)]
     assert limiter.count("slack:U2") is None
     now = 1_079.0
-    assert limiter.count("slack:U1") == Limited(1_080.0)
+    assert limiter.count("slack:U1") == RateLimited(1_080.0)
     now = 1_080.0
     assert limiter.count("slack:U1") is None

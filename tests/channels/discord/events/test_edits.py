@@ -11,7 +11,7 @@ from core.concurrency import retry
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
-from core.usage.user_rate_limits import Limited
+from core.usage.user_rate_limits import RateLimited
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, echo, nothing_was_heard, running, until
@@ -79,7 +79,7 @@ async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_i
 ) -> None:
     take_in, accept = asyncio.Event(), InboxStore.accept
 
-    async def slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | Limited:
+    async def slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimited:
         await take_in.wait()
         return await accept(self, inbound)
 

@@ -14,7 +14,7 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from core.sessions.prompt_text import QUOTE_END
 from core.sessions.routing import AgentProfile, AgentRouter
-from core.usage.user_rate_limits import Rate, Rates
+from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, running, until
@@ -199,7 +199,7 @@ async def test_that_a_question_cannot_be_kept_is_told_to_who_asked_and_nothing_o
 async def test_who_asks_too_often_is_told_alone_and_nothing_of_it_stands_nor_a_thread_for_it(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core = {"rates": Rates(person=Rate(1, 3600))}
+    core = {"rates": UserRateLimiter(person=RateLimit(1, 3600))}
     async with running(server, tmp_path, echo, core=core, auto_thread=True) as bot:
         (shown,) = await server.command("ada", "general", "ask", question="one")
         await server.wait_for(lambda: shown.thread and len(bot.own(shown.thread)) == 2)

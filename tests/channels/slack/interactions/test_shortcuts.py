@@ -12,7 +12,7 @@ from core.errors import StoreError, SurfaceError
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import InboxStore
 from core.sessions.prompt_text import QUOTE_END
-from core.usage.user_rate_limits import Rate, Rates
+from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from sandbox.slack import SlackFile, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, running
 
@@ -129,7 +129,7 @@ async def test_who_asks_too_often_about_messages_is_told_alone_and_nothing_of_it
     async def unseen(self: InboxStore, *_: Any, **__: Any) -> None:
         """Others ask at the same time."""
 
-    async with running(slack, tmp_path, echo, core={"rates": Rates(person=Rate(1, 3600))}) as bot:
+    async with running(slack, tmp_path, echo, core={"rates": UserRateLimiter(person=RateLimit(1, 3600))}) as bot:
         await bot.ask("ada", "general", "one")
         await bot.settled(1)
         report = await slack.say("grace", "general", "the report")
