@@ -11,7 +11,6 @@ from typing import Any
 from channels.access import Door
 from channels.base import Button, Channel, Priority
 from channels.i18n import messages as words
-from channels.i18n.language import Language
 from channels.i18n.messages import Words
 from channels.intake.context import Context
 from channels.intake.prompt import Asking
@@ -106,22 +105,21 @@ class Answerer:
                 known = tuple(await surface.find(turn.chunks, is_taken_over=turn.attempt > 1))
             if known != turn.chunks:
                 await keep(known)
-            async with (
-                Language(channel.locale(turn.newest_message)) as language,
-                Reply(
-                    surface,
-                    known=known,
-                    keep=keep,
-                    hold=partial(self._turns.check_owned, turn),
-                    most=self._settings.most_messages,
-                    say=language.now,
-                    controls=await self._while_it_runs(turn, language.now),
-                    seen=at_work.delays.seen,
-                ) as reply,
-            ):
+            say = words.of(await words.told(channel.locale(turn.newest_message)))
+            if turn.is_resumed and (latest := await self._conversations.get_latest_turn(turn.id)) is not None:
+                at_work.is_revised = latest.is_revised
+            async with Reply(
+                surface,
+                known=known,
+                keep=keep,
+                hold=partial(self._turns.check_owned, turn),
+                most=self._settings.most_messages,
+                say=say,
+                controls=growing(turn.id, say, is_revised=at_work.is_revised),
+                seen=at_work.delays.seen,
+            ) as reply:
                 at_work.reply = reply
-                language.tell(partial(self._speak, turn, reply))
-                await self._in_reply(turn, reply, language)
+                await self._in_reply(turn, reply)
         except asyncio.CancelledError as stop:
             if at_work.reply is None and stop.args == (turns.SHUTDOWN,):
                 await self._turns.hand_back(turn, turn.partial_text)
@@ -180,44 +178,16 @@ class Answerer:
         at_work.reply.offer(growing(latest.turn_id, at_work.reply.say, is_revised=latest.is_revised))
         return True
 
-    async def _while_it_runs(self, turn: Turn, say: Words) -> list[Button]:
-        """The buttons under a reply that grows. What another worker knew of an edit is not lost with it."""
-        self._at_work[turn.id].is_revised = turn.is_resumed and await self._standing.is_revised(turn.id)
-        return self._growing(turn, say)
-
-    def _growing(self, turn: Turn, say: Words) -> list[Button]:
-        return growing(turn.id, say, is_revised=self._at_work[turn.id].is_revised)
-
-    def _speak(self, turn: Turn, reply: Reply, say: Words) -> None:
-        """Let a reply go on in the language of who has asked."""
-        if say is not reply.say:
-            reply.say = say
-            reply.offer(self._growing(turn, say))
-
-    async def _in_reply(self, turn: Turn, reply: Reply, language: Language) -> None:
+    async def _in_reply(self, turn: Turn, reply: Reply) -> None:
         try:
-            unread = await self._recall(turn, turn.text) if turn.text is not None else None
             if turn.cancel is not None:
-                await language.known()
                 reply.replace(turn.text or turn.partial_text)
                 await self._cancelled(turn, reply, turn.cancel)
-            elif turn.text is not None and turn.attempt > self._settings.most_attempts:
-                await language.known()
-                await instead(reply, turn.id, turn.text, (), words.TRIED)
-                await self._turns.end(
-                    turn, "failed", error=f"{self._settings.most_attempts} workers did not live to show it"
-                )
-            elif (answer := self._at_work[turn.id].answer) is not None:
-                await language.known()
-                await self._show(turn, reply, answer)
-            elif unread is not None:
-                await language.known()
-                reply.replace(turn.text or "")
-                await self._fail(turn, reply, unread)
+            elif turn.text is not None:
+                await self._show_kept(turn, reply, turn.text)
             elif isinstance(admitted := self._admitted(turn), Turn):
-                await self._run(admitted, reply, language)
+                await self._run(admitted, reply)
             else:
-                await language.known()
                 await self._close(turn, reply, *admitted)
         except asyncio.CancelledError as stop:
             await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
@@ -227,16 +197,21 @@ class Answerer:
             await instead(reply, turn.id, reply.said, files)
             raise
 
-    async def _recall(self, turn: Turn, text: str) -> Exception | None:
-        """Have all of an answer that is kept be there to be shown; or why it never can be."""
+    async def _show_kept(self, turn: Turn, reply: Reply, text: str) -> None:
+        """Show an answer that is kept; if its rest never can be read, its text with the reason."""
+        if turn.attempt > self._settings.most_attempts:
+            await instead(reply, turn.id, text, (), words.TRIED)
+            cause = f"{self._settings.most_attempts} workers did not live to show it"
+            return await self._turns.end(turn, "failed", error=cause)
+        reply.replace(text)
         try:
             files = await made(self._runtime, turn.session_id, turn.origin)
-            self._at_work[turn.id].answer = text, files, await self._approvals.asked(turn.id)
+            answer = text, files, await self._approvals.asked(turn.id)
         except Exception as error:
             if not lasts(error):
                 raise
-            return error
-        return None
+            return await self._fail(turn, reply, error)
+        return await self._show(turn, reply, answer)
 
     def _admitted(self, turn: Turn) -> Turn | tuple[str, Ended, str]:
         """The turn as it is to be run; or how one that cannot be ends: what who asked is told, the state, the cause."""
@@ -249,15 +224,12 @@ class Answerer:
         nobody: tuple[str, Ended, str] = (words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
         return self._asking.admitted(turn) or nobody
 
-    async def _run(self, turn: Turn, reply: Reply, language: Language) -> None:
+    async def _run(self, turn: Turn, reply: Reply) -> None:
         """Run the agent and show what it says, to one end."""
         clerk = self._at_work[turn.id].clerk = Clerk()
         try:
-            try:
-                async with asyncio.timeout(self._settings.time_limit):
-                    done = await self._agent_said(turn, reply, clerk)
-            finally:
-                await language.known()
+            async with asyncio.timeout(self._settings.time_limit):
+                done = await self._agent_said(turn, reply, clerk)
             text = marked(reply.text, done.calls, reply.say)
             files = await made(self._runtime, turn.session_id, turn.origin)
             if done.asks:
@@ -340,13 +312,13 @@ class Answerer:
     async def _cancelled(self, turn: Turn, reply: Reply, reason: str) -> None:
         """End what was cancelled, or leave it to another worker."""
         match reason:
-            case turns.RESET if (answer := self._at_work[turn.id].answer) and not answer[-1]:  # it is whole
-                await self._show(turn, reply, answer)
             case turns.RESET | turns.STOP | turns.WITHDRAWN:
                 await self._close(turn, reply, _LAST_WORDS[reason], "cancelled", reason)
             case turns.SHUTDOWN:
                 if not reply.is_closed:  # what is kept is shown by the next one
-                    await restarting(reply, turn.id, self._growing(turn, reply.say))
+                    await restarting(
+                        reply, turn.id, growing(turn.id, reply.say, is_revised=self._at_work[turn.id].is_revised)
+                    )
                 await reply.leave()
                 await self._turns.hand_back(turn, reply.said.rstrip())
 

@@ -1,10 +1,9 @@
 """Commands: what people ask of the bot beside questions, and what it answers."""
 
-import logging
 import re
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 from typing import Any, Literal, Protocol, get_args
@@ -17,15 +16,11 @@ from channels.i18n.messages import Words
 from channels.replies.reactions import Receipts
 from channels.replies.tool_status import plain
 from channels.services import Desk
-from core.errors import StoreError
-from core.identity import UNKNOWN_LOCATION, Actor, Location
+from core.identity import UNKNOWN_LOCATION, Location, Actor
 from core.inbox_message import InboxMessage
 from core.privacy.export import Form, Viewer
-from core.secret_redaction import traced
 from core.turns.rerun import RerunDenied
 from core.usage.user_rate_limits import CommandLimiter, RateLimited
-
-log = logging.getLogger(__name__)
 
 Name = Literal["reset", "stop", "help", "status", "why", "agent", "model", "export", "mute", "listen", "usage"]
 
@@ -158,9 +153,8 @@ class Asker:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Asker":
         """Read what `asdict` made, and JSON kept."""
-        visitor, known = data["visitor"], {one.name for one in fields(cls)}  # another version may have kept more
-        read = {"visitor": visitor and Actor.from_json(visitor), "spot": Location.from_json(data["spot"])}
-        return cls(**{name: value for name, value in {**data, **read}.items() if name in known})
+        visitor = data["visitor"] and Actor.from_json(data["visitor"])
+        return cls(**{**data, "visitor": visitor, "spot": Location.from_json(data["spot"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,71 +194,48 @@ class Commands:
         """Count a command of a person, or return until when the limit refuses it."""
         return self._limiter.count(f"{asker.channel}:{asker.author}")
 
-    async def run(self, name: Name, argument: str, asker: Asker) -> Said:
-        """Count a command and run it; the answer says so if there were too many, or if the database is down."""
-        if limited := self.count(asker):
-            return Said(too_many(limited, words.of(asker.locale)))
-        return await self.run_counted(name, argument, asker)
-
-    async def run_counted(self, name: Name, argument: str, asker: Asker, *, comes_again: bool = False) -> Said:
-        """Run a command that is counted already; the answer says so if the database is down.
-
-        Raises:
-            StoreError: the database is down, and the platform delivers the command again (`comes_again`).
-        """
-        try:
-            return await self.attempt(name, argument, asker)
-        except StoreError as error:
-            if comes_again and error.retryable:
-                raise
-            log.error("%s cannot be done: %s", name, traced(error))
-            return Said(words.of(asker.locale).sorry(error.public))
-
     async def why_of(self, message_id: str, event_key: str, asker: Asker) -> Said:
         """What an answer was made of, by one of its messages or by its question; as `run`."""
-        say, reports = words.of(asker.locale), self._desk.turn_reports
-        try:
-            turn_id = await reports.find_turn_of_message(asker.session_id or "", message_id, event_key)
-            return Said(await render_report(reports, turn_id, asker.author, say, is_admin=self._is_admin(asker)))
-        except StoreError as error:
-            log.error("why cannot be told: %s", traced(error))
-            return Said(say.sorry(error.public))
+        reports = self._desk.turn_reports
+        turn_id = await reports.find_turn_of_message(asker.session_id or "", message_id, event_key)
+        say, is_admin = words.of(asker.locale), self._is_admin(asker)
+        return Said(await render_report(reports, turn_id, asker.author, say, is_admin=is_admin))
 
-    async def attempt(self, name: Name, argument: str, asker: Asker) -> Said:
+    async def run(self, name: Name, argument: str, asker: Asker) -> Said:
         """Run a command.
 
         Raises:
             StoreError: the database cannot be reached, and nothing is done.
         """
         say, argument = words.of(asker.locale), argument.strip()[:MAX_ARGUMENT]
-        if name == "help":
-            return Said(self._help(say))
-        if name == "usage":
-            return Said(await self._usage(asker, say))
+        match name:
+            case "help":
+                return Said(self._help(say))
+            case "usage":
+                return Said(await self._usage(asker, say))
+            case "why":
+                return Said(await self._why(argument, asker, say))
         session = asker.session_id
-        if name == "why":
-            return Said(await self._why(argument, asker, say))
         if session is None and name in WITH_NAME and not argument:
             session = ""  # it is yet to begin
         if session is None or not (name in WITH_NAME or await self._desk.inbox.has_session(session)):
             return Said(say(words.NOTHING_TO_RESET))
-        return await self._in_session(name, argument, session, asker, say)
-
-    async def _in_session(self, name: Name, argument: str, session: str, asker: Asker, say: Words) -> Said:
         match name:
+            case "agent":
+                said = await self._agent(session, argument, asker, say)
+            case "model":
+                said = await self._model(session, argument, asker, say)
             case "reset":
-                return await self._reset(session, asker, say)
+                said = await self._reset(session, asker, say)
             case "stop":
-                return await self._stop(session, asker, say)
-            case "agent" | "model":
-                choose = self._agent if name == "agent" else self._model
-                return await choose(session, argument, asker, say)
+                said = await self._stop(session, asker, say)
             case "export":
-                return await self._export(session, argument, asker, say)
+                said = await self._export(session, argument, asker, say)
             case "mute" | "listen":
-                return Said(say(await self._mute(session, asker, name == "mute")))
+                said = Said(say(await self._mute(session, asker, name == "mute")))
             case _:
-                return await self._status(session, asker, say)
+                said = await self._status(session, asker, say)
+        return said
 
     async def _mute(self, session: str, asker: Asker, is_mute: bool) -> str:
         if is_mute and asker.spot.is_direct:

@@ -10,11 +10,9 @@ from channels.i18n.messages import Words
 from channels.replies.buttons import OfRequest, OfTurn, wished
 from channels.replies.reactions import Receipts
 from channels.services import Desk
-from core.errors import StoreError
-from core.identity import Actor, User
+from core.identity import User, Actor
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage
-from core.secret_redaction import traced
 from core.tools.approvals import Verdict
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenied
@@ -53,24 +51,23 @@ class PressHandler:
 
         Returns:
             The message to the user; empty if there is none.
+
+        Raises:
+            StoreError: the database cannot be reached.
         """
         say = words.of(locale)
         wish = wished(button)
         if wish is None:
             return say(words.NOT_MINE)
-        try:
-            match wish:
-                case ("approve" | "always" | "deny") as decision, approval_id:
-                    by = self._desk.door.person(visitor, name)
-                    return await self._decide(approval_id, by, _VERDICTS[decision], say)
-                case "why", turn_id:
-                    is_admin = self._desk.door.is_admin(visitor)
-                    return await render_report(self._desk.turn_reports, turn_id, visitor.author, say, is_admin=is_admin)
-                case other, turn_id:
-                    return await self._change_turn(other, turn_id, visitor.author, say)
-        except StoreError as error:
-            log.error("a button press cannot be executed: %s", traced(error))
-            return say.sorry(error.public)
+        match wish:
+            case ("approve" | "always" | "deny") as decision, approval_id:
+                by = self._desk.door.person(visitor, name)
+                return await self._decide(approval_id, by, _VERDICTS[decision], say)
+            case "why", turn_id:
+                is_admin = self._desk.door.is_admin(visitor)
+                return await render_report(self._desk.turn_reports, turn_id, visitor.author, say, is_admin=is_admin)
+            case other, turn_id:
+                return await self._change_turn(other, turn_id, visitor.author, say)
 
     async def _change_turn(self, wish: OfTurn, turn_id: str, author: str, say: Words) -> str:
         match wish:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from channels.i18n import messages as words
 from channels.i18n.messages import Words
-from channels.replies.approval_message import moment, plain
+from channels.replies.approval_message import decision_text, plain
 from core.agents.run_record import Receipt, ToolUse
 from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
 from core.usage.meter import ModelCall
@@ -149,18 +149,10 @@ def _tool(use: ToolUse, say: Words) -> str:
 
 
 def _approval(approval: ApprovalRecord, say: Words) -> str:
-    sentences = {
-        "approved": words.APPROVED,
-        "always": words.APPROVED_ALWAYS,
-        "denied": words.DENIED,
-        "expired": words.EXPIRED,
-    }
     tool = _code(approval.tool, MOST_NAME)
-    sentence = sentences.get(approval.verdict or "")
-    if sentence is None:
+    if approval.verdict is None:
         return say(words.WHY_WAITS, tool=tool)
-    name = plain(approval.decider)[:MOST_NAME] or say(words.SOMEBODY)
-    return f"`{tool}`: {say(sentence, name=_inert(name), when=moment(approval.decided_at or 0.0))}"
+    return f"`{tool}`: {_inert(decision_text(approval.verdict, approval.decider, approval.decided_at, say))}"
 
 
 def _read(report: TurnReport, receipt: Receipt, say: Words) -> Iterator[str]:

@@ -56,13 +56,22 @@ class _Check:
     def __call__(self, file: Attachment) -> None:
         if file.size > self.most:
             raise too_large(self.most)
-        kind = media.guess_mime_type(file.name, file.mime_type)
-        if kind is None or media.is_text_type(kind):
-            return
-        if kind not in self.takes.max_bytes:
-            raise UnreadableFileError("I cannot read files of its kind")
-        if not self.takes.supports(kind, file.size):
-            raise too_large(self.takes.max_bytes[kind])
+        if kind := media.guess_mime_type(file.name, file.mime_type):
+            _check_kind(self.takes, kind, file.size)
+
+
+def _check_kind(takes: SupportedFiles, kind: str, size: int) -> None:
+    """See that a model takes files of this kind and size.
+
+    Raises:
+        UnreadableFileError: it does not.
+    """
+    if media.is_text_type(kind):
+        return
+    if kind not in takes.max_bytes:
+        raise UnreadableFileError("I cannot read files of its kind")
+    if not takes.supports(kind, size):
+        raise too_large(takes.max_bytes[kind])
 
 
 class Attachments:
@@ -154,12 +163,9 @@ class _Room:
         kind = media.detect_mime_type(data, media.guess_mime_type(file.name, file.mime_type))
         if kind is None:
             raise UnreadableFileError("I cannot make out what is in it")
+        _check_kind(self._takes, kind, len(data))
         if media.is_text_type(kind):
             return Read(self._text(file, data, who))
-        if kind not in self._takes.max_bytes:
-            raise UnreadableFileError("I cannot read files of its kind")
-        if not self._takes.supports(kind, len(data)):
-            raise too_large(self._takes.max_bytes[kind])
         if len(data) > self._bytes:
             raise UnreadableFileError("it is too much together with the other files")
         self._bytes -= len(data)

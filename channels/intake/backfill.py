@@ -7,6 +7,7 @@ fetched from each known place, and those that are not stored yet are stored in t
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -74,7 +75,8 @@ class _Gap:
         fetch: fetches the messages of a place.
         places: the known places by id, once they are read.
         active: the sessions in which somebody spoke lately.
-        fetches: those that run or are done, by place; each results in the reason of its failure.
+        locks: by place: one task fetches it, and the others wait for that.
+        fetched: the ids of the places that are fetched.
         found: how many messages were missing.
     """
 
@@ -82,7 +84,8 @@ class _Gap:
     fetch: Callable[[ActivePlace], Awaitable[list[Call]]]
     places: dict[str, ActivePlace] | None = None
     active: set[str] = field(default_factory=set)
-    fetches: dict[str, asyncio.Task[Exception | None]] = field(default_factory=dict)
+    locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    fetched: set[str] = field(default_factory=set)
     found: int = 0
 
 
@@ -128,7 +131,7 @@ class Backfill:
         self._watermark: float | None = None  # as it is stored; None until it is known
         self._gap_opened = asyncio.Event()
         self._store_failed = asyncio.Event()
-        self._tasks = set[asyncio.Task[Any]]()
+        self._tasks = list[asyncio.Task[None]]()
 
     async def start(self, connect: Callable[[], Awaitable[None]]) -> None:
         """Connect, and begin to fetch what was sent since the watermark. What is received at once waits for that.
@@ -276,18 +279,9 @@ class Backfill:
             return
         if len(self._pending) >= MAX_PENDING:  # what is fetched could not be stored either
             raise StoreError("too many messages could not be stored")
-
-        async def fetch(place_id: str) -> None:
-            if gap is not self._gap:
-                return
-            fetching = self._fetch(gap, place_id)
-            await asyncio.wait([fetching])  # others may wait for it, so it is not cancelled with this one
-            if failure := fetching.result():
-                raise failure
-
         try:
             async with asyncio.timeout(BACKFILL_TIMEOUT) as limit:
-                await _for_each(fetch, await self._places_of(gap))
+                await _for_each(partial(self._fetch, gap), await self._places_of(gap))
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -300,36 +294,32 @@ class Backfill:
         """If there is a gap, wait until these places are fetched, but no longer than `MAX_WAIT_SECONDS`."""
         if self._gap is None or not self._holds or not places:
             return
-        fetches = [self._fetch(self._gap, place) for place in places]
-        _, running = await asyncio.wait(fetches, timeout=MAX_WAIT_SECONDS)
-        if running:
-            log.info("%s: new messages do not wait any longer for older ones", self._channel)
-
-    def _fetch(self, gap: _Gap, place_id: str) -> asyncio.Task[Exception | None]:
-        """Store what is missing in a place, once for all who wait for it."""
-        if place_id not in gap.fetches:
-            gap.fetches[place_id] = self._run(self._fetch_place(gap, place_id))
-        return gap.fetches[place_id]
-
-    async def _fetch_place(self, gap: _Gap, place_id: str) -> Exception | None:
-        """Return why the place could not be fetched, if so: then it is fetched anew by whoever asks next."""
         try:
-            missing = await retried(partial(self._missing_in, gap, place_id), what=f"fetching {place_id}")
+            async with asyncio.timeout(MAX_WAIT_SECONDS):
+                await _for_each(partial(self._fetch, self._gap), places)
         except Exception as error:
-            del gap.fetches[place_id]
-            return error
-        surplus = max(0, gap.found + len(missing) - self._bounds.messages)
-        if surplus:
-            log.warning("%s: %d messages more than a backfill stores are left", self._channel, surplus)
-        newest = missing[surplus:]
-        gap.found += len(newest)
-        self._pending |= {call.inbound.event_key: replace(call, is_late=True) for call in newest}
-        for session_id in dict.fromkeys(call.inbound.session_id for call in newest):
-            try:
-                await self._store_session(session_id)
-            except Exception:
-                self._store_failed.set()
-        return None
+            log.info("%s: new messages do not wait any longer for older ones: %s", self._channel, traced(error))
+
+    async def _fetch(self, gap: _Gap, place_id: str) -> None:
+        """Store what is missing in a place, once for all who wait for it."""
+        async with gap.locks[place_id]:
+            if place_id in gap.fetched or gap is not self._gap:
+                return
+            missing = await retried(partial(self._missing_in, gap, place_id), what=f"fetching {place_id}")
+            gap.fetched.add(place_id)
+            surplus = max(0, gap.found + len(missing) - self._bounds.messages)
+            if surplus:
+                log.warning("%s: %d messages more than a backfill stores are left", self._channel, surplus)
+            newest = missing[surplus:]
+            gap.found += len(newest)
+            self._pending |= {call.inbound.event_key: replace(call, is_late=True) for call in newest}
+            for session_id in dict.fromkeys(call.inbound.session_id for call in newest):
+                try:
+                    await self._store_session(session_id)
+                except BaseException as error:  # who waits no longer cancels it
+                    self._store_failed.set()
+                    if not isinstance(error, Exception):
+                        raise
 
     async def _missing_in(self, gap: _Gap, place_id: str) -> list[Call]:
         places = await self._places_of(gap)
@@ -356,11 +346,8 @@ class Backfill:
             await self._places.save_watermark(self._part, until)
             self._watermark = until
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.create_task(work, name=f"backfill of {self._part}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work, name=f"backfill of {self._part}"))
 
 
 async def filter_missing(

@@ -1,12 +1,12 @@
 """Downloads of the files that come with messages."""
 
-import asyncio
 import logging
 from collections.abc import Collection
 from dataclasses import replace
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import aiohttp
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 
 from channels.base import Check, Fetched
 from core.errors import SurfaceError
@@ -15,8 +15,8 @@ from core.models import media
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which what failed in passing is tried again.
-PAUSES = (0.3, 1.0)
+#: The pauses after which a download that failed in passing is tried again.
+WAIT = wait_exponential(0.3)
 
 #: How often an address may pass on to another one.
 _HOPS = 3
@@ -36,6 +36,10 @@ class UnreadableFileError(SurfaceError):
     def __init__(self, why: str, *, status: int = 0) -> None:
         super().__init__(why)
         self.status = status
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, UnreadableFileError) and (error.status == 429 or error.status >= 500)
 
 
 class FileClient:
@@ -64,41 +68,36 @@ class FileClient:
         Raises:
             UnreadableFileError: the file is not available or too large, or a login page came in its place.
         """
-        for pause in (*PAUSES, None):
-            try:
-                data, kind = await self._get(url, file, check, token)
-                break
-            except (aiohttp.ClientError, OSError) as error:
-                log.info("a file cannot be fetched: %s", type(error).__name__)
-                failure = UnreadableFileError("it cannot be fetched right now")
-            except UnreadableFileError as error:
-                if error.status != 429 and error.status < 500:
-                    raise
-                failure = error
-            if pause is None:
-                raise failure
-            await asyncio.sleep(pause)
+        data, kind = await self._get(url, file, check, token)
         fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)
         if _is_page(data) and kind == "text/html" and not _is_expected(file, data):
             raise UnreadableFileError("I am not allowed to read it", status=403)
         return Fetched(fetched, data)
 
+    @retry(
+        retry=retry_if_exception(_is_transient), wait=wait_exponential(0.3), stop=stop_after_attempt(3), reraise=True
+    )
     async def _get(self, url: str, file: Attachment, check: Check, token: str) -> tuple[bytes, str]:
         timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=_CONNECT_SECONDS * 2)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
-            for _ in range(_HOPS):
-                if not self._has(urlsplit(url)):
-                    log.warning("a file is said to be at %s, which is not asked", urlsplit(url).hostname)
-                    raise UnreadableFileError("it is not where the platform keeps its files")
-                async with session.get(url, headers=headers, allow_redirects=False) as answer:
-                    if answer.status in _REDIRECTS:
-                        url = urljoin(url, answer.headers.get("Location", ""))
-                        continue
-                    if answer.status != 200:
-                        raise UnreadableFileError(f"it cannot be fetched (HTTP {answer.status})", status=answer.status)
-                    check(replace(file, size=answer.content_length or file.size))
-                    return await _read(answer, check.most), answer.content_type
+        try:
+            async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
+                for _ in range(_HOPS):
+                    if not self._has(urlsplit(url)):
+                        log.warning("a file is said to be at %s, which is not asked", urlsplit(url).hostname)
+                        raise UnreadableFileError("it is not where the platform keeps its files")
+                    async with session.get(url, headers=headers, allow_redirects=False) as answer:
+                        if answer.status in _REDIRECTS:
+                            url = urljoin(url, answer.headers.get("Location", ""))
+                            continue
+                        if answer.status != 200:
+                            why = f"it cannot be fetched (HTTP {answer.status})"
+                            raise UnreadableFileError(why, status=answer.status)
+                        check(replace(file, size=answer.content_length or file.size))
+                        return await _read(answer, check.most), answer.content_type
+        except (aiohttp.ClientError, OSError) as error:
+            log.info("a file cannot be fetched: %s", type(error).__name__)
+            raise UnreadableFileError("it cannot be fetched right now", status=503) from error
         raise UnreadableFileError("it cannot be fetched")
 
     def _has(self, url: SplitResult) -> bool:

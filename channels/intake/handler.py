@@ -220,14 +220,22 @@ class Intake:
         if among and await self._desk.inbox.has_newer_command(inbound, names=among):
             await self._desk.inbox.record_command(inbound, name)
             return
-        if name in PRIVATE:
-            said = Said(words.of(asker.locale)(PRIVATE[name]))
-        else:
-            comes_again = name in ENDING or name in _CHOICES
-            said = await self.commands.run_counted(name, argument, asker, comes_again=comes_again)
+        said = await self._said_to(name, argument, asker)
         is_first = is_kept_by_itself or await self._desk.inbox.record_command(inbound, name)
         if is_first and not said.is_seen:
             self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
+
+    async def _said_to(self, name: Name, argument: str, asker: Asker) -> Said:
+        say = words.of(asker.locale)
+        if name in PRIVATE:
+            return Said(say(PRIVATE[name]))
+        try:
+            return await self.commands.run(name, argument, asker)
+        except StoreError as error:
+            if error.retryable:  # it comes again
+                raise
+            log.error("%s cannot be done: %s", name, traced(error))
+            return Said(say.sorry(error.public))
 
     async def edited(self, event_key: str, text: str, *, calls: bool = False) -> bool:
         """Take note that a message was edited: what waits is answered as it says now, and under an answer that is

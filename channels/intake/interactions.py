@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from channels.commands.handlers import Asker, Said, too_often
+from channels.commands.handlers import Asker, Said, too_many, too_often
 from channels.i18n import messages as words
 from channels.intake.handler import Call, Intake
 from channels.services import Desk
@@ -248,7 +248,11 @@ class InteractionHandler(ABC):
     async def _run_command(self, interaction: Interaction) -> None:
         found = await self.find_session(interaction)
         if found is not None:
-            said = await self._intake.commands.run(found.values["name"], found.values["argument"], found.context)
+            context, commands = found.context, self._intake.commands
+            if limited := commands.count(context):
+                said = Said(too_many(limited, words.of(context.locale)))
+            else:
+                said = await commands.run(found.values["name"], found.values["argument"], context)
             await self.answer(found, said)
 
     async def _ask(self, interaction: Interaction) -> None:

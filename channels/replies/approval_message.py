@@ -28,6 +28,13 @@ MOST, MOST_HINT, MOST_NAME = 1200, 300, 100
 #: How much is shown of each text in the arguments, where they are too long together.
 _CUTS = (300, 100, 30)
 
+_DECISIONS = {
+    "approved": words.APPROVED,
+    "always": words.APPROVED_ALWAYS,
+    "denied": words.DENIED,
+    "expired": words.EXPIRED,
+}
+
 #: What Markdown gives a meaning, in the names of people.
 _MARKS = regex.compile(r"[\\`*_~|<>\[\]()#]")
 
@@ -143,19 +150,20 @@ def _cut(value: Any, most: int) -> Any:
 
 
 def _state(approval: Approval, say: Words) -> str:
-    facts = {"name": plain(approval.decider) or say(words.SOMEBODY), "when": moment(approval.decided_at)}
-    match approval.verdict:
-        case "approved":
-            return say(words.APPROVED, **facts)
-        case "always":
-            return say(words.APPROVED_ALWAYS, **facts)
-        case "denied":
-            return say(words.DENIED, **facts)
-        case "expired":
-            return say(words.EXPIRED)
+    if approval.verdict is not None:
+        return decision_text(approval.verdict, approval.decider, approval.decided_at, say)
     sentences = {EVERYONE: words.ALL_DECIDE, OTHERS: words.OTHERS_DECIDE, AUTHOR: words.ASKER_DECIDES}
     named = [sentences.get(rule, words.NAMED_DECIDE) for rule in approval.approvers]
     return say(named[0] if len(set(named)) == 1 else words.NAMED_DECIDE, until=moment(approval.expires_at))
+
+
+def decision_text(verdict: str, decider: str, decided_at: float | None, say: Words) -> str:
+    """Return the sentence on a decision.
+
+    Args:
+        decider: the name of the person; empty if it is not known.
+    """
+    return say(_DECISIONS[verdict], name=plain(decider) or say(words.SOMEBODY), when=moment(decided_at or 0.0))
 
 
 def moment(at: float) -> str:

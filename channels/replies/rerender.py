@@ -15,7 +15,7 @@ from channels.replies.reply import FILE_NAME, Reply
 from channels.settings import Extra, ReplySettings
 from core.agents.runtime import AgentRuntime
 from core.conversations.service import ConversationService, LatestTurn
-from core.errors import StoreError, SurfaceError, TurnLostError, lasts
+from core.errors import StoreError, SurfaceError, TurnLostError
 from core.secret_redaction import traced
 from core.store.turn_states import UNDER_WAY
 from core.tools.approvals import Approvals
@@ -76,21 +76,6 @@ class Standing:
             ) as reply:
                 controls = [] if ending else controls
                 await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
-
-    async def is_revised(self, turn_id: str) -> bool:
-        """Whether what a turn answers was edited since, as far as that can be read.
-
-        Raises:
-            StoreError: the database is away.
-        """
-        try:
-            latest = await self._conversations.get_latest_turn(turn_id)
-        except Exception as error:
-            if not lasts(error):
-                raise
-            log.warning("turn %s: whether its question was edited cannot be read: %s", turn_id, traced(error))
-            return False
-        return latest is not None and latest.is_revised
 
     async def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
         """Delete messages that this process posted when another one had taken the turn. Until the turn has ended, the

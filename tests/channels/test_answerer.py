@@ -16,7 +16,6 @@ from channels.rate_limits import caller as calls
 from channels.replies import error_messages as apologies
 from channels.replies import rerender
 from core.agents.runtime import AgentRuntime
-from core.conversations.service import ConversationService
 from core.errors import StoreError
 from core.inbox_message import InboxMessage
 from core.store.schema import turns, workers
@@ -412,16 +411,6 @@ async def test_a_turn_of_which_never_all_can_be_read_is_given_up(
         row = await outcome(bot)
         assert (row.state, row.claims, row.attempt) == ("failed", 4, 2)
         assert f"turn {row.id}: the reply cannot be shown" in caplog.text
-
-
-async def test_what_decides_on_buttons_alone_costs_no_answer_if_it_cannot_be_read(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
-        monkeypatch.setattr(ConversationService, "get_latest_turn", unreadable)
-        await bot.restarted(state="answered", text="It is drawn.")
-        assert (await outcome(bot)).state == "done"
-        assert bot.texts(question)[1:] == ["It is drawn."]
 
 
 async def test_a_stop_hands_back_what_the_database_has_broken_off(

@@ -1,6 +1,5 @@
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -280,14 +279,8 @@ async def test_a_model_can_be_chosen_before_the_first_question(place: Place) -> 
     assert (await place.begun()).model == MODELS[1]
 
 
-async def test_a_command_that_comes_by_another_way_says_so_if_the_database_is_away(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await place.hear("hello")
-    monkeypatch.setattr(place.inbox, "reset_session", away)
-    asker = Asker("place:1", "place", "ada", "test", {}, "key")
-    assert (await place.intake.commands.run("reset", "", asker)).text == ENGLISH.sorry(StoreError.public)
-    nowhere = replace(asker, session_id=None)
+async def test_a_command_without_a_session_finds_nothing_to_reset(place: Place) -> None:
+    nowhere = Asker(None, "place", "ada", "test", {}, "key")
     assert (await place.intake.commands.run("reset", "", nowhere)).text == words.NOTHING_TO_RESET
 
 
@@ -339,22 +332,13 @@ async def test_a_command_that_can_never_be_done_is_apologised_for_once(
     assert place.said == [ENGLISH.sorry(DamagedSessionError.public)]
 
 
-async def test_a_question_to_the_bot_itself_that_cannot_be_answered_now_is_apologised_for(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await place.hear("hello")
-    monkeypatch.setattr(place.conversations, "get_status", away)
-    await place.hear("status")
-    assert place.said == [ENGLISH.sorry(StoreError.public)]
-
-
-@pytest.mark.parametrize("fails", ["mute", "note"])
+@pytest.mark.parametrize("fails", ["mute", "record_command", "get_status"])
 async def test_a_command_that_cannot_be_done_now_or_noted_is_done_when_it_comes_again(
     place: Place, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     await place.hear("hello")
-    monkeypatch.setattr(place.conversations if fails == "mute" else place.inbox, fails, away)
-    message = inbound("mute")
+    monkeypatch.setattr(place.inbox if fails == "note" else place.conversations, fails, away)
+    message = inbound("status" if fails == "status" else "mute")
     with pytest.raises(StoreError):
         await place.hear_again(message)
     monkeypatch.undo()
@@ -483,14 +467,10 @@ async def test_any_reader_says_what_he_thinks_of_an_answer_as_long_as_it_is_know
     assert await place.press("good", turn) == words.FORGOTTEN
 
 
-async def test_who_presses_reads_his_own_language_and_hears_of_a_database_that_is_away(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_press_is_answered_in_the_users_language(place: Place) -> None:
     korean = words.of("ko")
     assert await place.intake.presses.press("strange", visitor=ADA, locale="ko") == korean(words.NOT_MINE)
     assert await place.intake.presses.press("retry:t1", visitor=ADA, locale="ko") == korean(words.OVER)
-    monkeypatch.setattr(place.inbox, "request_rerun", away)
-    assert await place.intake.presses.press("retry:t1", visitor=ADA, locale="ko") == korean.sorry(StoreError.public)
 
 
 async def test_an_edit_changes_what_waits_and_shows_again_what_was_answered(place: Place) -> None:
