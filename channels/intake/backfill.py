@@ -194,8 +194,6 @@ class Backfill:
             self._store_failed.set()
             if inbound.event_key in self._pending or not isinstance(error, Exception):
                 raise
-        if any(pending.is_late for pending in self._pending.values()):  # the database is back
-            self._store_failed.set()
 
     async def apply_edit(self, event_key: str, text: str | None) -> None:
         """Have a pending message stored with its new text, or not at all if it was deleted (None). Return when it is

@@ -198,7 +198,7 @@ class InteractionHandler(ABC):
     async def _run_orphaned(self, key: str, payload: str) -> None:
         """Process the interaction of a dead worker. Without an identified author, it fails with a message."""
         async with self._queue.processing(key):
-            opened = self._seal.open(payload) if isinstance(payload, str) else ""  # else it is of an earlier version
+            opened = self._seal.open(payload)
             if not opened:
                 log.warning("a stored interaction cannot be read and is dropped")
                 return

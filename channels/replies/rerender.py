@@ -78,14 +78,11 @@ class Standing:
                 await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
 
     async def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
-        """Delete messages that this process posted when another one had taken the turn. Until the turn has ended, the
-        other one may find them and go on with them. What it finds beside its reply then, it deletes itself; but it does
-        not see what is posted after that.
+        """Delete messages that this process posted when another one had taken the turn, and has not found them. One
+        that it finds meanwhile, it posts anew.
         """
         try:
-            latest = await self._conversations.get_latest_turn(turn_id)
-            if latest is not None and (latest := await self._ended(latest)) is None:
-                return
+            latest = await self._conversations.latest(turn_id)
             known = latest.chunks if latest is not None else ()
             await surface.clear([id_ for id_ in orphans if id_ not in known])
         except (StoreError, SurfaceError) as error:
