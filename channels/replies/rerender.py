@@ -82,7 +82,7 @@ class Standing:
         that it finds meanwhile, it posts anew.
         """
         try:
-            latest = await self._conversations.latest(turn_id)
+            latest = await self._conversations.get_latest_turn(turn_id)
             known = latest.chunks if latest is not None else ()
             await surface.clear([id_ for id_ in orphans if id_ not in known])
         except (StoreError, SurfaceError) as error:

@@ -14,7 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from channels.i18n import messages as words
 from channels.rate_limits import caller as calls
 from channels.replies import error_messages as apologies
-from channels.replies import rerender
 from core.agents.runtime import AgentRuntime
 from core.errors import StoreError
 from core.inbox_message import InboxMessage
@@ -294,10 +293,9 @@ async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
 
 
 @pytest.mark.parametrize("hears", [False, True], ids=["unheard", "and hears of it"])
-async def test_a_message_that_is_posted_when_another_worker_has_the_turn_is_deleted_at_its_end(
+async def test_a_message_that_is_posted_when_another_worker_has_the_turn_is_deleted(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
 ) -> None:
-    monkeypatch.setattr(rerender, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(worker, "WATCH", 0.02 if hears else 60.0)
     shown = TurnStore.save_message_ids
 
@@ -315,11 +313,7 @@ async def test_a_message_that_is_posted_when_another_worker_has_the_turn_is_dele
             await connection.execute(sa.insert(workers).values(id="another worker", lease=float("inf"), live={}))
         monkeypatch.setattr(TurnStore, "save_message_ids", too_late)
         question = await ask(bot)
-        await bot.shows(question, lambda texts: len(texts) == 2)
         await until(lambda: not bot.worker.running_count)
-        await asyncio.sleep(0.05)
-        assert len(bot.texts(question)) == 2, "the other worker may go on with it"
-        await change(state="done", chunks=["another message"], finished_at=1.0)
         await bot.shows(question, lambda texts: texts == ["hello"])
 
 

@@ -337,8 +337,8 @@ async def test_a_command_that_cannot_be_done_now_or_noted_is_done_when_it_comes_
     place: Place, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     await place.hear("hello")
-    monkeypatch.setattr(place.inbox if fails == "note" else place.conversations, fails, away)
-    message = inbound("status" if fails == "status" else "mute")
+    monkeypatch.setattr(place.inbox if fails == "record_command" else place.conversations, fails, away)
+    message = inbound("status" if fails == "get_status" else "mute")
     with pytest.raises(StoreError):
         await place.hear_again(message)
     monkeypatch.undo()
