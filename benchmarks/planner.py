@@ -50,7 +50,7 @@ def kept(limits: Limits, text: str) -> int:
     for number, start in enumerate(range(0, len(text), DELTA)):
         planner.feed(text[start : start + DELTA])
         if number % DELTAS_A_PLAN == 0:
-            planner.plan(Priority.TICK)
+            planner.plan(Priority.STREAM_UPDATE)
     return len(planner.plan(Priority.FINAL).chunks)
 
 
@@ -60,7 +60,7 @@ def anew(limits: Limits, text: str) -> int:
         if number % DELTAS_A_PLAN == 0:
             planner = Planner(limits)
             planner.feed(text[: start + DELTA])
-            planner.plan(Priority.TICK)
+            planner.plan(Priority.STREAM_UPDATE)
     planner = Planner(limits)
     planner.feed(text)
     return len(planner.plan(Priority.FINAL).chunks)

@@ -25,7 +25,7 @@ from google.adk.tools.function_tool import FunctionTool
 from benchmarks.turns.worker import Place
 from channels.access import Door
 from channels.answerer import Answerer
-from channels.base import Around, Said
+from channels.base import ContextMessage, SurroundingMessages
 from channels.intake.context import Context
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
@@ -104,14 +104,16 @@ class Thread(Place):
         super().__init__()
         self._has_context = has_context
 
-    async def around(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
+    async def fetch_context(
+        self, messages: Sequence[InboxMessage], history: HistoryState | None
+    ) -> SurroundingMessages:
         if not self._has_context:
-            return Around()
+            return SurroundingMessages()
         at, number = messages[-1].sent_at, messages[-1].event_key
-        return Around(
+        return SurroundingMessages(
             [
-                Said("ada", "Ada", f"{number}: {WORDS}", at - INTERVAL_SECONDS / 2),
-                Said("ben", "Ben", f"{number}: {WORDS}", at - INTERVAL_SECONDS / 3),
+                ContextMessage("ada", "Ada", f"{number}: {WORDS}", at - INTERVAL_SECONDS / 2),
+                ContextMessage("ben", "Ben", f"{number}: {WORDS}", at - INTERVAL_SECONDS / 3),
             ],
             {"ada": "Ada", "ben": "Ben"},
         )

@@ -283,7 +283,7 @@ async def _share_limits(database: Database, lease: Lease, channels: Collection[C
 
     def share(others: Sequence[LimitUsages]) -> None:
         for channel in channels:
-            channel.limiters.share(others)
+            channel.limiters.apply_peer_usage(others)
 
     await exchange_usage(database, lease, announce, share)
 

@@ -94,18 +94,18 @@ class Answerer:
         at_work = self._at_work[turn.id] = AtWork(Delays(turn))
         try:
             channel = self._channel(turn.newest_message)
-            surface = channel.surface(turn.newest_message.address, turn_id=turn.origin)
-            for place in [*(channel.surface(message.address) for message in turn.messages[:-1]), surface]:
+            surface = channel.create_surface(turn.newest_message.address, turn_id=turn.origin)
+            for place in [*(channel.create_surface(message.address) for message in turn.messages[:-1]), surface]:
                 if turn.may_have_queued_reaction:
-                    place.waited()
+                    place.assume_queued_reaction()
                 if place is not surface:
-                    await place.begun()
+                    await place.remove_queued_reaction()
             known = turn.chunks
             if turn.is_resumed:  # a worker that has lost it may only be slow
-                known = tuple(await surface.find(turn.chunks, is_taken_over=turn.attempt > 1))
+                known = tuple(await surface.find_message_ids(turn.chunks, is_contested=turn.attempt > 1))
             if known != turn.chunks:
                 await keep(known)
-            say = words.of(await words.told(channel.locale(turn.newest_message)))
+            say = words.of(await words.told(channel.get_locale(turn.newest_message)))
             if turn.is_resumed and (latest := await self._conversations.get_latest_turn(turn.id)) is not None:
                 at_work.is_revised = latest.is_revised
             async with Reply(

@@ -1,4 +1,4 @@
-"""What a platform is to the rest of the house: a `Channel` that hears, and a `Surface` that shows."""
+"""Interfaces of a platform: `Channel` receives messages, `Surface` shows a reply."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,43 +14,43 @@ from core.errors import SurfaceError
 from core.inbox_message import Attachment, InboxMessage
 from core.workers.rate_limit_sharing import LimitUsages
 
-#: Room in each message for a line under the text that says what is going on, in whatever unit.
+#: Size that each message reserves for a status line under its text, in the unit of the platform's limit.
 STATUS_RESERVE = 102
 
-#: Since when that is out of date which says nothing yet: see `Surface.ready`.
-SILENT = float("-inf")
+#: The `outdated_since` of a reply that has text and shows none yet: see `Surface.acquire_slot`.
+FIRST_TEXT = float("-inf")
 
-#: How much a button is to be seen, in the words of both platforms; plain by default.
-Style = Literal["", "primary", "danger"]
+#: The style of a button, by the names that both platforms use; empty for the default.
+ButtonStyle = Literal["", "primary", "danger"]
 
-#: Under this key an HTTP request holds when its headers arrived, in seconds of the event loop's clock.
+#: The arrival of an HTTP request's headers, in seconds of the event loop's clock.
 ARRIVED_AT = web.RequestKey("arrived_at", float)
 
-#: Awaited after each post and before the next, with the chunk's position and the new message's id. A plan's files have
-#: the positions behind its last chunk.
-Record = Callable[[int, str], Awaitable[None]]
+#: Awaited after each post and before the next, with the chunk's position and the new message's id. The positions of a
+#: plan's files follow those of its chunks.
+RecordMessageId = Callable[[int, str], Awaitable[None]]
 
-#: How other people's words belong to a message: they were said before it, it replies to them, it passes them on, or it
-#: is a question about them.
-Kind = Literal["before", "quoted", "forwarded", "about"]
+#: The relation of a context message to a message of the turn: sent before it, quoted or forwarded by it, or the subject
+#: of its question.
+ContextKind = Literal["before", "quoted", "forwarded", "about"]
 
 
 class Priority(IntEnum):
-    """Which call goes first when a platform's budget is short; a `TICK` that cannot go now is dropped.
+    """Priorities of calls under a rate limit; a `STREAM_UPDATE` that cannot be made now is dropped.
 
-    A `LOOK` at what was said waits for as long as anybody else wants to go.
+    A `BACKFILL` call waits for all others.
     """
 
     FINAL = 0
     APPROVAL = 1
     ERROR = 2
     PROGRESS = 3
-    TICK = 4
-    LOOK = 5
+    STREAM_UPDATE = 4
+    BACKFILL = 5
 
 
-#: What is shown with these is complete.
-LAST_WORDS = frozenset({Priority.FINAL, Priority.APPROVAL, Priority.ERROR})
+#: The priorities of complete texts.
+FINAL_PRIORITIES = frozenset({Priority.FINAL, Priority.APPROVAL, Priority.ERROR})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,37 +58,37 @@ class Chunk:
     """One platform message of a reply: `text` shows `full_text[start:end]`.
 
     Attributes:
-        settled: of a message that grows: how much of `text`, from its start, will stay as it is when the message has
-            grown, as far as one can tell. A cut before it, or another text in its place, still take it back.
+        stable_length: of a growing message: the characters of `text` that the following text is not expected to
+            change. An earlier cut, or a replaced text, can still change them.
     """
 
     start: int
     end: int
     text: str
-    settled: int = 0
+    stable_length: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """Something to press under a reply.
+    """Button under a reply.
 
     Attributes:
-        id: what a press is known by, whoever hears it and however late (`retry:TURN`).
-        label: what people read on it, or have read to them.
+        id: identifies a press in any process (`retry:TURN`).
+        label: the visible text.
     """
 
     id: str
     label: str
-    style: Style = ""
+    style: ButtonStyle = ""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that belongs to a reply.
+    """File of a reply.
 
     Attributes:
-        name: no other file of the reply's has it.
-        alt: what it shows, in words, for those who do not see it.
+        name: unique among the files of the reply.
+        alt: alternative text.
     """
 
     name: str
@@ -98,30 +98,30 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The messages that a reply should consist of, in order.
+    """Chunks, buttons and files that a surface is to show, in order.
 
     Attributes:
-        controls: the buttons under the last of them.
-        files: what comes with the last of them.
-        grows: whether the last of them is to grow; else none of them changes any more, as far as one can tell.
-        status: what goes on while no text comes, as the last chunk says it below its text.
-        waited: for how long that has been so, as the last chunk says it.
+        buttons: the buttons under the last chunk.
+        files: the files with the last chunk.
+        is_growing: whether text will be added to the last chunk.
+        status: the running tool, as the last chunk says it below its text; empty while text arrives.
+        elapsed: the seconds without new text, as the last chunk says them.
     """
 
     chunks: Sequence[Chunk]
     priority: Priority
-    controls: Sequence[Button] = ()
+    buttons: Sequence[Button] = ()
     files: Sequence[File] = ()
-    grows: bool = False
+    is_growing: bool = False
     status: str = ""
-    waited: str = ""
+    elapsed: str = ""
 
 
 class FileRefusedError(SurfaceError):
-    """The messages of a plan are shown, and some of its files cannot be.
+    """The platform shows the messages of a plan and refuses some of its files.
 
     Attributes:
-        names: of these.
+        names: the names of the refused files.
     """
 
     def __init__(self, message: str, names: Sequence[str]) -> None:
@@ -130,167 +130,170 @@ class FileRefusedError(SurfaceError):
 
 
 class EditRefusedError(SurfaceError):
-    """A message that grows stands as it was: the platform refuses what it is to say now."""
+    """The platform refuses an edit of a growing message, which keeps its former text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What the model reads.
+class MessageText:
+    """Text of a message with names in place of the platform's ids.
 
     Attributes:
-        speaker: the name of who wrote it.
-        is_alone: whether nobody else can write there, so that it need not be told who did.
-        bot_name: the bot's own name on the platform; empty if it is not known.
+        speaker: the author's display name.
+        is_one_to_one: whether only one person can write there, so that the prompt needs no names.
+        bot_name: the bot's display name; empty if it is not known.
     """
 
     text: str
     speaker: str
-    is_alone: bool = True
+    is_one_to_one: bool = True
     bot_name: str = ""
 
     @classmethod
-    def of(
-        cls, said: str, speaker: str, attachments: Sequence[Attachment], *, alone: bool, bot_name: str = ""
-    ) -> "Heard":
-        """Return the text of a message; attachments are described elsewhere."""
-        said = said or ("" if attachments else f"[{speaker} called you without saying anything]")
-        return cls(said, speaker, alone, bot_name)
+    def from_message(
+        cls, text: str, speaker: str, attachments: Sequence[Attachment], *, is_one_to_one: bool, bot_name: str = ""
+    ) -> "MessageText":
+        """Return the text of a message; a message without text and attachments says so."""
+        text = text or ("" if attachments else f"[{speaker} called you without saying anything]")
+        return cls(text, speaker, is_one_to_one, bot_name)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A message of somebody which is there to be known, and not to be answered.
+class ContextMessage:
+    """Message that the turn does not answer and the model reads as context.
 
     Attributes:
-        author: the platform's id of who wrote it.
-        name: his.
-        text: in words.
-        at: when, in seconds since the epoch.
-        kind: how it belongs to what is answered.
-        to: the event key of the message that it belongs to; empty if it was only said before.
-        opens: whether it is what its thread is about.
+        author: the platform's id of the author.
+        name: the author's display name.
+        text: the text with names in place of the platform's ids.
+        sent_at: seconds since the epoch.
+        kind: the relation to the message with `event_key`.
+        event_key: the event key of the related message of the turn; empty if it was only sent before.
+        is_thread_start: whether its thread was started on it.
     """
 
     author: str
     name: str
     text: str
-    at: float
-    kind: Kind = "before"
-    to: str = ""
-    opens: bool = False
+    sent_at: float
+    kind: ContextKind = "before"
+    event_key: str = ""
+    is_thread_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """What was said around the messages of a turn.
+class SurroundingMessages:
+    """Messages around those of a turn.
 
     Attributes:
-        said: oldest first, as it stands now.
-        names: of others who take part, by their ids.
+        messages: oldest first, in their current version.
+        names: the display names of other participants, by id.
     """
 
-    said: Sequence[Said] = ()
+    messages: Sequence[ContextMessage] = ()
     names: Mapping[str, str] = field(default_factory=dict)
 
 
 class Surface(Protocol):
-    """The place where one reply is shown."""
+    """Place where one reply is shown."""
 
     @property
     def limits(self) -> Limits: ...
 
-    def live(self) -> AbstractContextManager[None]:
-        """To be entered while the reply is being shown."""
+    def track_reply(self) -> AbstractContextManager[None]:
+        """Count the reply among those that share the rate limits, for as long as it is being shown."""
         ...
 
-    def open(self) -> bool:
-        """Whether a message may be shown that is to grow. It will have to be ended by a call, which is kept back from
-        then on until it is.
-        """
+    def try_open(self) -> bool:
+        """Return whether a growing message may be shown now, and reserve the call that ends it."""
         ...
 
-    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
-        """Wait until the platform's limits allow the next call, and keep its place for `show`. What waits is the
-        wish to show something, and not the text: who has waited shows the newest. Cancelled, it keeps none.
+    async def acquire_slot(
+        self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
+    ) -> None:
+        """Wait until the rate limits allow the next call, and hold that slot for `show`.
+
+        The text is chosen after the wait: the caller shows its newest. A cancelled wait holds no slot.
 
         Args:
-            is_new: whether it is to post a message.
-            ends: whether the message that grows is to grow no more.
-            since: the loop's time since which what is shown is out of date; `SILENT`, if the reply has words by now
-                and shows none: they go with the next call that is not kept back for others.
+            is_post: whether the call posts a message.
+            is_last_edit: whether the call ends the growing message.
+            outdated_since: the loop's time since which the shown text is out of date. `FIRST_TEXT` if the reply has
+                text and shows none yet: such a call does not keep the pace of updates.
         """
         ...
 
-    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
-        """Make the platform show exactly `plan`.
+    async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
+        """Make the platform show exactly `plan`: edit what differs, post what is missing, delete the rest.
 
-        `known` are the ids of the reply's messages as far as they stand, and of its files: they are edited where
-        they differ, what is missing is posted, what is left over is deleted. Safe to repeat.
+        Safe to repeat.
+
+        Args:
+            known_ids: the known ids of the reply's messages, followed by those of its files.
 
         Returns:
-            Whether all of it is shown now; of a `TICK`, what finds no place in the budget is dropped.
+            Whether all of it is shown; a `STREAM_UPDATE` that the rate limits do not allow now is dropped.
 
         Raises:
-            FileRefusedError: all but some files is shown.
-            EditRefusedError: the reply may have its end all the same.
-            SurfaceError: it cannot be shown.
+            FileRefusedError: everything but some files is shown.
+            EditRefusedError: an edit of the growing message was refused; the final text can still be shown.
+            SurfaceError: the plan cannot be shown.
         """
         ...
 
-    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
+    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
         """Return the ids of the reply's messages on the platform, in order.
 
         Args:
-            recorded: the ids that are stored; the platform may know nothing of files.
-            is_taken_over: whether calls of another process may still take effect. Their effects are undone when the
-                final text is shown.
+            recorded_ids: the stored ids; the platform may not tell those of files.
+            is_contested: whether calls of another process may still take effect. `show` reverts them with the final
+                text.
 
         Raises:
             SurfaceError: the messages cannot be fetched.
         """
         ...
 
-    async def clear(self, message_ids: Sequence[str]) -> None:
-        """Delete messages that are posted and are not part of the reply.
+    async def delete_messages(self, message_ids: Sequence[str]) -> None:
+        """Delete messages that were posted and are not part of the reply.
 
         Raises:
-            SurfaceError: they cannot be.
+            SurfaceError: the platform cannot be reached.
         """
         ...
 
-    async def say(self, text: str, file: File | None = None) -> None:
-        """Post one message that is no turn's reply, with a file.
+    async def post_message(self, text: str, file: File | None = None) -> None:
+        """Post one message, with a file, that is not the reply of a turn.
 
         Raises:
             SurfaceError: it cannot be shown.
         """
         ...
 
-    def waits(self) -> None:
-        """Give the message the sign that it was heard and waits, if it bears none."""
+    def add_queued_reaction(self) -> None:
+        """Add the reaction that says that the message waits, unless this process did before."""
         ...
 
-    def waited(self) -> None:
-        """The message may bear that sign, given by another process."""
+    def assume_queued_reaction(self) -> None:
+        """Expect that another process added the reaction."""
         ...
 
-    async def begun(self) -> None:
-        """Take back the sign that the message waits, if it bears one."""
+    async def remove_queued_reaction(self) -> None:
+        """Remove the reaction, if one was added."""
         ...
 
 
-class Check(Protocol):
-    """Whether a file is to be read, as far as is known of it.
+class FileCheck(Protocol):
+    """Check of whether a file is to be read, by its known size and type.
 
     Attributes:
-        most: of how many bytes it may be.
+        max_bytes: the limit of the size.
     """
 
     @property
-    def most(self) -> int: ...
+    def max_bytes(self) -> int: ...
 
     def __call__(self, file: Attachment) -> None:
-        """Let it pass.
+        """Return if the file is to be read.
 
         Raises:
             UnreadableFileError: it is not to be read.
@@ -299,11 +302,11 @@ class Check(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """A file that was read.
+class FetchedFile:
+    """File that was downloaded.
 
     Attributes:
-        file: what is known of it now.
+        file: its metadata, completed by the download.
     """
 
     file: Attachment
@@ -311,40 +314,40 @@ class Fetched:
 
 
 class RateLimits(Protocol):
-    """The rate limits of a platform, divided among the workers."""
+    """Rate limits of a platform, divided among the workers."""
 
     @property
     def headroom(self) -> float:
-        """The part that is free, at least, of each limit: from 0 to 1."""
+        """Return the smallest free part of all limits, from 0 to 1."""
         ...
 
     def announce_usage(self) -> LimitUsages:
-        """Return what the other workers are told of this one's usage."""
+        """Return this worker's usage, for the other workers."""
         ...
 
-    def share(self, others: Sequence[LimitUsages]) -> None:
-        """Divide the limits with other workers, by what each of them has announced."""
+    def apply_peer_usage(self, peers: Sequence[LimitUsages]) -> None:
+        """Divide the limits among the workers by their announced usage."""
         ...
 
 
 class Channel(Protocol):
-    """A platform's adapter.
+    """Adapter of a platform.
 
     Attributes:
-        pulse: seconds within which there is a sign of life of the platform, whether anything is said or not.
+        heartbeat_interval: the most seconds between two signs of life of a working connection.
     """
 
     @property
     def name(self) -> str: ...
 
     @property
-    def pulse(self) -> float: ...
+    def heartbeat_interval(self) -> float: ...
 
     @property
     def limiters(self) -> RateLimits: ...
 
     async def start(self) -> None:
-        """Connect and hear; returns when it does.
+        """Connect, and return when messages are received.
 
         Raises:
             SettingsError: the platform refuses the credentials.
@@ -352,64 +355,68 @@ class Channel(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Hear nothing more; replies may still be shown."""
+        """Receive no more messages; replies may still be shown."""
         ...
 
-    def heard_at(self) -> float:
-        """The time of the last sign of life, in seconds since the epoch; 0 before the first."""
+    def last_event_at(self) -> float:
+        """Return the time of the last sign of life, in seconds since the epoch; 0 before the first."""
         ...
 
     async def reconnect(self) -> None:
-        """Give up the connection for dead, and have a new one made; returns when that has begun."""
+        """Drop the connection and begin to open a new one."""
         ...
 
-    def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
-        """Where an answer to a message with this address is shown.
+    def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
+        """Return the surface of the reply to a message with this address.
 
         Args:
-            turn_id: what the reply's messages can be found by when their ids were lost.
+            turn_id: marks the reply's messages, so that they are found when their ids are lost.
         """
         ...
 
-    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        """The address of a message that stands below a reply and is none of its own.
+    def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        """Return the address of a message below a reply that is not part of the reply.
 
         Args:
-            name: what it can be found by: the end of the ids of its buttons, and the `turn_id` of its surface.
+            name: the end of the ids of its buttons, and the `turn_id` of its surface.
         """
         ...
 
-    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
-        """The address of what is said on a message that stands apart, with this id."""
+    def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+        """Return the address of the reply to a side message with this id."""
         ...
 
-    async def locale(self, inbound: InboxMessage) -> str:
-        """The language of who wrote it, as the platform names it (`ko-KR`); empty if it does not tell."""
+    async def get_locale(self, inbound: InboxMessage) -> str:
+        """Return the author's locale as the platform names it (`ko-KR`); empty if it is not known."""
         ...
 
-    async def read(self, inbound: InboxMessage) -> Heard:
-        """The message in words: names where the platform has ids."""
+    async def read_message(self, inbound: InboxMessage) -> MessageText:
+        """Return the text of a message with names in place of the platform's ids."""
         ...
 
-    async def fetch(self, inbound: InboxMessage, file: Attachment, check: Check) -> Fetched:
-        """A file that came with a message.
+    async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
+        """Download a file of a message.
 
         Args:
-            check: to be asked again when more is known of it.
+            check: called again when more is known of the file.
 
         Raises:
-            UnreadableFileError: it cannot be had, or is not to be read.
+            UnreadableFileError: the file is not available, or not to be read.
         """
         ...
 
-    async def around(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
-        """What was said around the messages that a turn answers: what they quote and pass on and, in a thread, what
-        others than the bot have said up to the newest of them and the history does not hold.
+    async def fetch_context(
+        self, messages: Sequence[InboxMessage], history: HistoryState | None
+    ) -> SurroundingMessages:
+        """Return the messages around those of a turn.
+
+        These are the quoted and forwarded messages and, in a thread, the messages of other people up to the newest of
+        the turn that the history does not hold.
 
         Args:
-            behind: what the history holds; none where nobody else can have said anything.
+            history: the state of the stored history; None where only one person can write.
 
         Raises:
-            SurfaceError: it cannot be looked up.
+            SurfaceError: they cannot be fetched.
         """
         ...

@@ -13,7 +13,17 @@ import sqlalchemy as sa
 
 from channels.access import Door
 from channels.answerer import Answerer
-from channels.base import Around, Check, Fetched, File, Heard, Plan, Priority, Record, Surface
+from channels.base import (
+    FetchedFile,
+    File,
+    FileCheck,
+    MessageText,
+    Plan,
+    Priority,
+    RecordMessageId,
+    Surface,
+    SurroundingMessages,
+)
 from channels.intake.context import Context
 from channels.intake.downloads import UnreadableFileError
 from channels.markdown.dialect import Limits
@@ -71,7 +81,7 @@ class Place:
     """A channel whose messages stand as soon as they are posted."""
 
     name = "memory"
-    pulse = 0.0
+    heartbeat_interval = 0.0
 
     def __init__(self) -> None:
         self.ids = count(1)
@@ -83,33 +93,35 @@ class Place:
     async def stop(self) -> None:
         return
 
-    def heard_at(self) -> float:
+    def last_event_at(self) -> float:
         return 0.0
 
     async def reconnect(self) -> None:
         return
 
-    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         raise AssertionError(f"nothing is asked: {name}")
 
-    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+    def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
         raise AssertionError(f"nothing is asked: {message_id}")
 
-    def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
+    def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
         del address, turn_id
         return _Board(self)
 
-    async def locale(self, inbound: InboxMessage) -> str:
+    async def get_locale(self, inbound: InboxMessage) -> str:
         return ""
 
-    async def read(self, inbound: InboxMessage) -> Heard:
-        return Heard(inbound.text, inbound.author)
+    async def read_message(self, inbound: InboxMessage) -> MessageText:
+        return MessageText(inbound.text, inbound.author)
 
-    async def fetch(self, inbound: InboxMessage, file: Attachment, check: Check) -> Fetched:
+    async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
         raise UnreadableFileError("there are none")
 
-    async def around(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
-        return Around()
+    async def fetch_context(
+        self, messages: Sequence[InboxMessage], history: HistoryState | None
+    ) -> SurroundingMessages:
+        return SurroundingMessages()
 
 
 class _Board:
@@ -118,35 +130,37 @@ class _Board:
     def __init__(self, place: Place) -> None:
         self._place = place
 
-    def live(self) -> AbstractContextManager[None]:
+    def track_reply(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def open(self) -> bool:
+    def try_open(self) -> bool:
         return True
 
-    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
+    async def acquire_slot(
+        self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
+    ) -> None:
         return
 
-    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
-        for position in range(len(known), len(plan.chunks)):
+    async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
+        for position in range(len(known_ids), len(plan.chunks)):
             await record(position, str(next(self._place.ids)))
         return True
 
-    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
-        del is_taken_over
-        return list(recorded)
+    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
+        del is_contested
+        return list(recorded_ids)
 
-    async def clear(self, message_ids: Sequence[str]) -> None:
+    async def delete_messages(self, message_ids: Sequence[str]) -> None:
         return
 
-    async def say(self, text: str, file: File | None = None) -> None:
+    async def post_message(self, text: str, file: File | None = None) -> None:
         return
 
-    def waits(self) -> None: ...
+    def add_queued_reaction(self) -> None: ...
 
-    def waited(self) -> None: ...
+    def assume_queued_reaction(self) -> None: ...
 
-    async def begun(self) -> None:
+    async def remove_queued_reaction(self) -> None:
         return
 
 

@@ -69,16 +69,16 @@ class Health:
 
     async def _watch_channels(self, channels: Collection[Channel]) -> None:
         """By a clock of its own: that of the day may be set, and a machine may have slept."""
-        lives = {channel: (channel.heard_at(), event_loop.now()) for channel in channels}
+        lives = {channel: (channel.last_event_at(), event_loop.now()) for channel in channels}
         tries = dict.fromkeys(channels, 0)
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for channel, (heard_at, since) in lives.items():
-                if channel.heard_at() != heard_at or not heard_at:  # or it has not been meant to hear by now
-                    lives[channel], tries[channel] = (channel.heard_at(), event_loop.now()), 0
+                if channel.last_event_at() != heard_at or not heard_at:  # or it has not been meant to hear by now
+                    lives[channel], tries[channel] = (channel.last_event_at(), event_loop.now()), 0
                     self._note(channel.name)
                     continue
-                overdue = event_loop.now() - since - channel.pulse
+                overdue = event_loop.now() - since - channel.heartbeat_interval
                 if overdue > self._limit:
                     raise DeafError(
                         f"{channel.name}: there was no sign of life for {event_loop.now() - since:.0f} s; ending"

@@ -9,7 +9,7 @@ from typing import Any
 
 from discord.http import Route
 
-from channels.base import Around, Check, Fetched, Heard, Surface
+from channels.base import FetchedFile, FileCheck, MessageText, Surface, SurroundingMessages
 from channels.discord.access import Visits
 from channels.discord.client.api import MESSAGES, DiscordApi
 from channels.discord.client.auth import hears_all, log_in, make_client
@@ -70,7 +70,7 @@ class DiscordChannel:
     """
 
     name = NAME
-    pulse = PULSE
+    heartbeat_interval = PULSE
 
     def __init__(
         self, settings: DiscordSettings, desk: Desk, places: Watermarks, bounds: Bounds, assignment: ShardAssignment
@@ -85,7 +85,7 @@ class DiscordChannel:
         self._receipts = receipts(self._api)
         self._door = desk.door
         self._intake = Intake(
-            desk, self._receipts, self._surface_of, self.locale, self._send_away, ways=WAYS, place=self._in_thread
+            desk, self._receipts, self._surface_of, self.get_locale, self._send_away, ways=WAYS, place=self._in_thread
         )
         self._work = Work()
         homes = {int(id_) for id_ in {*self._door.rules(NAME).ids("guild"), *self._door.rules(NAME).served}}
@@ -156,7 +156,7 @@ class DiscordChannel:
         """Hear what this worker leads, and nothing else."""
         async with aclosing(changes):
             async for led in changes:
-                if led and not self.heard_at():
+                if led and not self.last_event_at():
                     self._deaf_since = time.time()
                 failed = await self._lead(led)
                 for error in failed.values():
@@ -193,7 +193,7 @@ class DiscordChannel:
 
         return Shards(count, at_once, self._connection, backfill, acquire_slot)
 
-    def heard_at(self) -> float:
+    def last_event_at(self) -> float:
         """Until what it hears has come, it is deaf from when on it was to hear, unless another worker does so."""
         heard_at = self._shards.heard_at
         if heard_at or not (self._led or self._assignment.has_free_shard):
@@ -208,7 +208,7 @@ class DiscordChannel:
         await self._api.aclose()
         await self._client.close()
 
-    def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
+    def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
         del turn_id  # a reply is found by whom its messages answer
         if "token" in address:
             return Aside(self._token(address), self._receipts, address)
@@ -221,34 +221,36 @@ class DiscordChannel:
         """What an interaction allows: see `Token`."""
         return Token(self._api, self._client, {**address, "token": self._seal.open(str(address["token"]))})
 
-    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         return {**address, "apart": name}
 
-    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+    def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
         if "token" in address:
             return {**address, "apart": message_id}
         own = {key: value for key, value in address.items() if key != "root"}
         return {**own, "message": message_id, "shown": True}
 
-    async def locale(self, inbound: InboxMessage) -> str:
+    async def get_locale(self, inbound: InboxMessage) -> str:
         """That of the server, if it has chosen one: of a person's own, only interactions tell."""
         return str(inbound.address.get("locale", ""))
 
-    async def read(self, inbound: InboxMessage) -> Heard:
+    async def read_message(self, inbound: InboxMessage) -> MessageText:
         is_alone = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{ASIDE}:"))
-        return Heard.of(
+        return MessageText.from_message(
             inbound.text,
             str(inbound.address["speaker"]),
             inbound.attachments,
-            alone=is_alone,
+            is_one_to_one=is_alone,
             bot_name=self._api.me.display_name,
         )
 
-    async def fetch(self, inbound: InboxMessage, file: Attachment, check: Check) -> Fetched:
+    async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
         return await self._downloads.fetch(file, check)
 
-    async def around(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
-        return await self._surroundings.look(messages, behind)
+    async def fetch_context(
+        self, messages: Sequence[InboxMessage], history: HistoryState | None
+    ) -> SurroundingMessages:
+        return await self._surroundings.look(messages, history)
 
     async def _count(self) -> tuple[int, int]:
         """How many shards there are to be, and how many sessions may be begun at once. Workers that hear by now have
@@ -320,4 +322,4 @@ class DiscordChannel:
             await send_away(self._api, inbound.address)
 
     def _surface_of(self, inbound: InboxMessage) -> Surface:
-        return self.surface(inbound.address, turn_id=inbound.event_key)
+        return self.create_surface(inbound.address, turn_id=inbound.event_key)

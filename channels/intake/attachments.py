@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from google.genai import types
 
-from channels.base import Channel, Fetched, Heard
+from channels.base import Channel, FetchedFile, MessageText
 from channels.intake.downloads import UnreadableFileError, too_large
 from channels.settings import Allowance
 from core.agents.run_record import FileUse
@@ -51,11 +51,11 @@ class _Check:
     """Whether a file can be of use to a model."""
 
     takes: SupportedFiles
-    most: int
+    max_bytes: int
 
     def __call__(self, file: Attachment) -> None:
-        if file.size > self.most:
-            raise too_large(self.most)
+        if file.size > self.max_bytes:
+            raise too_large(self.max_bytes)
         if kind := media.guess_mime_type(file.name, file.mime_type):
             _check_kind(self.takes, kind, file.size)
 
@@ -81,8 +81,8 @@ class Attachments:
         self._allowance = allowance
 
     async def read(
-        self, channel: Channel, messages: Sequence[InboxMessage], heard: Sequence[Heard], takes: SupportedFiles
-    ) -> tuple[list[Heard], list[types.Part], list[FileUse]]:
+        self, channel: Channel, messages: Sequence[InboxMessage], heard: Sequence[MessageText], takes: SupportedFiles
+    ) -> tuple[list[MessageText], list[types.Part], list[FileUse]]:
         """What was heard, with what there is to say of the files that came with each message, what of them the model is
         shown, and what became of each.
 
@@ -109,10 +109,10 @@ class Attachments:
     def _joined(
         self,
         messages: Sequence[InboxMessage],
-        heard: Sequence[Heard],
-        fetched: Mapping[tuple[int, int], asyncio.Task[Fetched]],
+        heard: Sequence[MessageText],
+        fetched: Mapping[tuple[int, int], asyncio.Task[FetchedFile]],
         room: _Room,
-    ) -> tuple[list[Heard], list[types.Part], list[FileUse]]:
+    ) -> tuple[list[MessageText], list[types.Part], list[FileUse]]:
         told, parts, uses = [], [], []
         for i, (message, said) in enumerate(zip(messages, heard, strict=True)):
             lines = [said.text]
@@ -124,11 +124,11 @@ class Attachments:
             told.append(replace(said, text="\n".join(filter(None, lines))))
         return told, parts, uses
 
-    async def _fetch(self, channel: Channel, message: InboxMessage, file: Attachment, check: _Check) -> Fetched:
+    async def _fetch(self, channel: Channel, message: InboxMessage, file: Attachment, check: _Check) -> FetchedFile:
         check(file)
-        return await channel.fetch(message, file, check)
+        return await channel.fetch_file(message, file, check)
 
-    def _told(self, file: Attachment, task: asyncio.Task[Fetched] | None, room: _Room, speaker: str) -> Read:
+    def _told(self, file: Attachment, task: asyncio.Task[FetchedFile] | None, room: _Room, speaker: str) -> Read:
         who = f"{speaker} sent a file"
         try:
             if task is None:
@@ -153,7 +153,7 @@ class _Room:
         self._bytes = takes.max_total_bytes
         self._tokens = TEXT_TOKENS
 
-    def take(self, fetched: Fetched, who: str) -> Read:
+    def take(self, fetched: FetchedFile, who: str) -> Read:
         """What the model gets of a file.
 
         Raises:

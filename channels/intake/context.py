@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from channels.base import Around, Channel, Heard, Kind, Said
+from channels.base import Channel, ContextKind, ContextMessage, MessageText, SurroundingMessages
 from channels.rate_limits.caller import deadline
 from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import Others
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 #: Seconds that an answer waits for them.
 PATIENCE = 4.0
 
-_TITLES: Mapping[Kind, str] = {
+_TITLES: Mapping[ContextKind, str] = {
     "before": "What others said here before",
     "quoted": "What the next message replies to",
     "forwarded": "What the next message passes on",
@@ -77,17 +77,17 @@ class Context:
         self._most = most
         self._patience = patience
 
-    async def joined(self, turn: Turn, channel: Channel, heard: Sequence[Heard]) -> tuple[AttributedPrompt, Others]:
+    async def joined(self, turn: Turn, channel: Channel, heard: Sequence[MessageText]) -> tuple[Spoken, Others]:
         """What was said to the bot, each message behind what was said around it, and how much of that it is. Where
         several speak, it is told who does.
 
         Raises:
             StoreError: it cannot be read what the history holds.
         """
-        around = await self._around(turn, channel, is_alone=all(message.is_alone for message in heard))
+        around = await self._around(turn, channel, is_alone=all(message.is_one_to_one for message in heard))
         about = [one for message in turn.messages for one in _asked_about(message)]
-        known = {(one.author, one.at) for one in about}
-        told = [*about, *(one for one in around.said if (one.author, one.at) not in known)]
+        known = {(one.author, one.sent_at) for one in about}
+        told = [*about, *(one for one in around.messages if (one.author, one.sent_at) not in known)]
         authors = [message.author for message in turn.messages]
         speakers = dict(zip(authors, (message.speaker for message in heard), strict=True))
         names = labels({one.author: one.name for one in told} | dict(around.names) | speakers)
@@ -96,38 +96,38 @@ class Context:
         for message, said in zip(turn.messages, heard, strict=True):
             own = escape_brackets(said.text)
             parts += [("", around_it) for around_it in frames[message.event_key]]
-            parts.append((message.author, own if said.is_alone else attribute_text(names[message.author], own)))
+            parts.append((message.author, own if said.is_one_to_one else attributed(names[message.author], own)))
         heard_of = {one.author for one in told} | set(authors)
         people = {id_: name for id_, name in names.items() if id_ in heard_of}
         return AttributedPrompt(tuple((who, words) for who, words in parts if words), people), others
 
-    async def _around(self, turn: Turn, channel: Channel, *, is_alone: bool) -> Around:
+    async def _around(self, turn: Turn, channel: Channel, *, is_alone: bool) -> SurroundingMessages:
         """Looked up once: what a run has stored of it, it goes on with."""
         behind = None
         if not self._most:
-            return Around()
+            return SurroundingMessages()
         if not is_alone or turn.is_resumed or turn.kind != "message":
             behind = await retried(lambda: get_history_state(self._database, turn), what=f"turn {turn.id}")
             if behind is None:
-                return Around()
+                return SurroundingMessages()
         try:
             async with asyncio.timeout(self._patience):
                 with deadline(self._patience):
-                    return await channel.around(turn.messages, None if is_alone else behind)
+                    return await channel.fetch_context(turn.messages, None if is_alone else behind)
         except Exception as error:  # whatever the platform says, the answer goes on
             log.warning("turn %s: what was said around it is not known: %s", turn.id, traced(error))
-            return Around()
+            return SurroundingMessages()
 
 
 def about(author: str, name: str, text: str, at: float) -> dict[str, Any]:
     """What a question about a message brings: see `InboxMessage.brings` and `Said`."""
-    return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "at": at}}
+    return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "sent_at": at}}
 
 
-def _asked_about(message: InboxMessage) -> Iterator[Said]:
+def _asked_about(message: InboxMessage) -> Iterator[ContextMessage]:
     for part in message.brings:
         if ABOUT in part:
-            yield Said(**part[ABOUT], kind="about", to=message.event_key)
+            yield ContextMessage(**part[ABOUT], kind="about", event_key=message.event_key)
 
 
 def labels(names: Mapping[str, str]) -> dict[str, str]:
@@ -157,12 +157,17 @@ def _look(name: str) -> str:
 class _Shown:
     """A message as it stands in a frame."""
 
-    said: Said
-    quote_message: str
+    said: ContextMessage
+    lines: str
 
 
 async def framed(
-    messages: Sequence[InboxMessage], said: Sequence[Said], names: Mapping[str, str], *, count: Count, most: int
+    messages: Sequence[InboxMessage],
+    said: Sequence[ContextMessage],
+    names: Mapping[str, str],
+    *,
+    count: Count,
+    most: int,
 ) -> tuple[dict[str, list[str]], Others]:
     """The frames before each of the messages, by their event keys: what they are questions about, and with no more
     than so many tokens of all else first what they quote or pass on, then what their thread is about, then the newest.
@@ -172,10 +177,10 @@ async def framed(
         names: what people go by, by their ids.
     """
     last = messages[-1].sent_at
-    told = [one for one in said if _words(one) and (one.to or one.at <= last)]
+    told = [one for one in said if _words(one) and (one.event_key or one.sent_at <= last)]
     given = [one for one in told if one.kind == "about"]
-    apart = [one for one in told if (one.to or one.opens) and one not in given]
-    talk = [one for one in told if not (one.to or one.opens)]
+    apart = [one for one in told if (one.event_key or one.is_thread_start) and one not in given]
+    talk = [one for one in told if not (one.event_key or one.is_thread_start)]
     shown, left = [_Shown(one, _lines(one, names)) for one in given], most
     for one in apart:
         told_of, cost = await _within(_lines(one, names), left // 2, count)
@@ -204,9 +209,9 @@ def _placed(messages: Sequence[InboxMessage], shown: Sequence[_Shown]) -> Iterat
     begin = float("-inf")
     for message in messages:
         end = message.sent_at if message is not messages[-1] else float("inf")
-        before = [one for one in shown if not one.said.to and begin <= one.said.at < end]
-        own = [one for one in shown if one.said.to == message.event_key]
-        groups: Mapping[Kind, list[_Shown]] = {
+        before = [one for one in shown if not one.said.event_key and begin <= one.said.sent_at < end]
+        own = [one for one in shown if one.said.event_key == message.event_key]
+        groups: Mapping[ContextKind, list[_Shown]] = {
             "before": before,
             "quoted": [one for one in own if one.said.kind == "quoted"],
             "forwarded": [one for one in own if one.said.kind == "forwarded"],
@@ -223,11 +228,11 @@ def _placed(messages: Sequence[InboxMessage], shown: Sequence[_Shown]) -> Iterat
         begin = end
 
 
-def _words(said: Said) -> str:
-    return escape_brackets(storable_text(said.text)).strip()
+def _words(said: ContextMessage) -> str:
+    return plain(storable_text(said.text)).strip()
 
 
-def _lines(said: Said, names: Mapping[str, str]) -> str:
+def _lines(said: ContextMessage, names: Mapping[str, str]) -> str:
     """A message as its lines in a frame."""
     return quote_message(names[said.author], _words(said))
 

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 import aiohttp
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 
-from channels.base import Check, Fetched
+from channels.base import FetchedFile, FileCheck
 from core.errors import SurfaceError
 from core.inbox_message import Attachment
 from core.models import media
@@ -59,7 +59,7 @@ class FileClient:
     def __init__(self, api_url: str) -> None:
         self._api_url = urlsplit(api_url)
 
-    async def download(self, url: str, file: Attachment, check: Check, *, token: str = "") -> Fetched:
+    async def download(self, url: str, file: Attachment, check: FileCheck, *, token: str = "") -> FetchedFile:
         """Download a file; what fails in passing is tried again.
 
         Args:
@@ -72,12 +72,12 @@ class FileClient:
         fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)
         if _is_page(data) and kind == "text/html" and not _is_expected(file, data):
             raise UnreadableFileError("I am not allowed to read it", status=403)
-        return Fetched(fetched, data)
+        return FetchedFile(fetched, data)
 
     @retry(
         retry=retry_if_exception(_is_transient), wait=wait_exponential(0.3), stop=stop_after_attempt(3), reraise=True
     )
-    async def _get(self, url: str, file: Attachment, check: Check, token: str) -> tuple[bytes, str]:
+    async def _get(self, url: str, file: Attachment, check: FileCheck, token: str) -> tuple[bytes, str]:
         timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=_CONNECT_SECONDS * 2)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
@@ -94,7 +94,7 @@ class FileClient:
                             why = f"it cannot be fetched (HTTP {answer.status})"
                             raise UnreadableFileError(why, status=answer.status)
                         check(replace(file, size=answer.content_length or file.size))
-                        return await _read(answer, check.most), answer.content_type
+                        return await _read(answer, check.max_bytes), answer.content_type
         except (aiohttp.ClientError, OSError) as error:
             log.info("a file cannot be fetched: %s", type(error).__name__)
             raise UnreadableFileError("it cannot be fetched right now", status=503) from error

@@ -223,7 +223,7 @@ class Intake:
         said = await self._said_to(name, argument, asker)
         is_first = is_kept_by_itself or await self._desk.inbox.record_command(inbound, name)
         if is_first and not said.is_seen:
-            self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
+            self.run(self._surface(inbound).post_message(said.text, said.file), name=f"answer to {name}")
 
     async def _said_to(self, name: Name, argument: str, asker: Asker) -> Said:
         say = words.of(asker.locale)

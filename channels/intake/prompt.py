@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from google.genai.types import Part
 
 from channels.access import Admission, Door
-from channels.base import Channel, Heard
+from channels.base import Channel, MessageText
 from channels.intake.attachments import Attachments
 from channels.intake.context import Context
 from channels.settings import Allowance
@@ -73,7 +73,7 @@ class Asking:
         """
         if turn.is_damaged:
             raise DamagedTurnError(f"turn {turn.id}: what is kept of it cannot be read")
-        heard: Sequence[Heard] = [await channel.read(message) for message in turn.messages]
+        heard: Sequence[MessageText] = [await channel.read_message(message) for message in turn.messages]
         files: Sequence[Part] = ()
         turn.meter.place = turn.newest_message.place
         turn.meter.author = f"{turn.newest_message.channel}:{turn.newest_message.author}"
@@ -98,7 +98,7 @@ class Asking:
             for message in await self._turns.get_message_chain(turn)
             if message.author not in here
         }
-        return [self._speaker(message, (await channel.read(message)).speaker) for message in others.values()]
+        return [self._speaker(message, (await channel.read_message(message)).speaker) for message in others.values()]
 
     def _speaker(self, message: InboxMessage, name: str) -> User:
         who = message.who

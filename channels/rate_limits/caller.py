@@ -160,26 +160,26 @@ class Caller:
             found: for a call that must not take effect twice: looks whether it has, when its answer was lost.
 
         Returns:
-            The answer; none for a `TICK` that may not be made now.
+            The answer; none for a `STREAM_UPDATE` that may not be made now.
 
         Raises:
-            PassingError: a `TICK` failed for a transient reason; whether it took effect, or still will, is unknown.
+            PassingError: a `STREAM_UPDATE` failed for a transient reason. It may have taken effect, or still will.
             RefusedError: the platform refuses the call.
             SurfaceError: the platform stayed out of reach.
             Exception: what `cancel_unless` raised.
         """
         pauses = iter(self._pauses)
         if not is_admitted:
-            if priority is Priority.TICK and not limiter.try_acquire(priority):
+            if priority is Priority.STREAM_UPDATE and not limiter.try_acquire(priority):
                 return None
-            if priority is not Priority.TICK:
+            if priority is not Priority.STREAM_UPDATE:
                 await _acquire(limiter, priority)
         while True:
             try:
                 return await self.once(name, send, limiter, within=within, priority=priority)
             except PassingError as error:
                 failure = error
-            if priority is Priority.TICK:
+            if priority is Priority.STREAM_UPDATE:
                 if failure.retry_after is not None:
                     return None
                 if found is not None:

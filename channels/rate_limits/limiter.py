@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from channels.base import SILENT, Priority
+from channels.base import FIRST_TEXT, Priority
 from core.concurrency import event_loop
 from core.workers.rate_limit_sharing import LimitUsage
 
@@ -70,7 +70,7 @@ class _Waiter:
     @property
     def is_paced(self) -> bool:
         """Return whether the call keeps the pace of stream updates; the first text of a reply does not."""
-        return self.priority is Priority.TICK and self.since > SILENT
+        return self.priority is Priority.STREAM_UPDATE and self.since > FIRST_TEXT
 
 
 class RateLimiter:
@@ -124,7 +124,7 @@ class RateLimiter:
         """Wait until a call may be made, and count it. A cancelled wait counts none.
 
         Args:
-            since: of a stream update: the loop's time since which the shown text is out of date; `SILENT` for the
+            since: of a stream update: the loop's time since which the shown text is out of date; `FIRST_TEXT` for the
                 first text of a reply.
         """
         waiter = self._waiter(priority, since)
@@ -214,14 +214,14 @@ class RateLimiter:
         self._announced = LimitUsage(max(len(self._replies), self._reserved), self._used)
         return self._announced
 
-    def share(self, others: Sequence[LimitUsage]) -> None:
+    def apply_peer_usage(self, peers: Sequence[LimitUsage]) -> None:
         """Divide the limit with other workers, by what each of them has announced."""
-        if not others:
+        if not peers:
             self._rounds.clear()
         elif not self._rounds:
-            self._rounds.extend([(self.announce_usage(), others)] * SETTLE_ROUNDS)
+            self._rounds.extend([(self.announce_usage(), peers)] * SETTLE_ROUNDS)
         else:
-            self._rounds.append((self._announced, others))
+            self._rounds.append((self._announced, peers))
         self._admit()
 
     def _waiter(self, priority: Priority, since: float | None = None) -> _Waiter:
@@ -245,13 +245,13 @@ class RateLimiter:
 
     def _count(self, waiter: _Waiter) -> None:
         self._in_flight += 1
-        if waiter.priority is Priority.TICK:
+        if waiter.priority is Priority.STREAM_UPDATE:
             self._last_update = event_loop.now()
 
     def _wait_seconds(self, waiter: _Waiter) -> float:
         """Seconds until a call may be made, if no other one is before it."""
         now, (free, refills) = event_loop.now(), self._capacity()
-        if waiter.priority >= Priority.TICK and (
+        if waiter.priority >= Priority.STREAM_UPDATE and (
             reserve := min(self._reserved, int(self._limit * MAX_RESERVED_FRACTION))
         ):
             if self._reported is None:

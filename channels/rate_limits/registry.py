@@ -36,9 +36,9 @@ class RateLimiters:
         usage = {_digest(key): limiter.announce_usage() for key, limiter in self._limiters.items()}
         return {name: use for name, use in usage.items() if use != LimitUsage()}
 
-    def share(self, others: Sequence[LimitUsages]) -> None:
+    def apply_peer_usage(self, peers: Sequence[LimitUsages]) -> None:
         """Divide the limits with other workers, by what each of them has announced."""
-        self._others = others
+        self._others = peers
         for key, limiter in self._limiters.items():
             self._share(key, limiter)
 
@@ -48,7 +48,7 @@ class RateLimiters:
         return min((limiter.headroom for limiter in self._limiters.values()), default=1.0)
 
     def _share(self, key: Hashable, limiter: RateLimiter) -> None:
-        limiter.share([other.get(_digest(key), LimitUsage()) for other in self._others])
+        limiter.apply_peer_usage([other.get(_digest(key), LimitUsage()) for other in self._others])
 
 
 def _digest(key: Hashable) -> str:

@@ -44,11 +44,11 @@ async def show_request(channel: Channel, approvals: Approvals, approval: Approva
     address = approval.inbound.address
 
     async def keep(ids: Sequence[str]) -> None:
-        await approvals.shown(approval.id, ids, channel.below(address, ids[0]) if ids else address)
+        await approvals.shown(approval.id, ids, channel.reply_address(address, ids[0]) if ids else address)
 
-    surface = channel.surface(channel.apart(address, approval.id), turn_id=approval.id)
-    say = words.of(await words.told(channel.locale(approval.inbound)))
-    known = tuple(await surface.find(approval.chunks))
+    surface = channel.create_surface(channel.side_message_address(address, approval.id), turn_id=approval.id)
+    say = words.of(await words.told(channel.get_locale(approval.inbound)))
+    known = tuple(await surface.find_message_ids(approval.chunks))
     controls = request_buttons(approval, say, is_void=is_void)
     async with Reply(surface, known=known, keep=keep, say=say, controls=controls) as reply:
         await reply.close(request_text(approval, say, is_void=is_void), Priority.APPROVAL, controls=controls)

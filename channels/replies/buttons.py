@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from channels.base import Button, Style
+from channels.base import Button, ButtonStyle
 from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.settings import Extra
@@ -26,7 +26,7 @@ _LABELS: Mapping[Wish, str] = {
     "always": words.ALWAYS,
     "deny": words.DENY,
 }
-_STYLES: Mapping[Wish, Style] = {"revise": "primary", "approve": "primary", "deny": "danger"}
+_STYLES: Mapping[Wish, ButtonStyle] = {"revise": "primary", "approve": "primary", "deny": "danger"}
 
 
 def button(wish: Wish, turn_id: str, say: Words) -> Button:

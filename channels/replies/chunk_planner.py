@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from channels.base import LAST_WORDS, Chunk, Plan, Priority
+from channels.base import FINAL_PRIORITIES, Chunk, Plan, Priority
 from channels.i18n.messages import PLACEHOLDER
 from channels.markdown.blocks import Place
 from channels.markdown.dialect import Limits
@@ -72,7 +72,7 @@ class Planner:
         """
         self._read()
         chunks, page = [*self._stable], self._page
-        is_final = priority in LAST_WORDS
+        is_final = priority in FINAL_PRIORITIES
         if is_final:
             page = _cut_off(page.fork(), chunks, self._limits, is_final=True)
         if page.source.strip():
@@ -85,7 +85,7 @@ class Planner:
                 chunks.append(Chunk(start, end, written.text or nothing))
             else:
                 chunks.append(Chunk(start, end, written.text or PLACEHOLDER, written.settled))
-        return Plan(chunks, priority, grows=not is_final)
+        return Plan(chunks, priority, is_growing=not is_final)
 
     async def catch_up(self) -> None:
         """Read what is new, and let others go on as long as that is much."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from channels.base import SILENT, Button, Chunk, EditRefusedError, File, FileRefusedError, Plan, Priority, Surface
+from channels.base import FIRST_TEXT, Button, Chunk, EditRefusedError, File, FileRefusedError, Plan, Priority, Surface
 from channels.i18n import messages as words
 from channels.i18n.messages import Words
 from channels.rate_limits.caller import cancel_unless
@@ -247,14 +247,14 @@ class Reply:
     async def _write(self) -> None:
         """Show the newest text whenever the platform allows it, until the last word stands."""
         is_first = True
-        with self._surface.live(), cancel_unless(self._go_on):
+        with self._surface.track_reply(), cancel_unless(self._go_on):
             while not self._is_abandoned:
                 self._grown.clear()
                 await self._planner.catch_up()
                 move = self._move(is_first)
                 if move is None:
                     if is_first:
-                        self._surface.waits()
+                        self._surface.add_queued_reaction()
                     await self._news(self._grown)
                     continue
                 if not await self._may_go(move):
@@ -269,7 +269,7 @@ class Reply:
                     shown = await self._show(plan)
                 finally:
                     if is_first:
-                        await self._surface.begun()
+                        await self._surface.remove_queued_reaction()
                         is_first = False
                 if shown:
                     self._seen(has_text)
@@ -281,7 +281,7 @@ class Reply:
                     return
                 if not shown:
                     self._since, self._settled = since, min(before, self._settled)
-                elif plan.grows and not self._is_abandoned:
+                elif plan.is_growing and not self._is_abandoned:
                     await self._news(self._changed)
 
     async def _show(self, plan: Plan) -> bool:
@@ -313,10 +313,10 @@ class Reply:
             return _Move(self._final, is_new=is_new, ends=True)
         if self._is_refused:
             return None
-        full, soon = self._planner.full, Priority.PROGRESS if is_first else Priority.TICK
+        full, soon = self._planner.full, Priority.PROGRESS if is_first else Priority.STREAM_UPDATE
         if full > self._settled:
             return _Move(Priority.PROGRESS, is_new=is_new, ends=len(self._known) <= full)
-        if self._surface.open() or len(self._known) > full:
+        if self._surface.try_open() or len(self._known) > full:
             return _Move(soon, is_new=is_new, ends=False)
         return None
 
@@ -333,8 +333,10 @@ class Reply:
     async def _may_go(self, move: _Move) -> bool:
         """Wait for a place in the platform's budget; false if something has come that changes who may go first."""
         since = event_loop.now() if self._since is None else self._since
-        since = SILENT if self._has_words and not self._shows_words else since
-        ready = self._surface.ready(move.priority, is_new=move.is_new, ends=move.ends, since=since)
+        since = FIRST_TEXT if self._has_words and not self._shows_words else since
+        ready = self._surface.acquire_slot(
+            move.priority, is_post=move.is_new, is_last_edit=move.ends, outdated_since=since
+        )
         place = self._place = asyncio.create_task(ready, name="place")
         try:
             await asyncio.wait([place])
@@ -350,17 +352,19 @@ class Reply:
         if not plan.chunks:
             text = f"{self._status or words.PLACEHOLDER}{self._waited}"
             chunks: Sequence[Chunk] = [Chunk(0, 0, text)]
-            return Plan(chunks, priority, self._controls, (), plan.grows, status=self._status, waited=self._waited)
+            return Plan(
+                chunks, priority, self._controls, (), plan.is_growing, status=self._status, elapsed=self._waited
+            )
         if self._final is not None:
             is_short = len(plan.chunks) <= self._most
-            return replace(plan, controls=self._controls, files=self._files) if is_short else self._beginning(plan)
+            return replace(plan, buttons=self._controls, files=self._files) if is_short else self._beginning(plan)
         full = self._planner.full
         if settled < full >= len(self._known):  # none of them grows; whether the next one may is seen then
             controls = self._controls if full > self._most else ()  # the last one that may be seen is all that will be
             return Plan(self._at_most(plan.chunks[:full], ""), priority, controls)
         status, waited = (f"{self._status}{self._waited}", self._waited) if self._status else ("", "")
         chunks = self._at_most(plan.chunks, status)
-        return Plan(chunks, priority, self._controls, (), plan.grows, status=self._status, waited=waited)
+        return Plan(chunks, priority, self._controls, (), plan.is_growing, status=self._status, elapsed=waited)
 
     def _at_most(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
         """As many chunks as there may be, with a line below them that says what goes on."""

@@ -58,10 +58,10 @@ class Standing:
         latest = await self._ended(turn)
         if latest is None or latest.state != "done" or latest.text is None:
             return
-        surface = channel.surface(latest.inbound.address, turn_id=latest.origin)
-        if tuple(await surface.find(latest.chunks)) != latest.chunks:
+        surface = channel.create_surface(latest.inbound.address, turn_id=latest.origin)
+        if tuple(await surface.find_message_ids(latest.chunks)) != latest.chunks:
             return
-        say = words.of(await words.told(channel.locale(latest.inbound)))
+        say = words.of(await words.told(channel.get_locale(latest.inbound)))
         extras = frozenset[Extra]() if await self._approvals.asked(latest.turn_id) else self._settings.extras
         controls = under_answer(latest.turn_id, say, extras, is_revised=latest.is_revised)
         files = await made(self._runtime, latest.session_id, latest.origin)
@@ -84,7 +84,7 @@ class Standing:
         try:
             latest = await self._conversations.get_latest_turn(turn_id)
             known = latest.chunks if latest is not None else ()
-            await surface.clear([id_ for id_ in orphans if id_ not in known])
+            await surface.delete_messages([id_ for id_ in orphans if id_ not in known])
         except (StoreError, SurfaceError) as error:
             log.warning("turn %s: messages that were posted beside its reply may stay: %s", turn_id, traced(error))
 

@@ -8,7 +8,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from channels.base import LAST_WORDS, Button, Chunk, EditRefusedError, File, FileRefusedError, Plan, Priority, Record
+from channels.base import (
+    FINAL_PRIORITIES,
+    Button,
+    Chunk,
+    EditRefusedError,
+    File,
+    FileRefusedError,
+    Plan,
+    Priority,
+    RecordMessageId,
+)
 from channels.markdown.dialect import Limits
 from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import RateLimiter
@@ -58,7 +68,7 @@ class Piece:
     @property
     def controls(self) -> tuple[Button, ...]:
         """The buttons under it: those of the plan stand under the last one."""
-        return tuple(self.plan.controls) if self.position == len(self.plan.chunks) - 1 else ()
+        return tuple(self.plan.buttons) if self.position == len(self.plan.chunks) - 1 else ()
 
     @property
     def content(self) -> tuple[str, tuple[Button, ...]]:
@@ -67,7 +77,7 @@ class Piece:
     @property
     def is_done(self) -> bool:
         """Whether nothing is to come that would change it."""
-        return not self.plan.grows or self.position < len(self.plan.chunks) - 1
+        return not self.plan.is_growing or self.position < len(self.plan.chunks) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +117,7 @@ class MessageSurface(ABC):
         self._is_reserved = False
 
     @contextmanager
-    def live(self) -> Iterator[None]:
+    def track_reply(self) -> Iterator[None]:
         self._began = event_loop.now()
         try:
             yield
@@ -116,7 +126,7 @@ class MessageSurface(ABC):
             self._give_up()
             self._release()
 
-    def open(self) -> bool:
+    def try_open(self) -> bool:
         if not self._is_open:
             if not self._has_room():
                 self._give_up()
@@ -153,34 +163,36 @@ class MessageSurface(ABC):
         self._is_open = False
         self._kept.close()
 
-    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
-        budget = self._lacking or self._next(is_new=is_new, ends=ends)
-        await budget.acquire(priority, since)
+    async def acquire_slot(
+        self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
+    ) -> None:
+        budget = self._lacking or self._next(is_new=is_post, ends=is_last_edit)
+        await budget.acquire(priority, outdated_since)
         self._held = budget
 
-    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+    async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         """Edit, post and delete until the platform shows the plan: see `Surface`."""
         self._lacking = None
         try:
-            shown = await self._show(plan, known, record)
+            shown = await self._show(plan, known_ids, record)
         finally:
             self._release()
-        if shown and not plan.grows:
+        if shown and not plan.is_growing:
             self._close()
         return shown
 
-    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
+    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
         own = await self._own()
-        if is_taken_over:
+        if is_contested:
             self._to_rewrite.update(own.values())
             self._has_strays = True
-        return [*(own[position] for position in sorted(own)), *filter(_is_file, recorded)]
+        return [*(own[position] for position in sorted(own)), *filter(_is_file, recorded_ids)]
 
-    async def clear(self, message_ids: Sequence[str]) -> None:
+    async def delete_messages(self, message_ids: Sequence[str]) -> None:
         for message_id in message_ids:
             await _clear_away(self._delete, message_id)
 
-    async def say(self, text: str, file: File | None = None) -> None:
+    async def post_message(self, text: str, file: File | None = None) -> None:
         said = await self.announce(text)
         if file is not None:
             await self._attach([file], said, {}, _unrecorded)
@@ -195,13 +207,13 @@ class MessageSurface(ABC):
         assert posted is not None, "only a tick may be dropped"
         return posted.id
 
-    def waits(self) -> None:
+    def add_queued_reaction(self) -> None:
         self._receipts.give(self._address)
 
-    def waited(self) -> None:
+    def assume_queued_reaction(self) -> None:
         self._receipts.given(self._address)
 
-    async def begun(self) -> None:
+    async def remove_queued_reaction(self) -> None:
         self._receipts.take_back(self._address)
 
     def is_admitted(self, budget: RateLimiter) -> bool:
@@ -231,7 +243,7 @@ class MessageSurface(ABC):
             self._held.release()
             self._held = None
 
-    async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+    async def _show(self, plan: Plan, known: Sequence[str], record: RecordMessageId) -> bool:
         messages = [id_ for id_ in known if not _is_file(id_)]
         shown: list[str] = []
         for position in range(len(plan.chunks)):
@@ -251,7 +263,7 @@ class MessageSurface(ABC):
             shown.append(current)
         for message_id in messages[len(plan.chunks) :]:
             await _clear_away(self._delete, message_id)
-        if plan.priority in LAST_WORDS:
+        if plan.priority in FINAL_PRIORITIES:
             await self._undo_late_calls([Piece(position, plan) for position in range(len(shown))], shown)
         await self._show_files(plan, shown[-1] if shown else "", known, record)
         return True
@@ -267,7 +279,7 @@ class MessageSurface(ABC):
             if message_id in self._to_rewrite:
                 await self._edit(message_id, *piece.content, Priority.PROGRESS)
         if self._has_strays:
-            await self.clear(await self._strays(shown))
+            await self.delete_messages(await self._strays(shown))
         self._to_rewrite.clear()
         self._has_strays = False
 
@@ -278,7 +290,7 @@ class MessageSurface(ABC):
         try:
             edited = await self._edit(message_id, *piece.content, piece.plan.priority)
         except RefusedError as refusal:
-            if piece.plan.priority in LAST_WORDS:
+            if piece.plan.priority in FINAL_PRIORITIES:
                 raise
             raise EditRefusedError(str(refusal)) from refusal
         if edited is Edited.DONE:
@@ -291,7 +303,7 @@ class MessageSurface(ABC):
         """Begin the message of a piece, behind the `previous` one; none if a tick could not go."""
         return await self._post(piece.position, *piece.content, piece.plan.priority, previous)
 
-    async def _show_files(self, plan: Plan, last: str, known: Sequence[str], record: Record) -> None:
+    async def _show_files(self, plan: Plan, last: str, known: Sequence[str], record: RecordMessageId) -> None:
         positions = {file.name: len(plan.chunks) + number for number, file in enumerate(plan.files)}
         recorded = dict(_file(id_) for id_ in known if _is_file(id_))
         kept = {name: id_ for name, id_ in recorded.items() if name in positions}

@@ -12,7 +12,7 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
 from channels.access import Admission
-from channels.base import Around, Check, Fetched, Heard
+from channels.base import FetchedFile, FileCheck, MessageText, SurroundingMessages
 from channels.intake.backfill import Backfill
 from channels.intake.handler import Call, Intake
 from channels.services import Desk
@@ -67,7 +67,7 @@ class SlackChannel:
     """
 
     name = NAME
-    pulse = max(PING_INTERVAL, PROOF_INTERVAL)
+    heartbeat_interval = max(PING_INTERVAL, PROOF_INTERVAL)
 
     def __init__(
         self, settings: SlackSettings, desk: Desk, places: Watermarks, bounds: Bounds, vault: Vault | None = None
@@ -89,7 +89,7 @@ class SlackChannel:
         self._settings = settings
         self._assistant = AssistantThreads(self._api)
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
-        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._deny_privately, ways=WAYS)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.get_locale, self._deny_privately, ways=WAYS)
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
@@ -100,10 +100,10 @@ class SlackChannel:
         )
         self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
         self._history = SlackHistory(self._api, self._directory, self._hear)
-        look, heard_at = self._history.look, self.heard_at
+        look, heard_at = self._history.look, self.last_event_at
         self._backfill = Backfill(NAME, places, bounds, take=self._take, look=look, heard_at=heard_at, holds=False)
         self._seal = Seal(settings.bot_token or settings.client_secret)
-        self._private = PrivateResponses(self._api, self.surface)
+        self._private = PrivateResponses(self._api, self.create_surface)
         self._interactions = SlackInteractionHandler(
             desk,
             self._intake,
@@ -167,30 +167,30 @@ class SlackChannel:
         await self._assistant.settle(SETTLE_TIMEOUT)
         await self._connections.close()
 
-    def heard_at(self) -> float:
+    def last_event_at(self) -> float:
         heard_at = self._transport.heard_at
         return heard_at if self._proof is None else min(heard_at, self._proof.at)
 
     async def reconnect(self) -> None:
         await self._transport.reopen()
 
-    def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
+    def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
         if self._streams is None:
             return SlackSurface(self._api, self._receipts, address, turn_id, assistant=self._assistant)
         return StreamSurface(self._api, self._receipts, address, turn_id, self._streams, assistant=self._assistant)
 
-    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         del name  # its mark tells it from all others
         return address
 
-    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+    def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
         del message_id
         return address
 
-    async def locale(self, inbound: InboxMessage) -> str:
+    async def get_locale(self, inbound: InboxMessage) -> str:
         return "" if inbound.is_bot else await self._directory.locale(str(inbound.address["team"]), inbound.author)
 
-    async def read(self, inbound: InboxMessage) -> Heard:
+    async def read_message(self, inbound: InboxMessage) -> MessageText:
         """The message in words; in a channel, where several may speak, the speaker's name comes first."""
         team = str(inbound.address["team"])
         await self._api.at(team).token()  # where the app was uninstalled, no model is asked
@@ -200,19 +200,21 @@ class SlackChannel:
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         name, bot_name = names[inbound.author], names.get(bot, "")
-        return Heard.of(
+        return MessageText.from_message(
             to_words(inbound.text, names),
             name,
             inbound.attachments,
-            alone=is_direct,
+            is_one_to_one=is_direct,
             bot_name="" if bot_name == bot else bot_name,  # its name cannot be looked up
         )
 
-    async def fetch(self, inbound: InboxMessage, file: Attachment, check: Check) -> Fetched:
+    async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
         return await self._downloads.fetch(str(inbound.address["team"]), file, check)
 
-    async def around(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
-        return await self._context.fetch(messages, behind)
+    async def fetch_context(
+        self, messages: Sequence[InboxMessage], history: HistoryState | None
+    ) -> SurroundingMessages:
+        return await self._context.fetch(messages, history)
 
     async def _dispatch(
         self,
@@ -300,7 +302,7 @@ class SlackChannel:
         return await self._desk.conversations.count_newest_bot_messages(inbound.session_id, most) >= most
 
     def _surface_of(self, inbound: InboxMessage) -> SlackSurface:
-        return self.surface(inbound.address, turn_id=inbound.event_key)
+        return self.create_surface(inbound.address, turn_id=inbound.event_key)
 
 
 async def _nobody(*_: object, **__: object) -> AuthorizeResult:

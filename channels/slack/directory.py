@@ -91,7 +91,7 @@ class WorkspaceDirectory:
         """
 
         async def fetch() -> Answer:
-            return await self._read(team, "auth.test", PROOFS, priority=Priority.LOOK)
+            return await self._read(team, "auth.test", PROOFS, priority=Priority.BACKFILL)
 
         return await self._bots.get(team, fetch)
 

@@ -150,12 +150,12 @@ def messages() -> str:
         left, top = 12.0 + _COLUMN * number, 44.0
         planner.feed(piece)
         is_last = number == len(_PIECES) - 1
-        plan = planner.plan(Priority.FINAL if is_last else Priority.TICK)
+        plan = planner.plan(Priority.FINAL if is_last else Priority.STREAM_UPDATE)
         moment = "and at its end" if is_last else f"after {len(planner.text)} characters"
         parts.append(text(left, 26, moment, weight="bold"))
         for chunk in plan.chunks:
             lines = [row for said in chunk.text.split("\n") for row in wrap(said, _CHARACTERS) or [""]]
-            grows = plan.grows and chunk is plan.chunks[-1]
+            grows = plan.is_growing and chunk is plan.chunks[-1]
             height = LINE * len(lines) + 12
             parts.append(box(left, top, _COLUMN - 22, height, fill="#fbfcfe", stroke=BLUE if grows else PALE))
             parts += [
@@ -189,7 +189,7 @@ def calls() -> list[list[tuple[float, Priority]]]:
         async def grow(number: int) -> None:
             since = _now()
             while True:
-                await edit(number, Priority.TICK, since)
+                await edit(number, Priority.STREAM_UPDATE, since)
                 since = _now()
 
         async def reply(number: int) -> None:

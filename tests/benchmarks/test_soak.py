@@ -13,7 +13,7 @@ from benchmarks.soak.run import Load
 from benchmarks.soak.script import Model, Verdict, answer, disordered, history_fault, is_late, judge, names
 from benchmarks.soak.sessions import Discord, Slack, Told, unfinished
 from benchmarks.soak.users import Session
-from channels.base import Said
+from channels.base import ContextMessage
 from channels.i18n.messages import STOP
 from channels.intake.context import framed
 from core.sessions.prompt_text import build_quote
@@ -118,7 +118,7 @@ async def test_what_is_told_of_a_message_that_was_not_heard_yet_does_not_ask_for
     async def count(text: str) -> int:
         return len(text)
 
-    question, before = inbound("s1-1"), Said("ada", "Ada", "s1-0", at=0.0)
+    question, before = inbound("s1-1"), ContextMessage("ada", "Ada", "s1-0", sent_at=0.0)
     frames, _ = await framed([question], [before], {"ada": "Ada"}, count=count, most=1_000)
     (build_quote,) = frames[question.event_key]
     assert "s1-0" in build_quote

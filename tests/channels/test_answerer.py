@@ -131,7 +131,7 @@ async def test_an_error_nobody_foresaw_is_apologised_for_and_its_text_kept_back(
         async def broken(message: Any) -> Any:
             raise ValueError(SECRET)
 
-        monkeypatch.setattr(bot.channel, "read", broken)
+        monkeypatch.setattr(bot.channel, "read_message", broken)
         question = await ask(bot)
         row = await outcome(bot)
         assert bot.texts(question)[1:] == [words.ENGLISH.apology("Something went wrong on my side.", row.id)]

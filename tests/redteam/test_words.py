@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from channels.base import Heard, Said
+from channels.base import ContextMessage, MessageText
 from channels.i18n.messages import ENGLISH
 from channels.intake.attachments import Attachments
 from channels.intake.context import framed, labels
@@ -57,7 +57,9 @@ async def count(text: str) -> int:
 @pytest.mark.parametrize("attack", ESCAPES)
 async def test_no_words_of_others_leave_their_frame(attack: str, kind: Any) -> None:
     asked = inbound("what do they say?", sent_at=10.0)
-    other = Said("U9", "eve", ESCAPES[attack], at=1.0, kind=kind, to="" if kind == "before" else asked.event_key)
+    other = ContextMessage(
+        "U9", "eve", ESCAPES[attack], sent_at=1.0, kind=kind, event_key="" if kind == "before" else asked.event_key
+    )
     names = labels({"U9": "eve", "ada": "ada"})
     frames, _ = await framed([asked], [other], names, count=count, most=9_000)
     (frame,) = frames[asked.event_key]
@@ -130,8 +132,8 @@ class NoFile:
 async def test_the_name_of_a_file_is_a_name(name: str) -> None:
     file = Attachment(name, "application/x-nothing", 10**12, {})
     message = inbound("look", attachments=(file,))
-    heard, parts, _ = await Attachments(Allowance()).read(NoFile(), [message], [Heard("look", "ada")], DEFAULT_FILES)  # type: ignore[arg-type] # it asks for nothing else of a channel
-    own = escape_brackets(heard[0].text)
+    heard, parts, _ = await Attachments(Allowance()).read(NoFile(), [message], [MessageText("look", "ada")], MOST_TAKE)  # type: ignore[arg-type] # it asks for nothing else of a channel
+    own = plain(heard[0].text)
     assert parts == [] or not list(parts)
     assert len(own.splitlines()) == 2
     assert QUOTE_OPEN not in own

@@ -276,7 +276,7 @@ class DiscordApi:
 
     async def _look(self, name: str, send: Callable[[], Awaitable[T]], key: Hashable) -> T:
         """Make a call that nobody waits for."""
-        answer = await self.call(name, send, self._caller.limiters.get(key, MESSAGES), priority=Priority.LOOK)
+        answer = await self.call(name, send, self._caller.limiters.get(key, MESSAGES), priority=Priority.BACKFILL)
         assert answer is not None, "only a tick may be dropped"
         return answer
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
-from channels.base import Check, Fetched
+from channels.base import FetchedFile, FileCheck
 from channels.discord.client.api import DiscordApi
 from channels.discord.events.history import message_of
 from channels.intake.downloads import FileClient, UnreadableFileError
@@ -28,7 +28,7 @@ class Downloads(FileClient):
         super().__init__(api_url)
         self._api = api
 
-    async def fetch(self, file: Attachment, check: Check) -> Fetched:
+    async def fetch(self, file: Attachment, check: FileCheck) -> FetchedFile:
         """Download a file.
 
         Raises:

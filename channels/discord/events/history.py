@@ -116,7 +116,7 @@ class History:
             return []
         said, before = list[discord.Message](), None
         for _ in range(MOST_PAGES):
-            look = messages_in(self._api, room, after=after, before=before, limit=PAGE, priority=Priority.LOOK)
+            look = messages_in(self._api, room, after=after, before=before, limit=PAGE, priority=Priority.BACKFILL)
             page = await _unless_hidden(look) or []
             said += page
             if len(page) < PAGE:

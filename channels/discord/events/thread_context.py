@@ -11,7 +11,7 @@ from typing import Any
 
 import discord
 
-from channels.base import Around, Said
+from channels.base import ContextMessage, SurroundingMessages
 from channels.discord.client.api import SPOKEN, DiscordApi
 from channels.discord.events.content import names_in, passed_on, says_nothing, shown
 from channels.discord.events.history import message_of, messages_in
@@ -47,7 +47,7 @@ class Surroundings:
         self._api = api
         self._names = Names(api)
 
-    async def look(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
+    async def look(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> SurroundingMessages:
         """See `Channel.around`.
 
         Raises:
@@ -63,7 +63,7 @@ class Surroundings:
         forwarded = [(message, part) for message in messages for part in message.brings if "text" in part]
         names = await self._names.of(_guild(messages[-1]), (one.content for one in known.values()))
         asked = {int(message.address["message"]) for message in messages}
-        return Around(
+        return SurroundingMessages(
             [
                 *(
                     _said(one, names, opens=one.id == thread)
@@ -131,24 +131,26 @@ def _starter(message: discord.Message) -> discord.Message:
     return resolved if isinstance(resolved, discord.Message) else message
 
 
-def _said(message: discord.Message, names: Mapping[tuple[str, int], str], *, me: Any = None, **how: Any) -> Said:
+def _said(
+    message: discord.Message, names: Mapping[tuple[str, int], str], *, me: Any = None, **how: Any
+) -> ContextMessage:
     parts = [shown(message, {**names, **names_in(message)}), *(part["text"] for part in passed_on(message))]
     text, author = storable_text("\n".join(filter(None, parts))), message.author
-    return Said(
-        author=f"{BOT_PREFIX}{author.id}" if author.bot else str(author.id),
+    return ContextMessage(
+        author=f"{BOT}{author.id}" if author.bot else str(author.id),
         name=author.display_name,
         text=headline(text, OWN) if author == me else text,
-        at=sent_at(message.id),
+        sent_at=sent_at(message.id),
         **how,
     )
 
 
-def _forwarded(message: InboxMessage, part: Mapping[str, Any]) -> Said:
-    return Said(
+def _forwarded(message: InboxMessage, part: Mapping[str, Any]) -> ContextMessage:
+    return ContextMessage(
         author="somebody",
         name="somebody",
         text=str(part["text"]),
-        at=float(part["at"]),
+        sent_at=float(part["at"]),
         kind="forwarded",
-        to=message.event_key,
+        event_key=message.event_key,
     )

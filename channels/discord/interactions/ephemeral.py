@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from channels.base import LAST_WORDS, Button, File, Plan, Priority, Record
+from channels.base import FINAL_PRIORITIES, Button, File, Plan, Priority, RecordMessageId
 from channels.discord.client.api import GONE
 from channels.discord.client.files import check
 from channels.discord.interactions.responses import ORIGINAL, Token
@@ -46,32 +46,32 @@ class Aside(MessageSurface):
     def _edits(self) -> RateLimiter:
         return self._token.edits
 
-    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
+    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
         """Return what is recorded: Discord tells of no ephemeral message but the first."""
-        self._to_rewrite.update(recorded if is_taken_over else ())
-        return list(recorded)
+        self._to_rewrite.update(recorded_ids if is_contested else ())
+        return list(recorded_ids)
 
-    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+    async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         """As of any reply; of one of more messages than there may be, the last of them has the whole as a file."""
         if len(plan.chunks) > MOST_MESSAGES:
             plan = self._beginning(plan)
-        return await super().show(plan, known, record)
+        return await super().show(plan, known_ids, record)
 
     def _beginning(self, plan: Plan) -> Plan:
         chunks = [*plan.chunks[:MOST_MESSAGES]]
-        if plan.priority not in LAST_WORDS:
-            return replace(plan, chunks=chunks, grows=False)
+        if plan.priority not in FINAL_PRIORITIES:
+            return replace(plan, chunks=chunks, is_growing=False)
         chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{self._say(words.IN_FILE)}")
         whole = "\n\n".join(chunk.text for chunk in plan.chunks)
         names = {file.name for file in plan.files}
         whole_file = [] if FILE_NAME in names else [File(FILE_NAME, whole.encode())]
         return replace(plan, chunks=chunks, files=[*whole_file, *plan.files])
 
-    def waits(self) -> None: ...
+    def add_queued_reaction(self) -> None: ...
 
-    def waited(self) -> None: ...
+    def assume_queued_reaction(self) -> None: ...
 
-    async def begun(self) -> None: ...
+    async def remove_queued_reaction(self) -> None: ...
 
     async def _post(
         self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None

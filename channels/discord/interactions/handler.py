@@ -214,7 +214,7 @@ class DiscordInteractionHandler(InteractionHandler):
                 public = replace(context, is_private=False)
                 said = await self._intake.commands.run(name, interaction.values["argument"], public)
             text = words.of(context.locale)(PRIVATE[name]) if name in PRIVATE else said.text  # all see it there
-            await self._surface({**context.address, "apart": context.event_key}).say(text, said.file)
+            await self._surface({**context.address, "apart": context.event_key}).post_message(text, said.file)
 
     async def refuse(self, interaction: Interaction, text: str) -> None:
         token = self._token(interaction.surface)

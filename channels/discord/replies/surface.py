@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import discord
 
-from channels.base import LAST_WORDS, Button, File, Plan, Priority, Record
+from channels.base import FINAL_PRIORITIES, Button, File, Plan, Priority, RecordMessageId
 from channels.discord.client.api import ARCHIVED, GONE, NO_REPLIES, SPOKEN, THREAD_LOCKED, DiscordApi, Said
 from channels.discord.client.components import has_button
 from channels.discord.client.files import FILE_SIZE, check
@@ -129,14 +129,14 @@ class DiscordSurface(MessageSurface):
         except SurfaceError as error:  # Discord: whoever wants no direct messages gets none
             log.warning("who has asked cannot be told that there is no answer: %s", error)
 
-    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+    async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         """As of any reply; its author is told when one that took long has come to its end, and why there is none."""
         try:
-            shown = await super().show(plan, known, record)
+            shown = await super().show(plan, known_ids, record)
         except RefusedError as refusal:
             await self._tell_of(refusal)
             raise
-        if shown and plan.priority in LAST_WORDS and event_loop.now() >= self._ping_at:
+        if shown and plan.priority in FINAL_PRIORITIES and event_loop.now() >= self._ping_at:
             self._ping_at = math.inf
             question = self._question if self._is_theirs else None
             try:
@@ -214,10 +214,10 @@ class DiscordSurface(MessageSurface):
             if refusal.code not in DELETED:
                 raise
 
-    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
-        if self._apart and recorded:
-            return list(recorded)
-        return await super().find(recorded, is_taken_over=is_taken_over)
+    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
+        if self._apart and recorded_ids:
+            return list(recorded_ids)
+        return await super().find_message_ids(recorded_ids, is_contested=is_contested)
 
     async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
         """What stands apart has a mark of its own, and is found by that."""

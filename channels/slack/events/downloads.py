@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from channels.base import Check, Fetched
+from channels.base import FetchedFile, FileCheck
 from channels.intake.downloads import FileClient, UnreadableFileError
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
@@ -34,7 +34,7 @@ class SlackDownloads(FileClient):
         super().__init__(api.address)
         self._api = api
 
-    async def fetch(self, team: str, file: Attachment, check: Check) -> Fetched:
+    async def fetch(self, team: str, file: Attachment, check: FileCheck) -> FetchedFile:
         """Download a file.
 
         Raises:

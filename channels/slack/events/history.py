@@ -82,7 +82,9 @@ class SlackHistory:
         if {message.get("user_team") or message.get("team") or team for message in messages} <= {team}:
             return None
         budget, about = self._api.budget(("conversations.info", team), TIER_3), {"channel": channel}
-        answer = await self._api.at(team).call("conversations.info", about, budget, priority=Priority.LOOK, reads=True)
+        answer = await self._api.at(team).call(
+            "conversations.info", about, budget, priority=Priority.BACKFILL, reads=True
+        )
         return bool((answer or {}).get("channel", {}).get("is_ext_shared"))
 
     async def _said(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
@@ -110,7 +112,7 @@ class SlackHistory:
     async def _pages(self, method: str, team: str, about: Mapping[str, Any]) -> list[Answer]:
         api, asked = self._api.at(team), {**about, "limit": PAGE}
         budget = self._api.budget((method, team), PAST)
-        return await api.pages(method, asked, budget, most=MOST_PAGES, priority=Priority.LOOK)
+        return await api.pages(method, asked, budget, most=MOST_PAGES, priority=Priority.BACKFILL)
 
     def _skip(self, place: ActivePlace, refusal: RefusedError) -> None:
         """Pass over a place that may not be looked into.

@@ -7,7 +7,7 @@ it does now, and what was deleted is not there.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from channels.base import Around, Said
+from channels.base import ContextMessage, SurroundingMessages
 from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.rate_limits import PAST
 from channels.slack.directory import WorkspaceDirectory
@@ -42,7 +42,7 @@ class SlackContextFetcher:
         self._directory = directory
         self._hears_all = hears_all
 
-    async def fetch(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> Around:
+    async def fetch(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> SurroundingMessages:
         """See `Channel.around`.
 
         Raises:
@@ -76,7 +76,7 @@ class SlackContextFetcher:
             },
             [*map(said, near), *(str(part["text"]) for _, part in passed)],
         )
-        return Around(
+        return SurroundingMessages(
             [
                 *(_before(message, names) for message in before),
                 *(_passed_on(message, part, names) for message, part in passed),
@@ -114,26 +114,26 @@ def _brought(message: InboxMessage) -> list[Mapping[str, Any]]:
     return [part for part in message.brings if "text" in part]
 
 
-def _before(message: Mapping[str, Any], names: Mapping[str, str]) -> Said:
+def _before(message: Mapping[str, Any], names: Mapping[str, str]) -> ContextMessage:
     bot = str(message.get("bot_id") or "")
     user = str(message.get("user") or "")
     parts = [said(message), *(f"[passed on] {part['name']}: {part['text']}" for part in passed_on(message))]
-    return Said(
-        author=f"{BOT_PREFIX}{bot}" if bot else user,
+    return ContextMessage(
+        author=f"{BOT}{bot}" if bot else user,
         name=name_of(message, bot) if bot else names.get(user, user),
         text=to_words("\n".join(filter(None, parts)), names),
-        at=float(message["ts"]),
-        opens=message.get("thread_ts", message["ts"]) == message["ts"],
+        sent_at=float(message["ts"]),
+        is_thread_start=message.get("thread_ts", message["ts"]) == message["ts"],
     )
 
 
-def _passed_on(message: InboxMessage, part: Mapping[str, str], names: Mapping[str, str]) -> Said:
+def _passed_on(message: InboxMessage, part: Mapping[str, str], names: Mapping[str, str]) -> ContextMessage:
     author = part["author"]
-    return Said(
+    return ContextMessage(
         author=author or f"{NAME}:{part['name']}",
         name=names.get(author) or part["name"] or "somebody",
         text=to_words(part["text"], names),
-        at=float(part["ts"] or 0),
+        sent_at=float(part["ts"] or 0),
         kind="forwarded",
-        to=message.event_key,
+        event_key=message.event_key,
     )

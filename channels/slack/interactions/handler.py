@@ -240,7 +240,7 @@ class SlackInteractionHandler(InteractionHandler):
             return None
 
         async def retract(text: str) -> None:
-            await surface.clear([ts])
+            await surface.delete_messages([ts])
             await self._private.respond(target, text)
 
         return replace(inbound, address={**inbound.address, "ts": ts}, sent_at=float(ts)), retract

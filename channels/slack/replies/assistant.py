@@ -55,7 +55,7 @@ class AssistantThreads:
             return
         begun: asyncio.Task[None] | None = None
         with ExitStack() as reserve:
-            if limiter.can_reserve(2) and limiter.try_acquire(Priority.LOOK):
+            if limiter.can_reserve(2) and limiter.try_acquire(Priority.BACKFILL):
                 reserve.enter_context(limiter.reserve())
                 begun = self._set(address, "processing", limiter, is_admitted=True)
             try:
@@ -106,7 +106,7 @@ async def suggest_prompts(api: SlackApi, team: str, channel: str, prompts: Seque
     arguments = {"channel_id": channel, "prompts": [{"title": prompt, "message": prompt} for prompt in prompts]}
     try:
         await api.at(team).call(
-            PROMPTS_METHOD, arguments, api.budget((PROMPTS_METHOD, team), TIER_4), priority=Priority.LOOK
+            PROMPTS_METHOD, arguments, api.budget((PROMPTS_METHOD, team), TIER_4), priority=Priority.BACKFILL
         )
     except SurfaceError as error:
         log.warning("prompts cannot be suggested: %s", error)

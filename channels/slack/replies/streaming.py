@@ -13,7 +13,7 @@ from typing import Any
 
 from cachetools import TTLCache
 
-from channels.base import LAST_WORDS, Priority
+from channels.base import FINAL_PRIORITIES, Priority
 from channels.i18n.messages import PLACEHOLDER
 from channels.rate_limits.caller import PassingError, RefusedError
 from channels.rate_limits.limiter import RateLimiter
@@ -149,14 +149,14 @@ class StreamSurface(SlackSurface):
         self._is_native = False  # whether the message that grows is one that is streamed
         self._stream: Stream | None = None
 
-    def open(self) -> bool:
+    def try_open(self) -> bool:
         """The way that a message goes is chosen here."""
         if not self._is_open and self._is_better_streamed():
             self._open()  # what is not to stay of it goes by an edit
             self._is_native = True
             self._kept.enter_context(self._stops.reserve())
             self._kept.enter_context(self._appends.track_reply(self._began))
-        return super().open()
+        return super().try_open()
 
     def _close(self) -> None:
         self._is_native = False
@@ -198,10 +198,12 @@ class StreamSurface(SlackSurface):
     def _appends(self) -> RateLimiter:
         return self._api.budget(("chat.appendStream", self._team), TIER_4)
 
-    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
-        if self._next(is_new=is_new, ends=ends) in (self._starts, self._stops):  # those are no idle calls
+    async def acquire_slot(
+        self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
+    ) -> None:
+        if self._next(is_new=is_post, ends=is_last_edit) in (self._starts, self._stops):  # those are no idle calls
             priority = min(priority, Priority.PROGRESS)
-        await super().ready(priority, is_new=is_new, ends=ends, since=since)
+        await super().acquire_slot(priority, is_post=is_post, is_last_edit=is_last_edit, outdated_since=outdated_since)
 
     def _next(self, *, is_new: bool, ends: bool) -> RateLimiter:
         if self._stream is not None:
@@ -237,7 +239,7 @@ class StreamSurface(SlackSurface):
         if not (self.is_admitted(self._starts) or self._starts.try_acquire(Priority.PROGRESS)):
             return None
         text = _settled(piece)
-        card, chunks = Card().turned(piece.plan.status, piece.plan.waited, is_silent=not text)
+        card, chunks = Card().turned(piece.plan.status, piece.plan.elapsed, is_silent=not text)
         chunks += _said(text)
         # Slack: the recipient is required in channels, where only he sees the text grow.
         recipient = {} if self._is_direct else {"recipient_user_id": self._user, "recipient_team_id": self._user_team}
@@ -295,19 +297,19 @@ class StreamSurface(SlackSurface):
             self._shown[message_id] = piece.content
         else:  # all of the text stands, so that taking the card away may wait for others
             piece = _urgent(piece)
-        return await super()._change(message_id, piece if piece.plan.priority in LAST_WORDS else _urgent(piece))
+        return await super()._change(message_id, piece if piece.plan.priority in FINAL_PRIORITIES else _urgent(piece))
 
     async def _grow(self, stream: Stream, piece: Piece) -> Edited | None:
         """Append what is new; none if the stream cannot go on."""
         new = _settled(piece)[len(stream.text) :]
         is_silent = not (stream.text or new)
-        card, chunks = stream.card.turned(piece.plan.status, piece.plan.waited, is_silent=is_silent)
+        card, chunks = stream.card.turned(piece.plan.status, piece.plan.elapsed, is_silent=is_silent)
         chunks += _said(new)
         if not stream.holds(chunks):
             return None
         if not chunks:
             return Edited.DONE
-        if not (self.is_admitted(self._appends) or self._appends.try_acquire(Priority.TICK)):
+        if not (self.is_admitted(self._appends) or self._appends.try_acquire(Priority.STREAM_UPDATE)):
             return Edited.DROPPED
         try:
             await self._api.once(
@@ -326,7 +328,7 @@ class StreamSurface(SlackSurface):
         """Stop a stream with the rest of its text, and what is to be pressed below; whether that is known to have
         succeeded.
         """
-        priority = piece.plan.priority if piece.plan.priority in LAST_WORDS else Priority.PROGRESS
+        priority = piece.plan.priority if piece.plan.priority in FINAL_PRIORITIES else Priority.PROGRESS
         rest = [*stream.card.ended(), *_said(piece.chunk.text[len(stream.text) :])]
         if not stream.holds(rest):
             return False
@@ -360,7 +362,7 @@ def _urgent(piece: Piece) -> Piece:
 
 def _settled(piece: Piece) -> str:
     """What of a piece may be appended. The start of one of Slack's tokens waits for what comes of it."""
-    return piece.chunk.text[: piece.chunk.settled].rstrip("<")
+    return piece.chunk.text[: piece.chunk.stable_length].rstrip("<")
 
 
 def _said(text: str) -> list[dict[str, Any]]:

@@ -85,16 +85,16 @@ class SlackSurface(MessageSurface):
         self._is_start_lost = False  # whether a stream may have been begun that is not known here
 
     @contextmanager
-    def live(self) -> Iterator[None]:
+    def track_reply(self) -> Iterator[None]:
         with ExitStack() as stack:
             if self._assistant is not None:
                 stack.enter_context(self._assistant.processing(self._address, lambda: self._is_taken_up))
-            stack.enter_context(super().live())
+            stack.enter_context(super().track_reply())
             yield
 
-    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
-        self._is_taken_up, self._recorded = True, recorded
-        return await super().find(recorded, is_taken_over=is_taken_over)
+    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
+        self._is_taken_up, self._recorded = True, recorded_ids
+        return await super().find_message_ids(recorded_ids, is_contested=is_contested)
 
     @property
     def _in_thread(self) -> dict[str, str]:

@@ -48,8 +48,8 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.1)
     monkeypatch.setattr(socket, "CLOSE_TIMEOUT", 0.1)
     monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)
-    monkeypatch.setattr(SlackChannel, "pulse", 0.2)
-    monkeypatch.setattr(DiscordChannel, "pulse", 0.5)
+    monkeypatch.setattr(SlackChannel, "heartbeat_interval", 0.2)
+    monkeypatch.setattr(DiscordChannel, "heartbeat_interval", 0.5)
 
 
 @asynccontextmanager

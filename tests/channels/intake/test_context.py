@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.base import Said
+from channels.base import ContextMessage
 from channels.intake.context import framed, labels
 from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, QUOTE_CLOSE, QUOTE_OPEN, escape_brackets
 from tests.fixtures.inbox_messages import inbound
@@ -34,7 +34,7 @@ async def by_words(text: str) -> int:
     return len(text.split())
 
 
-async def shown(said: list[Said], most: int = 10_000) -> str:
+async def shown(said: list[ContextMessage], most: int = 10_000) -> str:
     question = inbound(sent_at=1_000.0)
     names = labels({one.author: one.name for one in said})
     (frames,) = (await framed([question], said, names, count=by_words, most=most))[0].values()
@@ -44,7 +44,7 @@ async def shown(said: list[Said], most: int = 10_000) -> str:
 @given(st.lists(st.tuples(IDS, TEXTS, TEXTS), min_size=1, max_size=6))
 async def test_a_frame_ends_where_it_ends_and_nobody_speaks_in_it_for_another(talk: list[tuple[str, str, str]]) -> None:
     names = {id_: name for id_, name, _ in talk}
-    said = [Said(id_, names[id_], text, at=float(n)) for n, (id_, _, text) in enumerate(talk)]
+    said = [ContextMessage(id_, names[id_], text, sent_at=float(n)) for n, (id_, _, text) in enumerate(talk)]
     told = [one for one in said if one.text.replace("\0", "").strip()]
     text = await shown(said)
     if not told:
@@ -99,7 +99,7 @@ def test_what_is_said_to_the_bot_bears_no_brackets_of_a_frame() -> None:
 
 
 async def test_the_newest_is_kept_and_the_cut_is_told() -> None:
-    talk = [Said("U1", "Ada", f"word {n}", at=float(n), opens=n == 0) for n in range(100)]
+    talk = [ContextMessage("U1", "Ada", f"word {n}", sent_at=float(n), is_thread_start=n == 0) for n in range(100)]
     text = await shown(talk, most=24)
     lines = text.split("\n")[1:-1]
     assert lines == [
@@ -111,20 +111,22 @@ async def test_the_newest_is_kept_and_the_cut_is_told() -> None:
 
 async def test_one_that_is_too_long_is_cut_and_says_so() -> None:
     long = " ".join(str(n) for n in range(1_000))
-    text = await shown([Said("U1", "Ada", "before", at=1.0), Said("U1", "Ada", long, at=2.0)], most=100)
+    text = await shown(
+        [ContextMessage("U1", "Ada", "before", sent_at=1.0), ContextMessage("U1", "Ada", long, sent_at=2.0)], most=100
+    )
     assert "> Ada: 0 1 2" in text
     assert f"{QUOTE_OPEN}the rest is left out{QUOTE_CLOSE}" in text
     assert f"{QUOTE_OPEN}1 older messages are left out{QUOTE_CLOSE}" in text
     assert "before" not in text.split("\n", 1)[1]
     assert len(text.split()) < 160
-    assert await shown([Said("U1", "Ada", long, at=2.0)], most=0) == ""
+    assert await shown([ContextMessage("U1", "Ada", long, sent_at=2.0)], most=0) == ""
 
 
 async def test_what_came_in_between_stands_in_between() -> None:
     first, second = inbound(sent_at=10.0), inbound(sent_at=20.0)
-    quote = Said("U3", "Lin", "quoted", at=1.0, kind="quoted", to=second.event_key)
-    talk = [Said("U1", "Ada", "early", at=5.0), Said("U1", "Ada", "late", at=15.0), quote]
-    after = Said("U1", "Ada", "too late", at=25.0)
+    quote = ContextMessage("U3", "Lin", "quoted", sent_at=1.0, kind="quoted", event_key=second.event_key)
+    talk = [ContextMessage("U1", "Ada", "early", sent_at=5.0), ContextMessage("U1", "Ada", "late", sent_at=15.0), quote]
+    after = ContextMessage("U1", "Ada", "too late", sent_at=25.0)
     names = labels({one.author: one.name for one in talk})
     frames, _ = await framed([first, second], [*talk, after], names, count=by_words, most=100)
     ((before,), (between, quoted)) = frames[first.event_key], frames[second.event_key]

@@ -82,7 +82,7 @@ LIMITS = pytest.mark.parametrize("of", [SLACK, DISCORD], ids=["slack", "discord"
 
 @LIMITS
 @settings(deadline=None)
-@given(text=texts, priority=st.sampled_from([Priority.FINAL, Priority.TICK]))
+@given(text=texts, priority=st.sampled_from([Priority.FINAL, Priority.STREAM_UPDATE]))
 def test_no_message_has_a_link_that_says_one_address_and_leads_to_another(
     of: Limits, text: str, priority: Priority
 ) -> None:
@@ -124,7 +124,7 @@ def test_no_message_has_a_link_that_says_one_address_and_leads_to_another(
     ],
 )
 def test_a_known_way_to_disguise_a_link_is_closed(text: str, of: Limits) -> None:
-    for priority in (Priority.FINAL, Priority.TICK):
+    for priority in (Priority.FINAL, Priority.STREAM_UPDATE):
         assert not [found for message in shown(text, of, priority) for found in disguised(message, of)]
 
 
@@ -169,4 +169,4 @@ def test_what_is_no_link_reads_as_it_was_written(of: Limits) -> None:
     ],
 )
 def test_a_link_that_is_not_complete_is_its_label(begun: str) -> None:
-    assert shown(f"See {begun}", SLACK, Priority.TICK) == ["See label"]
+    assert shown(f"See {begun}", SLACK, Priority.STREAM_UPDATE) == ["See label"]

@@ -57,7 +57,7 @@ async def test_what_is_too_often_for_one_is_so_for_all_that_share_the_limit() ->
     await asyncio.wait_for(platform.refused.wait(), 30)
     assert await platform.call(key="another") == "sent"
     assert time() - begun < 0.9
-    assert await platform.call(Priority.TICK) is None
+    assert await platform.call(Priority.STREAM_UPDATE) is None
     assert await platform.call() == "sent"
     assert time() - begun >= 1.0
     assert await first == "sent"
@@ -90,11 +90,11 @@ async def test_a_refusal_is_not_tried_again() -> None:
 
 async def test_a_tick_is_tried_once_and_tells_whether_it_may_have_taken_effect() -> None:
     platform = Platform(PassingError("later", retry_after=0.01))
-    assert await platform.call(Priority.TICK) is None
+    assert await platform.call(Priority.STREAM_UPDATE) is None
     assert platform.calls == 1
     platform = Platform(PassingError("HTTP 500"))
     with pytest.raises(PassingError):
-        await platform.call(Priority.TICK)
+        await platform.call(Priority.STREAM_UPDATE)
     assert platform.calls == 1
 
 

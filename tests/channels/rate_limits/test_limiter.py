@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from channels.base import SILENT, Priority
+from channels.base import FIRST_TEXT, Priority
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
 from tests.fixtures.clock import FastLoop
@@ -74,7 +74,7 @@ def ticks(seconds: float, *, live: int = 1, window: Window = MINUTE) -> list[flo
         async def reply() -> None:
             with replying(limiter):
                 while now() < 1_000 + seconds:
-                    await limiter.acquire(Priority.TICK)
+                    await limiter.acquire(Priority.STREAM_UPDATE)
                     limiter.complete()
                     sent.append(now() - 1_000)
 
@@ -108,7 +108,7 @@ def test_of_replies_that_begin_in_turn_the_last_ones_are_shown_as_well() -> None
             end = now() + 30
             with limiter.track_reply(now()):
                 while now() < end:
-                    await limiter.acquire(Priority.TICK)
+                    await limiter.acquire(Priority.STREAM_UPDATE)
                     limiter.complete()
                     shown[number] += now() < end
 
@@ -135,12 +135,12 @@ def test_the_first_words_of_a_reply_go_at_once_but_not_with_a_call_that_is_kept_
             waits = list[float]()
             for _ in range(3):
                 asked = now()
-                await limiter.acquire(Priority.TICK, SILENT)
+                await limiter.acquire(Priority.STREAM_UPDATE, FIRST_TEXT)
                 limiter.complete()
                 if is_told:
                     limiter.report_headers(remaining=4 - len(waits), reset_after=5 - (now() - begun))
                 waits.append(now() - asked)
-            more = asyncio.create_task(limiter.acquire(Priority.TICK, SILENT))
+            more = asyncio.create_task(limiter.acquire(Priority.STREAM_UPDATE, FIRST_TEXT))
             await asyncio.sleep(4)
             is_kept = not more.done()
             await more
@@ -158,7 +158,7 @@ def test_the_most_out_of_date_tick_goes_next() -> None:
         limiter.complete()
 
         async def tick(name: str, since: float) -> None:
-            await limiter.acquire(Priority.TICK, since)
+            await limiter.acquire(Priority.STREAM_UPDATE, since)
             limiter.complete()
             order.append(name)
 
@@ -180,7 +180,7 @@ def test_finals_drain_at_the_limit_whatever_updates_wait() -> None:
 
         async def reply() -> None:
             while len(finals) < 100:
-                await limiter.acquire(Priority.TICK)
+                await limiter.acquire(Priority.STREAM_UPDATE)
                 limiter.complete()
 
         await asyncio.gather(*(final() for _ in range(100)), *(reply() for _ in range(5)))
@@ -194,7 +194,7 @@ def test_a_final_finds_its_place_at_once_whatever_the_ticks_do() -> None:
         limiter = RateLimiter(MINUTE)
         with replying(limiter):
             for _ in range(200):
-                await limiter.acquire(Priority.TICK)
+                await limiter.acquire(Priority.STREAM_UPDATE)
                 limiter.complete()
             begun = now()
             await limiter.acquire(Priority.FINAL)
@@ -229,7 +229,7 @@ def test_who_waits_goes_by_importance_and_then_by_arrival() -> None:
         names = [("tick", 3), ("progress", 2), ("error", 1), ("first final", 0), ("second final", 0)]
         tasks = [asyncio.create_task(call(name, Priority(number))) for name, number in names]
         await asyncio.sleep(0.5)
-        assert not limiter.try_acquire(Priority.TICK)
+        assert not limiter.try_acquire(Priority.STREAM_UPDATE)
         await asyncio.gather(*tasks)
         return order
 
@@ -246,14 +246,14 @@ def test_a_look_goes_behind_all_others_and_leaves_a_call_for_the_final_of_each_l
             order.append(priority.name)
 
         with replying(limiter):
-            looks = [asyncio.create_task(call(Priority.LOOK)) for _ in range(4)]
+            looks = [asyncio.create_task(call(Priority.BACKFILL)) for _ in range(4)]
             await asyncio.sleep(1)
             await call(Priority.FINAL)
-            others = [asyncio.create_task(call(priority)) for priority in (Priority.TICK, Priority.PROGRESS)]
+            others = [asyncio.create_task(call(priority)) for priority in (Priority.STREAM_UPDATE, Priority.PROGRESS)]
             await asyncio.gather(*others, *looks)
         return order
 
-    assert run(main) == ["LOOK", "LOOK", "FINAL", "PROGRESS", "TICK", "LOOK", "LOOK"]
+    assert run(main) == ["BACKFILL", "BACKFILL", "FINAL", "PROGRESS", "STREAM_UPDATE", "BACKFILL", "BACKFILL"]
 
 
 def test_who_gives_up_waiting_lets_the_others_go_on_and_takes_no_place() -> None:
@@ -393,7 +393,7 @@ def test_what_the_platform_tells_of_its_windows_is_used_up_and_never_exceeded(
         async def reply() -> None:
             with replying(limiter):
                 while now() < 1_100:
-                    await limiter.acquire(Priority.TICK)
+                    await limiter.acquire(Priority.STREAM_UPDATE)
                     await discord.call(limiter)
 
         await asyncio.gather(*(reply() for _ in range(live)))
@@ -428,7 +428,7 @@ def test_with_what_it_is_told_a_lone_reply_leaves_no_call_unused_and_a_final_wai
         limiter, discord, worst = RateLimiter(Window(5, 5.25)), Discord(5, 5.0, 0.02), 0.0
         with replying(limiter):
             while now() < 1_100:
-                await limiter.acquire(Priority.TICK)
+                await limiter.acquire(Priority.STREAM_UPDATE)
                 await discord.call(limiter)
                 worst = max(worst, limiter._wait_seconds(limiter._waiter(Priority.FINAL)))
         return len(discord.times), worst
@@ -457,7 +457,7 @@ def test_who_has_a_call_kept_back_finds_it_at_once_whatever_ticks_come_and_howev
 
         async def grows() -> None:
             while len(waits) < len(ends):
-                await limiter.acquire(Priority.TICK)
+                await limiter.acquire(Priority.STREAM_UPDATE)
                 await asyncio.sleep(0.1)
                 limiter.complete()
 
@@ -476,7 +476,7 @@ def test_who_does_not_want_a_place_any_more_waits_no_longer_even_if_he_has_just_
         limiter = RateLimiter(Window(1, 60))
         await limiter.acquire(Priority.FINAL)
         limiter.complete()
-        waiting, other = (asyncio.create_task(limiter.acquire(Priority.TICK)) for _ in range(2))
+        waiting, other = (asyncio.create_task(limiter.acquire(Priority.STREAM_UPDATE)) for _ in range(2))
         await asyncio.sleep(1)
         other.cancel()  # which wakes who is first
         for _ in range(steps):
@@ -492,12 +492,12 @@ def test_keys_have_limiters_of_their_own_and_idle_ones_are_let_go() -> None:
     async def main() -> None:
         limiters = RateLimiters()
         limiters.get("closed", MINUTE).report_429(30)
-        assert limiters.get("open", MINUTE).try_acquire(Priority.TICK)
-        assert not limiters.get("closed", MINUTE).try_acquire(Priority.TICK)
+        assert limiters.get("open", MINUTE).try_acquire(Priority.STREAM_UPDATE)
+        assert not limiters.get("closed", MINUTE).try_acquire(Priority.STREAM_UPDATE)
         for number in range(3_000):
             limiters.get(number, MINUTE)
         assert len(limiters._limiters) <= 1_001
-        assert not limiters.get("closed", MINUTE).try_acquire(Priority.TICK)
+        assert not limiters.get("closed", MINUTE).try_acquire(Priority.STREAM_UPDATE)
 
     run(main)
 

@@ -24,7 +24,7 @@ def exchange(registries: Sequence[RateLimiters], times: int = 1) -> None:
     for _ in range(times):
         announced = [registry.announce_usage() for registry in registries]
         for number, registry in enumerate(registries):
-            registry.share([uses for other, uses in enumerate(announced) if other != number])
+            registry.apply_peer_usage([uses for other, uses in enumerate(announced) if other != number])
 
 
 def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[float]) -> tuple[list[float], float]:
@@ -44,7 +44,7 @@ def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[f
             with replying(limiter):
                 ends = now() + seconds
                 while now() < ends:
-                    await limiter.acquire(Priority.TICK)
+                    await limiter.acquire(Priority.STREAM_UPDATE)
                     sent.append(now())
                     limiter.complete()
                 since = now()
@@ -56,12 +56,12 @@ def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[f
         async def keep(worker: int) -> None:
             registry = registries[worker]
             while True:
-                registry.share([uses for other, uses in enumerate(told) if other != worker])
+                registry.apply_peer_usage([uses for other, uses in enumerate(told) if other != worker])
                 told[worker] = registry.announce_usage()
                 await asyncio.sleep(1 + late[worker] / 5)
 
         for registry in registries:
-            registry.share([{} for _ in range(workers - 1)])
+            registry.apply_peer_usage([{} for _ in range(workers - 1)])
         async with asyncio.timeout(10_000), asyncio.TaskGroup() as group:
             keeping = []
             for worker in range(workers):
@@ -115,7 +115,7 @@ def test_a_limit_is_divided_by_the_replies_of_each_worker() -> None:
             assert limits() == (13, 6)
             exchange([one, other], SETTLE_ROUNDS)
             assert limits() == (13, 36)
-            one.share([])
+            one.apply_peer_usage([])
             assert here._limit == 50
 
     run(main)
@@ -128,8 +128,8 @@ def test_a_worker_that_another_one_joins_goes_on_with_what_its_replies_need() ->
         with ExitStack() as stack:
             for _ in range(5):
                 stack.enter_context(replying(limiter))
-            new.share([old.announce_usage()])
-            old.share([new.announce_usage()])
+            new.apply_peer_usage([old.announce_usage()])
+            old.apply_peer_usage([new.announce_usage()])
             assert (limiter._limit, new.get("edit", MINUTE)._limit) == (48, 1)
 
     run(main)

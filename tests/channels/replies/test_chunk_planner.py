@@ -58,7 +58,7 @@ def shown(text: str, of: Limits = SMALL, priority: Priority = Priority.FINAL) ->
 
 def growing(text: str, of: Limits = SMALL) -> str:
     """What is shown of the end of a text of which more is to come."""
-    chunks = shown(text, of, Priority.TICK)
+    chunks = shown(text, of, Priority.STREAM_UPDATE)
     return chunks[-1] if chunks else ""
 
 
@@ -99,7 +99,7 @@ def test_a_text_fed_in_pieces_is_cut_as_if_fed_whole_and_nothing_stable_changes(
     planner, stable = Planner(of), list[Chunk]()
     for piece in pieces:
         planner.feed(piece)
-        chunks = list(planner.plan(Priority.TICK).chunks)
+        chunks = list(planner.plan(Priority.STREAM_UPDATE).chunks)
         assert chunks[: len(stable)] == stable
         stable = chunks[:-1]
     assert list(planner.plan(Priority.FINAL).chunks) == planned("".join(pieces), of)
@@ -111,7 +111,7 @@ def test_a_text_fed_by_the_character_ends_as_if_fed_whole(text: str, of: Limits)
     planner, text = Planner(of), text[:800]
     for character in text:
         planner.feed(character)
-        planner.plan(Priority.TICK)
+        planner.plan(Priority.STREAM_UPDATE)
     assert list(planner.plan(Priority.FINAL).chunks) == planned(text, of)
 
 
@@ -213,9 +213,9 @@ def test_words_are_as_strong_in_their_chunks_as_in_the_whole_text(text: str) -> 
 @given(paragraphs, st.data())
 def test_of_a_growing_text_every_mark_is_closed_and_every_word_stands(text: str, data: st.DataObject) -> None:
     text = text[: data.draw(st.integers(1, len(text)))]
-    for chunk in shown(text, SMALL, Priority.TICK):
+    for chunk in shown(text, SMALL, Priority.STREAM_UPDATE):
         assert not any(re.search(r"[*`~\[\]]", word) for word, _ in styled(chunk))
-    seen = " ".join(word for chunk in shown(text, SMALL, Priority.TICK) for word, _ in styled(chunk))
+    seen = " ".join(word for chunk in shown(text, SMALL, Priority.STREAM_UPDATE) for word, _ in styled(chunk))
     written = re.sub(r"\]\(\S*", "", text.rpartition(" ")[0])
     assert re.findall(r"[^\W_]+", written) == re.findall(r"[^\W_]+", seen)[: len(re.findall(r"[^\W_]+", written))]
 
@@ -400,7 +400,7 @@ def test_what_cannot_be_seen_belongs_to_a_message_that_can() -> None:
 def test_where_nothing_can_be_seen_at_all_the_last_word_is_what_was_told_to_stand_there(text: str) -> None:
     planner = Planner(DISCORD)
     planner.feed(text)
-    assert planner.plan(Priority.TICK).chunks[0].text == PLACEHOLDER
+    assert planner.plan(Priority.STREAM_UPDATE).chunks[0].text == PLACEHOLDER
     assert list(planner.plan(Priority.FINAL, nothing="Nothing.").chunks) == [Chunk(0, len(text), "Nothing.")]
 
 
@@ -429,7 +429,7 @@ def test_the_last_word_is_planned_without_reading_again_what_was_read(text: str)
     scale = Scale()
     planner = Planner(Limits(400, scale))
     planner.feed(f"Hello\n{text}")
-    planner.plan(Priority.TICK)
+    planner.plan(Priority.STREAM_UPDATE)
     before = scale.characters
     planner.plan(Priority.FINAL)
     assert scale.characters - before < 50
@@ -439,7 +439,7 @@ def test_blank_lines_are_read_at_once_however_many() -> None:
     scale = Scale()
     planner = Planner(Limits(400, scale))
     planner.feed("Hello" + "\n" * 60_000)
-    planner.plan(Priority.TICK)
+    planner.plan(Priority.STREAM_UPDATE)
     assert scale.calls < 2_000
 
 
@@ -469,7 +469,7 @@ def test_the_cost_grows_with_the_text_and_no_faster(unit: str) -> None:
         planner, text = Planner(Limits(400, measure)), unit * (size // len(unit))
         for start in range(0, len(text), piece):
             planner.feed(text[start : start + piece])
-            planner.plan(Priority.TICK)
+            planner.plan(Priority.STREAM_UPDATE)
         return measured
 
     for piece in (50, 10**6):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from channels.base import (
-    SILENT,
+    FIRST_TEXT,
     STATUS_RESERVE,
     Button,
     EditRefusedError,
@@ -18,7 +18,7 @@ from channels.base import (
     FileRefusedError,
     Plan,
     Priority,
-    Record,
+    RecordMessageId,
 )
 from channels.i18n import messages as words
 from channels.i18n.messages import PLACEHOLDER
@@ -49,22 +49,24 @@ class Board:
         self._changed = asyncio.Condition()
 
     @contextmanager
-    def live(self) -> Iterator[None]:
+    def track_reply(self) -> Iterator[None]:
         yield
 
-    def open(self) -> bool:
+    def try_open(self) -> bool:
         return not self.has_no_room
 
-    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
+    async def acquire_slot(
+        self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
+    ) -> None:
         self.asked.append(priority)
-        self.are_silent.append(since == SILENT)
+        self.are_silent.append(outdated_since == FIRST_TEXT)
         async with self._changed:
             self._changed.notify_all()
         if priority in self.has_no_place_for:
             await asyncio.Event().wait()
         await asyncio.sleep(0)
 
-    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+    async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         assert self.in_flight == 0, "two calls at once"
         self.in_flight += 1
         self.plans.append(plan)
@@ -75,17 +77,17 @@ class Board:
             await asyncio.sleep(0)
             if self.error is not None:
                 raise self.error
-            if plan.priority is Priority.TICK and self.drop_ticks:
+            if plan.priority is Priority.STREAM_UPDATE and self.drop_ticks:
                 self.drop_ticks -= 1
                 return False
-            await self._apply(plan, known, record)
+            await self._apply(plan, known_ids, record)
             return True
         finally:
             self.in_flight -= 1
             async with self._changed:
                 self._changed.notify_all()
 
-    async def _apply(self, plan: Plan, known: Sequence[str], record: Record) -> None:
+    async def _apply(self, plan: Plan, known: Sequence[str], record: RecordMessageId) -> None:
         for position, chunk in enumerate(plan.chunks):
             id_ = known[position] if position < len(known) else f"m{len(self.log)}"
             self.messages[id_] = chunk.text
@@ -95,23 +97,23 @@ class Board:
         for id_ in known[len(plan.chunks) :]:
             del self.messages[id_]
 
-    async def find(self, recorded: Sequence[str] = (), *, is_taken_over: bool = False) -> list[str]:
+    async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
         return list(self.messages)
 
-    async def clear(self, message_ids: Sequence[str]) -> None:
+    async def delete_messages(self, message_ids: Sequence[str]) -> None:
         for id_ in message_ids:
             del self.messages[id_]
 
-    async def say(self, text: str, file: File | None = None) -> None:
+    async def post_message(self, text: str, file: File | None = None) -> None:
         raise AssertionError(f"a reply says nothing beside itself: {text}")
 
-    def waits(self) -> None:
+    def add_queued_reaction(self) -> None:
         self.log.append("waits")
 
-    def waited(self) -> None:
+    def assume_queued_reaction(self) -> None:
         self.log.append("waited")
 
-    async def begun(self) -> None:
+    async def remove_queued_reaction(self) -> None:
         self.log.append("begun")
 
     async def keep(self, ids: Sequence[str]) -> None:
@@ -178,9 +180,9 @@ async def test_feeding_never_waits_and_only_the_newest_text_is_shown(board: Boar
 async def test_the_first_words_wait_neither_for_a_pace_nor_behind_what_waited_before_them(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown == [PLACEHOLDER])
-        board.has_no_place_for = {Priority.TICK}
+        board.has_no_place_for = {Priority.STREAM_UPDATE}
         reply.status("_Searching…_")
-        await board.until(lambda: board.asked[-1] is Priority.TICK)
+        await board.until(lambda: board.asked[-1] is Priority.STREAM_UPDATE)
         assert not any(board.are_silent)
         board.has_no_place_for = set()
         reply.feed("**")
@@ -206,7 +208,7 @@ async def test_a_tick_that_was_dropped_is_tried_again(board: Board) -> None:
 async def test_what_waits_for_a_place_shows_the_newest_text(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
-        board.has_no_place_for = {Priority.TICK}
+        board.has_no_place_for = {Priority.STREAM_UPDATE}
         for _ in range(50):
             reply.feed("x")
             await asyncio.sleep(0)
@@ -214,7 +216,11 @@ async def test_what_waits_for_a_place_shows_the_newest_text(board: Board) -> Non
         await reply.close("x" * 50 + "!")
     assert board.shown == ["x" * 50 + "!"]
     assert len(board.plans) == 2
-    assert [priority for priority, _ in groupby(board.asked)] == [Priority.PROGRESS, Priority.TICK, Priority.FINAL]
+    assert [priority for priority, _ in groupby(board.asked)] == [
+        Priority.PROGRESS,
+        Priority.STREAM_UPDATE,
+        Priority.FINAL,
+    ]
 
 
 async def test_a_reply_that_is_closed_before_its_placeholder_has_a_place_is_posted_whole(board: Board) -> None:
@@ -233,7 +239,7 @@ async def test_where_calls_are_scarce_a_message_is_shown_when_it_is_whole_and_ch
             reply.feed(text[start : start + 7])
             await asyncio.sleep(0)
         await board.until(lambda: len(board.shown) == 3)
-        assert all(not plan.grows and plan.priority is not Priority.TICK for plan in board.plans)
+        assert all(not plan.is_growing and plan.priority is not Priority.STREAM_UPDATE for plan in board.plans)
         await reply.close(text)
     assert "\n\n".join(board.shown) == text
 
@@ -266,12 +272,12 @@ async def test_a_reply_that_found_no_room_grows_as_soon_as_there_is_some(board: 
 async def test_a_message_that_is_full_is_ended_before_others_grow(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
-        board.has_no_place_for = {Priority.TICK}
+        board.has_no_place_for = {Priority.STREAM_UPDATE}
         reply.feed("word " * 10)
         await asyncio.sleep(0.01)
         reply.feed("word " * 15)
         await board.until(lambda: len(board.plans) == 2)
-        assert (board.plans[1].priority, board.plans[1].grows) == (Priority.PROGRESS, False)
+        assert (board.plans[1].priority, board.plans[1].is_growing) == (Priority.PROGRESS, False)
         await reply.close("word " * 25)
 
 
@@ -383,10 +389,10 @@ async def test_what_a_file_is_called_that_cannot_be_had_keeps_to_the_bounds_of_a
     """The name may be the model's, and the text too long to be read as messages."""
     show = board.show
 
-    async def without_files(plan: Plan, known: Sequence[str], record: Record) -> bool:
+    async def without_files(plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         if lost := [file.name for file in plan.files if file.name != reply_module.FILE_NAME]:
             raise FileRefusedError("too large", lost)
-        return await show(plan, known, record)
+        return await show(plan, known_ids, record)
 
     board.show = without_files  # type: ignore[method-assign]
     async with on(board, most=2) as reply:
@@ -528,10 +534,10 @@ async def test_buttons_stand_under_what_grows_and_others_under_what_has_ended(bo
         reply.feed("Hello")
         await board.until(lambda: board.shown == ["Hello"])
         reply.offer([more, stop])
-        await board.until(lambda: board.plans[-1].controls == [more, stop])
+        await board.until(lambda: board.plans[-1].buttons == [more, stop])
         await reply.close("Hello, you.", controls=[again])
         reply.offer([stop])
-    assert [plan.controls for plan in board.plans] == [[stop], [stop], [more, stop], [again]]
+    assert [plan.buttons for plan in board.plans] == [[stop], [stop], [more, stop], [again]]
 
 
 async def test_no_button_stands_under_a_message_that_is_shown_when_it_is_whole(board: Board) -> None:
@@ -540,7 +546,7 @@ async def test_no_button_stands_under_a_message_that_is_shown_when_it_is_whole(b
     async with on(board, controls=[stop]) as reply:
         reply.feed("word " * 30)
         await board.until(lambda: board.shown)
-        assert [plan.controls for plan in board.plans] == [()]
+        assert [plan.buttons for plan in board.plans] == [()]
         await reply.close("word " * 30)
 
 

@@ -49,7 +49,7 @@ class Board(MessageSurface):
     def _may(self, priority: Priority) -> bool:
         self.calls += 1
         self.budget -= 1
-        return priority is not Priority.TICK or self.budget >= 0
+        return priority is not Priority.STREAM_UPDATE or self.budget >= 0
 
     async def _post(
         self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
@@ -126,7 +126,7 @@ async def test_whatever_was_dropped_deleted_or_restarted_the_final_is_shown_and_
     board, known = Board(), Known()
     for texts, budget, is_deleted, is_restarted in steps:
         board.budget = budget
-        await known.show(board, texts, Priority.TICK)
+        await known.show(board, texts, Priority.STREAM_UPDATE)
         if is_restarted:
             board._shown.clear()
         if is_deleted and known.ids:
@@ -155,9 +155,9 @@ async def test_what_stands_already_costs_no_call() -> None:
 
 async def test_a_word_of_its_own_is_a_message_of_its_own() -> None:
     board = Board()
-    await board.say("hello")
+    await board.post_message("hello")
     assert list(board.messages.values()) == ["hello"]
-    assert await board.find() == list(board.messages)
+    assert await board.find_message_ids() == list(board.messages)
 
 
 async def test_a_place_that_was_waited_for_is_used_once_and_given_back_if_it_is_not_needed() -> None:
@@ -178,8 +178,8 @@ async def test_an_edit_that_was_given_up_and_comes_after_the_last_word_is_writte
     monkeypatch.setattr(messages, "LATE", 0.5)
     board, known = Board(), Known()
     board.loses = "half"
-    await known.show(board, ["..."], Priority.TICK)
-    assert not await known.show(board, ["half"], Priority.TICK)
+    await known.show(board, ["..."], Priority.STREAM_UPDATE)
+    assert not await known.show(board, ["half"], Priority.STREAM_UPDATE)
     showing = asyncio.create_task(known.show(board, ["all of it"]))
     await asyncio.wait_for(board.edited.wait(), 30)
     assert board.late is not None
@@ -194,13 +194,13 @@ async def test_a_message_grows_only_if_its_end_can_be_afforded() -> None:
     with ExitStack() as lives:
         for board in boards:
             board.edits = edits
-            lives.enter_context(board.live())
-        assert [board.open() for board in boards] == [True] * 4 + [False] * 2
-        assert boards[0].open()
+            lives.enter_context(board.track_reply())
+        assert [board.try_open() for board in boards] == [True] * 4 + [False] * 2
+        assert boards[0].try_open()
         await Known().show(boards[0], ["it is whole"])
-        assert not boards[5].open()
-        assert boards[0].open()  # its next one
-    assert Board().open()
+        assert not boards[5].try_open()
+        assert boards[0].try_open()  # its next one
+    assert Board().try_open()
 
 
 RETRY, STOP = Button("retry:1", "Retry"), Button("stop:1", "Stop")
@@ -226,7 +226,7 @@ async def test_a_file_comes_once_and_goes_with_the_plan_that_has_it() -> None:
 
     other = Board()  # after a restart
     other.messages, other.files = board.messages, board.files
-    known.ids = await other.find(known.ids)
+    known.ids = await other.find_message_ids(known.ids)
     await known.show(other, ["one", "two"], files=[FILE])
     assert list(other.files.values()) == [FILE]
     plot = File("plot.png", b"a curve")

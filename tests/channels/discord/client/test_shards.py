@@ -33,13 +33,13 @@ async def test_each_shard_has_a_connection_and_what_any_of_them_hears_is_answere
         assert await server.command("ada", "general", "help")
         assert len(await bot.inbox_rows()) == 2
 
-        before = bot.channel.heard_at()
+        before = bot.channel.last_event_at()
         await server.invalidate_sessions()
         await server.wait_for(lambda: len(server.sessions) == 6 and server.connected == 3)
         again = await bot.ask("ada", "general", "three")
         await bot.says(again, "heard: Ada Lovelace: three")
         assert len(await bot.inbox_rows()) == 3
-        assert bot.channel.heard_at() >= before
+        assert bot.channel.last_event_at() >= before
     assert not server.is_online
 
 
@@ -69,10 +69,10 @@ async def test_the_bot_is_deaf_if_any_shard_is_and_that_one_alone_is_connected_a
             question = await bot.ask("ada", "general", "one")
             since, beats = time.time(), other.heartbeats
             await server.wait_for(lambda: other.heartbeats > beats + 5)
-            assert bot.channel.heard_at() < since
+            assert bot.channel.last_event_at() < since
             await bot.channel.reconnect()
             await bot.says(question, "heard: Ada Lovelace: one")
-            await until(lambda: bot.channel.heard_at() > since)
+            await until(lambda: bot.channel.last_event_at() > since)
             assert [session.shard for session in server.sessions[2:]] == [deaf.shard]
             assert (other.lost_at, other.resumes) == (None, 0)
 

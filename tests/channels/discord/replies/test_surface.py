@@ -89,7 +89,7 @@ async def test_of_replies_that_use_up_a_window_together_none_waits_for_its_end(
 
 async def test_a_placeholder_grows_into_the_answer(on: Shown) -> None:
     assert await on.show("…", priority=Priority.PROGRESS)
-    assert await on.show("It", priority=Priority.TICK)
+    assert await on.show("It", priority=Priority.STREAM_UPDATE)
     assert await on.show("It is 42.")
     (message,) = on.messages
     assert [version.text for version in message.versions] == ["…", "It", "It is 42."]
@@ -111,7 +111,7 @@ async def test_messages_are_a_chain_of_replies_and_come_and_go_as_the_plan_has_t
 async def test_what_stands_already_is_not_sent_again(on: Shown) -> None:
     await on.show("one", "two")
     before = len(on.server.calls)
-    assert await on.show("one", "two", priority=Priority.TICK)
+    assert await on.show("one", "two", priority=Priority.STREAM_UPDATE)
     assert len(on.server.calls) == before
 
 
@@ -174,8 +174,8 @@ async def test_a_refusal_is_waited_out_and_ticks_are_dropped_meanwhile(on: Shown
     await on.show("…", priority=Priority.PROGRESS)
     on.server.faults.rate_limit(PATCH, 0.1, via=False)  # discord.py does not try it again
     begun = asyncio.get_running_loop().time()
-    assert not await on.show("a", priority=Priority.TICK)
-    assert not await on.show("a b", priority=Priority.TICK)
+    assert not await on.show("a", priority=Priority.STREAM_UPDATE)
+    assert not await on.show("a b", priority=Priority.STREAM_UPDATE)
     assert on.calls(PATCH) == 1
     assert await on.show("a b c")
     assert 1 <= asyncio.get_running_loop().time() - begun < 2
@@ -219,11 +219,11 @@ async def test_a_post_that_only_a_tick_made_says_the_final_in_the_end(
         return []
 
     await on.show("one", priority=Priority.PROGRESS)
-    await on.surface.ready(Priority.TICK, is_new=True, ends=False, since=0.0)
+    await on.surface.acquire_slot(Priority.STREAM_UPDATE, is_post=True, is_last_edit=False, outdated_since=0.0)
     on.server.faults.lose_reply(POST)
     if not is_found:
         monkeypatch.setattr(DiscordApi, "own_behind", nothing)
-    assert await on.show("one", "tw", priority=Priority.TICK) is is_found
+    assert await on.show("one", "tw", priority=Priority.STREAM_UPDATE) is is_found
     assert on.texts == ["one", "tw"]
     assert await on.show("one", "two")
     assert on.texts == ["one", "two"]
@@ -251,7 +251,7 @@ async def test_where_the_history_may_not_be_read_a_reply_stands_beside_the_quest
 async def test_a_tick_is_tried_once(on: Shown) -> None:
     await on.show("…", priority=Priority.PROGRESS)
     on.server.faults.fail(PATCH, 3, status=503)
-    assert not await on.show("a", priority=Priority.TICK)
+    assert not await on.show("a", priority=Priority.STREAM_UPDATE)
     assert on.calls(PATCH) == 1
 
 
@@ -353,8 +353,8 @@ async def test_a_reply_is_found_by_its_chain_and_nothing_else_is_taken_for_it(on
     other = Shown(on.server, api, await on.server.say("ada", "general", "another"))
     await other.show("another's")
     await on.server.say("ada", "general", "thanks", reply_to=on.messages[0])
-    assert await DiscordSurface(on.api, on.receipts, on.address).find() == on.known
-    assert await other.surface.find() == other.known
+    assert await DiscordSurface(on.api, on.receipts, on.address).find_message_ids() == on.known
+    assert await other.surface.find_message_ids() == other.known
 
 
 async def test_a_reply_found_after_a_restart_is_edited_in_place(on: Shown) -> None:
@@ -376,12 +376,12 @@ async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(
     on.receipts.give(on.address)
     await on.server.wait_for(lambda: on.question.reactions.get("👀") == [on.server.bot_id])
     on.server.faults.delay(REACT.replace("PUT", "DELETE"), 1.0)
-    await on.surface.begun()
+    await on.surface.remove_queued_reaction()
     assert on.question.reactions
     await on.server.wait_for(lambda: not on.question.reactions)
     await on.receipts.settle(1)
     on.server.faults.fail(REACT, status=403, code=90001)
     on.receipts.give(on.address)
-    await on.surface.begun()
+    await on.surface.remove_queued_reaction()
     await on.receipts.settle(1)
     assert not on.question.reactions

@@ -168,10 +168,10 @@ async def test_a_token_that_slack_takes_no_more_leaves_the_bot_without_a_sign_of
     async with running(slack, tmp_path, echo) as bot:
         slack.faults.fail("auth.test", 1000, error="token_revoked")
         await slack.wait_for(lambda: slack.calls[-1].error == "token_revoked")
-        heard_at = bot.channel.heard_at()
+        heard_at = bot.channel.last_event_at()
         count = len(slack.calls)
         await slack.wait_for(lambda: len(slack.calls) > count + 2)
-        assert bot.channel.heard_at() == heard_at
+        assert bot.channel.last_event_at() == heard_at
 
 
 @HTTP
@@ -202,4 +202,4 @@ async def test_who_has_stopped_takes_nothing_more(slack: SlackSandbox, tmp_path:
         await bot.channel.stop()
         assert await post(bot, "{}", slack.requests.signed("{}")) == 503
         await bot.channel.reconnect()
-        assert bot.channel.heard_at() > 0
+        assert bot.channel.last_event_at() > 0

@@ -156,7 +156,7 @@ async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
         quiet = await bot.ask("ada", "general", "one")
         called = await bot.ask("ada", "general", "one")
         await bot.at_rest(2)
-        await until(lambda: bot.channel.heard_at() > float(called.ts))
+        await until(lambda: bot.channel.last_event_at() > float(called.ts))
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     monkeypatch.setattr(backfill, "ACTIVE_SECONDS", -1.0)
     await slack.say("ada", "general", "two", thread_ts=quiet.ts)

@@ -33,11 +33,11 @@ def planned(text: str, priority: Priority, status: str = "", waited: str = "") -
     chunks = list(planner.plan(priority).chunks)
     if not chunks:
         return Plan(
-            [Chunk(0, 0, f"{status or PLACEHOLDER}{waited}")], priority, grows=True, status=status, waited=waited
+            [Chunk(0, 0, f"{status or PLACEHOLDER}{waited}")], priority, is_growing=True, status=status, elapsed=waited
         )
     if status:
         chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{status}{waited}")
-    return Plan(chunks, priority, grows=priority is not Priority.FINAL, status=status, waited=waited)
+    return Plan(chunks, priority, is_growing=priority is not Priority.FINAL, status=status, elapsed=waited)
 
 
 class Streamed:
@@ -70,15 +70,15 @@ class Streamed:
         """As after a restart."""
         self.surface = SlackSurface(self.api, receipts(self.api), self.address, "turn-1")
 
-    async def show(self, text: str, priority: Priority = Priority.TICK, **status: str) -> bool:
+    async def show(self, text: str, priority: Priority = Priority.STREAM_UPDATE, **status: str) -> bool:
         async def record(position: int, ts: str) -> None:
             self.known[position:] = [ts, *self.known[position + 1 :]]
 
         plan = planned(text, priority, **status)
         is_last = priority is Priority.FINAL
-        assert is_last or self.surface.open()
+        assert is_last or self.surface.try_open()
         since = asyncio.get_running_loop().time()
-        await self.surface.ready(priority, is_new=not self.known, ends=is_last, since=since)
+        await self.surface.acquire_slot(priority, is_post=not self.known, is_last_edit=is_last, outdated_since=since)
         shown = await self.surface.show(plan, tuple(self.known), record)
         if shown:
             del self.known[len(plan.chunks) :]
@@ -127,7 +127,7 @@ async def streams() -> Streams:
 @pytest.fixture
 async def on(slack: SlackSandbox, web: AsyncWebClient, streams: Streams) -> AsyncIterator[Streamed]:
     on = Streamed(slack, web, await slack.say("ada", "general", "question"), streams)
-    with on.surface.live():
+    with on.surface.track_reply():
         yield on
 
 
@@ -191,11 +191,11 @@ def test_what_is_settled_stays_cancel_unless_the_message_grows(pieces: list[str]
     planner, settled = Planner(LIMITS), ""
     for piece in pieces:
         planner.feed(piece)
-        chunks = planner.plan(Priority.TICK).chunks
+        chunks = planner.plan(Priority.STREAM_UPDATE).chunks
         if chunks:
             assert len(chunks) == 1
             assert chunks[0].text.startswith(settled)
-            settled = chunks[0].text[: chunks[0].settled].rstrip("<")
+            settled = chunks[0].text[: chunks[0].stable_length].rstrip("<")
 
 
 async def test_another_text_in_mid_stream_takes_the_message_over(on: Streamed) -> None:
@@ -241,7 +241,7 @@ async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
     on = Streamed(slack, web, await slack.say("ada", "general", "question"), Streams("native", lifetime=2.0))
-    with on.surface.live():
+    with on.surface.track_reply():
         await on.begin()
         await on.show("before")
         await asyncio.sleep(2.0)
@@ -256,7 +256,7 @@ async def test_a_stream_that_nears_its_end_is_stopped_though_nothing_is_new(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
     on = Streamed(slack, web, await slack.say("ada", "general", "question"), Streams("native", lifetime=0.1))
-    with on.surface.live():
+    with on.surface.track_reply():
         await on.begin()
         await on.show("a")
         await asyncio.sleep(0.1)
@@ -369,7 +369,7 @@ async def test_where_slack_refuses_streams_it_is_not_asked_again_for_a_while(
     on.slack.faults.fail("chat.startStream", 9, error="channel_type_not_supported")
     await on.begin()
     other = Streamed(on.slack, web, await on.slack.say("ada", "general", "another"), streams)
-    with other.surface.live():
+    with other.surface.track_reply():
         await other.begin()
     assert on.calls("chat.startStream") == ["startStream"]
 
@@ -379,7 +379,7 @@ async def test_two_replies_at_once_do_not_mix(slack: SlackSandbox, web: AsyncWeb
 
     async def reply(on: Streamed) -> None:
         word = on.question.text
-        with on.surface.live():
+        with on.surface.track_reply():
             await on.begin()
             for count in range(1, 6):
                 await on.show(f"{word} " * count)
@@ -409,7 +409,7 @@ async def test_no_stream_is_begun_that_could_not_be_stopped(
     for number in range(22):
         on = Streamed(slack, web, await slack.say("ada", slack.open_dm("ada"), str(number)), streams)
         on.surface = StreamSurface(api, receipts(api), on.address, f"turn-{number}", streams)
-        with on.surface.live():
+        with on.surface.track_reply():
             await on.begin()
             await on.end("done")
         assert on.texts[-1] == "done"
@@ -422,7 +422,7 @@ async def test_a_restart_in_mid_stream_finds_the_message_and_finishes_it(on: Str
     await on.begin()
     await on.show("half an ans")
     on.again()
-    known, on.known = on.known, await on.surface.find()
+    known, on.known = on.known, await on.surface.find_message_ids()
     assert on.known == known
     await on.end("half an answer")
     assert on.calls()[2:] == ["update", "stopStream", "update"]
@@ -437,7 +437,7 @@ async def test_a_restart_finds_what_was_streamed_and_what_was_posted_in_order(on
     known = list(on.known)
     assert len(known) > 1
     on.again()
-    assert await on.surface.find() == known
+    assert await on.surface.find_message_ids() == known
 
 
 async def test_a_stream_that_a_restart_has_no_more_use_for_is_taken_away(on: Streamed) -> None:
@@ -446,7 +446,7 @@ async def test_a_stream_that_a_restart_has_no_more_use_for_is_taken_away(on: Str
     for end in range(800, len(text), 800):
         await on.show(text[:end])
     on.again()
-    on.known = await on.surface.find()
+    on.known = await on.surface.find_message_ids()
     assert len(on.known) > 1
     await on.end("something else")
     on.check_complete("something else")
@@ -458,7 +458,7 @@ async def test_another_turns_stream_is_not_taken_for_ones_own(on: Streamed, web:
     question = await on.slack.say("ada", "general", "and then?", thread_ts=on.question.ts)
     other = Streamed(on.slack, web, question, Streams("native"), turn_id="turn-2")
     other.again()
-    assert await other.surface.find() == []
+    assert await other.surface.find_message_ids() == []
 
 
 @pytest.mark.parametrize(
@@ -478,7 +478,7 @@ async def test_in_auto_a_reply_is_streamed_where_who_asked_is_alone_with_it(
     if place == "a thread that goes on":
         question = await slack.say("ada", channel, "another", thread_ts=question.ts)
     on = Streamed(slack, web, question, Streams(streaming))
-    with on.surface.live():
+    with on.surface.track_reply():
         await on.begin()
     assert on.calls() == ["startStream" if is_native else "postMessage"]
     (call,) = [call for call in slack.calls if call.method.startswith("chat.")]
@@ -490,10 +490,10 @@ async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: Slack
     channel = slack.open_dm("ada")
     address = Streamed(slack, web, await slack.say("ada", channel, "question"), streams).address
     surfaces = [StreamSurface(api, receipts(api), address, f"turn-{number}", streams) for number in range(9)]
-    lives = [surface.live() for surface in surfaces]
+    lives = [surface.track_reply() for surface in surfaces]
     for surface, live in zip(surfaces, lives, strict=True):
         live.__enter__()
-        assert surface.open()
+        assert surface.try_open()
         ways.append(surface._is_native)
     assert sum(ways) == 7  # 100 calls a minute for them, and 50 for the others, of which some are kept
     for live in lives:
@@ -506,7 +506,7 @@ async def test_a_reply_that_knows_not_who_asked_goes_by_edits(
     on = Streamed(slack, web, await slack.say("ada", "general", "question"), streams)
     address = {name: on.address[name] for name in ("team", "channel", "thread_ts", "ts")}
     on.surface = StreamSurface(on.api, receipts(on.api), address, "turn-1", streams)
-    with on.surface.live():
+    with on.surface.track_reply():
         await on.begin()
         await on.end("done")
     assert on.calls() == ["postMessage", "update"]

@@ -67,7 +67,7 @@ async def on(slack: SlackSandbox, web: AsyncWebClient) -> Shown:
 
 async def test_a_placeholder_grows_into_the_answer(on: Shown) -> None:
     assert await on.show("…", priority=Priority.PROGRESS)
-    assert await on.show("It", priority=Priority.TICK)
+    assert await on.show("It", priority=Priority.STREAM_UPDATE)
     assert await on.show("It is 42.")
     (message,) = on.messages
     assert [version.text for version in message.versions] == ["…", "It", "It is 42."]
@@ -89,7 +89,7 @@ async def test_messages_are_added_and_taken_away_as_the_plan_has_them(on: Shown)
 async def test_what_stands_already_is_not_sent_again(on: Shown) -> None:
     await on.show("one", "two")
     before = len(on.slack.calls)
-    assert await on.show("one", "two", priority=Priority.TICK)
+    assert await on.show("one", "two", priority=Priority.STREAM_UPDATE)
     assert len(on.slack.calls) == before
 
 
@@ -120,8 +120,8 @@ async def test_a_refusal_is_waited_out_and_ticks_are_dropped_meanwhile(on: Shown
     await on.show("…", priority=Priority.PROGRESS)
     on.slack.faults.rate_limit("chat.update", retry_after=1)
     begun = asyncio.get_running_loop().time()
-    assert not await on.show("a", priority=Priority.TICK)
-    assert not await on.show("a b", priority=Priority.TICK)
+    assert not await on.show("a", priority=Priority.STREAM_UPDATE)
+    assert not await on.show("a b", priority=Priority.STREAM_UPDATE)
     assert on.calls("chat.update") == 1
     assert await on.show("a b c")
     assert 1 <= asyncio.get_running_loop().time() - begun < 2
@@ -169,7 +169,7 @@ async def test_an_error_that_says_nothing_of_the_call_is_passing(on: Shown) -> N
 async def test_a_tick_is_tried_once(on: Shown) -> None:
     await on.show("…", priority=Priority.PROGRESS)
     on.slack.faults.fail("chat.update", 3)
-    assert not await on.show("a", priority=Priority.TICK)
+    assert not await on.show("a", priority=Priority.STREAM_UPDATE)
     assert on.calls("chat.update") == 1
 
 
@@ -196,7 +196,7 @@ async def test_a_post_that_did_not_take_effect_is_made_again(on: Shown) -> None:
 
 
 async def test_a_post_of_another_turn_is_not_taken_for_it(on: Shown) -> None:
-    await SlackSurface(on.api, on.receipts, on.address, "turn-0").say("one")
+    await SlackSurface(on.api, on.receipts, on.address, "turn-0").post_message("one")
     on.slack.faults.fail("chat.postMessage")
     await on.show("one")
     assert on.texts == ["one", "one"]
@@ -237,7 +237,7 @@ async def test_late_calls_of_another_worker_are_undone_when_the_final_text_is_sh
     await on.show("half an ans")
     (first,) = on.known
     mine = SlackSurface(on.api, on.receipts, on.address, "turn-1")
-    assert await mine.find(on.known, is_taken_over=True) == [first]
+    assert await mine.find_message_ids(on.known, is_contested=True) == [first]
     answering = asyncio.create_task(mine.show(Plan([Chunk(0, 0, "the answer")], Priority.FINAL), [first], unrecorded))
     while on.texts != ["the answer"]:  # noqa: ASYNC110 (the sandbox tells nothing)
         await asyncio.sleep(0.01)
@@ -253,7 +253,7 @@ async def test_of_two_messages_in_one_place_the_one_that_is_recorded_is_the_repl
     on.known.clear()
     await on.show("posted by who had lost the turn")
     taken = SlackSurface(on.api, on.receipts, on.address, "turn-1")
-    assert await taken.find([recorded]) == [recorded]
+    assert await taken.find_message_ids([recorded]) == [recorded]
 
 
 HOSTILE = "<!channel> <@U0AAAAAAA> <!subteam^S1> <!here|x> <https://evil.example|bank.example> "
@@ -277,13 +277,13 @@ async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(
     on.receipts.give(on.address)
     await on.slack.wait_for(lambda: on.question.reactions.get("eyes") == [on.slack.bot_user_id])
     on.slack.faults.delay("reactions.remove", 1.0)
-    await on.surface.begun()
+    await on.surface.remove_queued_reaction()
     assert on.question.reactions
     await on.slack.wait_for(lambda: not on.question.reactions)
     await on.receipts.settle(1)
     on.slack.faults.fail("reactions.add", error="no_permission")
     on.receipts.give(on.address)
-    await on.surface.begun()
+    await on.surface.remove_queued_reaction()
     await on.receipts.settle(1)
     assert not on.question.reactions
 
@@ -291,6 +291,6 @@ async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(
 async def test_a_post_of_a_tick_whose_answer_was_lost_is_taken_up_and_says_the_newest_text(on: Shown) -> None:
     await on.show("one", priority=Priority.PROGRESS)
     on.slack.faults.lose_reply("chat.postMessage")
-    await on.show("one", "tw", priority=Priority.TICK)
+    await on.show("one", "tw", priority=Priority.STREAM_UPDATE)
     assert await on.show("one", "two")
     assert on.texts == ["one", "two"]
