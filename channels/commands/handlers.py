@@ -16,7 +16,7 @@ from channels.i18n.messages import Words
 from channels.replies.reactions import Receipts
 from channels.replies.tool_status import plain
 from channels.services import Desk
-from core.identity import UNKNOWN_LOCATION, Location, Actor
+from core.identity import UNKNOWN_LOCATION, Actor, Location
 from core.inbox_message import InboxMessage
 from core.privacy.export import Form, Viewer
 from core.turns.rerun import RerunDenied

@@ -10,7 +10,7 @@ from channels.i18n.messages import Words
 from channels.replies.buttons import OfRequest, OfTurn, wished
 from channels.replies.reactions import Receipts
 from channels.services import Desk
-from core.identity import User, Actor
+from core.identity import Actor, User
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage
 from core.tools.approvals import Verdict

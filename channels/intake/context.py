@@ -77,7 +77,9 @@ class Context:
         self._most = most
         self._patience = patience
 
-    async def joined(self, turn: Turn, channel: Channel, heard: Sequence[MessageText]) -> tuple[Spoken, Others]:
+    async def joined(
+        self, turn: Turn, channel: Channel, heard: Sequence[MessageText]
+    ) -> tuple[AttributedPrompt, Others]:
         """What was said to the bot, each message behind what was said around it, and how much of that it is. Where
         several speak, it is told who does.
 
@@ -96,7 +98,7 @@ class Context:
         for message, said in zip(turn.messages, heard, strict=True):
             own = escape_brackets(said.text)
             parts += [("", around_it) for around_it in frames[message.event_key]]
-            parts.append((message.author, own if said.is_one_to_one else attributed(names[message.author], own)))
+            parts.append((message.author, own if said.is_one_to_one else attribute_text(names[message.author], own)))
         heard_of = {one.author for one in told} | set(authors)
         people = {id_: name for id_, name in names.items() if id_ in heard_of}
         return AttributedPrompt(tuple((who, words) for who, words in parts if words), people), others
@@ -200,7 +202,7 @@ async def framed(
     missing = len(talk) - len(kept)
     if missing and kept:
         note = f"{QUOTE_OPEN}{missing} older messages are left out{QUOTE_CLOSE}"
-        kept[-1] = replace(kept[-1], quote_message=f"{note}\n{kept[-1].quote_message}")
+        kept[-1] = replace(kept[-1], lines=f"{note}\n{kept[-1].lines}")
     shown += reversed(kept)
     return {message.event_key: frames for message, frames in _placed(messages, shown)}, others
 
@@ -219,17 +221,13 @@ def _placed(messages: Sequence[InboxMessage], shown: Sequence[_Shown]) -> Iterat
         }
         yield (
             message,
-            [
-                build_quote(_TITLES[kind], (one.quote_message for one in group))
-                for kind, group in groups.items()
-                if group
-            ],
+            [build_quote(_TITLES[kind], (one.lines for one in group)) for kind, group in groups.items() if group],
         )
         begin = end
 
 
 def _words(said: ContextMessage) -> str:
-    return plain(storable_text(said.text)).strip()
+    return escape_brackets(storable_text(said.text)).strip()
 
 
 def _lines(said: ContextMessage, names: Mapping[str, str]) -> str:

@@ -132,8 +132,10 @@ class NoFile:
 async def test_the_name_of_a_file_is_a_name(name: str) -> None:
     file = Attachment(name, "application/x-nothing", 10**12, {})
     message = inbound("look", attachments=(file,))
-    heard, parts, _ = await Attachments(Allowance()).read(NoFile(), [message], [MessageText("look", "ada")], MOST_TAKE)  # type: ignore[arg-type] # it asks for nothing else of a channel
-    own = plain(heard[0].text)
+    heard, parts, _ = await Attachments(Allowance()).read(
+        NoFile(), [message], [MessageText("look", "ada")], DEFAULT_FILES
+    )  # type: ignore[arg-type] # it asks for nothing else of a channel
+    own = escape_brackets(heard[0].text)
     assert parts == [] or not list(parts)
     assert len(own.splitlines()) == 2
     assert QUOTE_OPEN not in own

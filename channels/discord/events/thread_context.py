@@ -137,7 +137,7 @@ def _said(
     parts = [shown(message, {**names, **names_in(message)}), *(part["text"] for part in passed_on(message))]
     text, author = storable_text("\n".join(filter(None, parts))), message.author
     return ContextMessage(
-        author=f"{BOT}{author.id}" if author.bot else str(author.id),
+        author=f"{BOT_PREFIX}{author.id}" if author.bot else str(author.id),
         name=author.display_name,
         text=headline(text, OWN) if author == me else text,
         sent_at=sent_at(message.id),

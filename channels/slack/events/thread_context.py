@@ -119,7 +119,7 @@ def _before(message: Mapping[str, Any], names: Mapping[str, str]) -> ContextMess
     user = str(message.get("user") or "")
     parts = [said(message), *(f"[passed on] {part['name']}: {part['text']}" for part in passed_on(message))]
     return ContextMessage(
-        author=f"{BOT}{bot}" if bot else user,
+        author=f"{BOT_PREFIX}{bot}" if bot else user,
         name=name_of(message, bot) if bot else names.get(user, user),
         text=to_words("\n".join(filter(None, parts)), names),
         sent_at=float(message["ts"]),
