@@ -23,10 +23,10 @@ import sqlalchemy as sa
 from google.adk.tools.function_tool import FunctionTool
 
 from benchmarks.turns.worker import Place
-from channels.access import Door
+from channels.access import AccessPolicy
 from channels.answerer import Answerer
 from channels.base import ContextMessage, SurroundingMessages
-from channels.intake.context import Context
+from channels.intake.context import ContextBuilder
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.agents.runtime import AgentRuntime
@@ -185,9 +185,9 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
             store,
             {thread.name: thread},
             ConversationService(database, store, worker, budget=0),
-            Context(database, counter.count),
+            ContextBuilder(database, counter.count),
             approvals=Approvals(database, store, worker),
-            door=Door(),
+            access_policy=AccessPolicy(),
         )
         prices = Prices()
         compaction = HistoryCompactor(

@@ -18,9 +18,9 @@ from bot.settings import NO_TOKENS, Settings, find_unknown_names
 from channels.answerer import Answerer
 from channels.base import Channel
 from channels.i18n import messages as words
-from channels.intake.context import Context
-from channels.replies.error_messages import Apologies
-from channels.services import Desk
+from channels.intake.context import ContextBuilder
+from channels.replies.error_messages import ErrorMessages
+from channels.services import ChannelServices
 from core.concurrency import gc_tuning as garbage
 from core.concurrency.retry import retried
 from core.concurrency.tasks import beside
@@ -150,7 +150,7 @@ class _Bot:
 @asynccontextmanager
 async def _built(settings: Settings) -> AsyncIterator[_Bot]:
     """Build all parts, in the order in which they need each other, and close them in the reverse order."""
-    words.prefer(settings.language)
+    words.set_default(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database_address, connections=settings.database_pool_size)
         stack.enter_context(held(database))
@@ -195,21 +195,21 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
             turns,
             channels,
             conversations,
-            Context(database, loaded.counter.count, most=settings.context_max_tokens),
+            ContextBuilder(database, loaded.counter.count, max_tokens=settings.context_max_tokens),
             approvals=approvals,
-            door=settings.access_policy,
+            access_policy=settings.access_policy,
             settings=settings.reply_settings,
-            apologies=Apologies(spending, settings.admins),
-            others=loaded.runtimes,
+            error_messages=ErrorMessages(spending, settings.admins),
+            other_runtimes=loaded.runtimes,
         )
         stack.push_async_callback(answerer.aclose)
-        desk = Desk(
+        desk = ChannelServices(
             inbox,
             conversations,
             FeedbackStore(database),
-            answerer.reshow,
+            answerer.rerender_reply,
             approvals,
-            answerer.reask,
+            answerer.update_approval_message,
             InteractionQueue(database, lease),
             TurnReports(database, prices),
             DenialNotices(database),
@@ -218,7 +218,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
             settings.reply_without_mention,
         )
         routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
-        await stack.enter_async_context(beside(approvals.watch(answerer.reask), name="approvals"))
+        await stack.enter_async_context(beside(approvals.watch(answerer.update_approval_message), name="approvals"))
         await stack.enter_async_context(beside(_share_limits(database, lease, channels.values()), name="rate limits"))
         yield _Bot(database, worker, channels, routes)
 
@@ -226,7 +226,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
 def _open(
     channels: dict[str, Channel],
     settings: Settings,
-    desk: Desk,
+    desk: ChannelServices,
     database: Database,
     *,
     lease: Lease,

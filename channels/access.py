@@ -8,28 +8,28 @@ from channels.i18n import messages as words
 from core.identity import BOT_PREFIX, Actor, Location, User
 
 #: What a list of channels calls direct messages.
-DIRECT = "channel:dm"
+DIRECT_MESSAGES = "channel:dm"
 
 #: The kinds of which a list names places. What it names of people are users and roles.
-_PLACES = ("workspace", "guild", "channel")
-_PEOPLE = ("user:", "role:")
+_PLACE_KINDS = ("workspace", "guild", "channel")
+_USER_KINDS = ("user:", "role:")
 
 
-class Admission(Enum):
+class AccessDecision(Enum):
     """Whether somebody may speak, and why not."""
 
-    ADMITTED = auto()
-    A_BOT = auto()
-    NOT_HERE = auto()
-    NOT_YOU = auto()
+    ALLOWED = auto()
+    BOT_DENIED = auto()
+    PLACE_DENIED = auto()
+    USER_DENIED = auto()
 
     @property
-    def sentence(self) -> str:
-        return words.NOT_HERE if self is Admission.NOT_HERE else words.NOT_YOU
+    def message(self) -> str:
+        return words.NOT_HERE if self is AccessDecision.PLACE_DENIED else words.NOT_YOU
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AccessRules:
     """Those of one platform.
 
     Attributes:
@@ -45,25 +45,27 @@ class Rules:
 
     allow: frozenset[str] = frozenset()
     block: frozenset[str] = frozenset()
-    served: frozenset[str] = frozenset()
-    external: bool = False
-    bots: bool = False
+    guilds: frozenset[str] = frozenset()
+    allows_external: bool = False
+    allows_bots: bool = False
 
-    def ids(self, *kinds: str) -> set[str]:
+    def list_ids(self, *kinds: str) -> set[str]:
         """The ids of these kinds that are named."""
         named = (rule.partition(":") for rule in self.allow | self.block)
         return {id_ for kind, _, id_ in named if kind in kinds}
 
-    def is_open(self, workspace: str) -> bool:
+    def is_workspace_allowed(self, workspace: str) -> bool:
         """Whether anybody may speak in a workspace or server."""
         where = {f"{kind}:{workspace}" for kind in ("workspace", "guild")}
-        is_served = not self.served or workspace in self.served
+        is_served = not self.guilds or workspace in self.guilds
         return (
-            is_served and not where & self.block and all(_is_in(where, kind, self) for kind in ("workspace", "guild"))
+            is_served
+            and not where & self.block
+            and all(_matches_kind(where, kind, self) for kind in ("workspace", "guild"))
         )
 
 
-class Door:
+class AccessPolicy:
     """Knows who is admitted.
 
     Args:
@@ -73,64 +75,72 @@ class Door:
     """
 
     def __init__(
-        self, rules: Mapping[str, Rules] | None = None, admins: Collection[str] = (), others: Collection[str] = ()
+        self, rules: Mapping[str, AccessRules] | None = None, admins: Collection[str] = (), others: Collection[str] = ()
     ) -> None:
         self._rules = rules or {}
         self._admins = frozenset(admins)
         self._others = frozenset(others)
 
-    def rules(self, platform: str) -> Rules:
-        return self._rules.get(platform, Rules())
+    def get_rules(self, platform: str) -> AccessRules:
+        return self._rules.get(platform, AccessRules())
 
-    def names(self, platform: str) -> set[str]:
+    def list_ids(self, platform: str) -> set[str]:
         """The ids that anything depends on there."""
-        rules = self.rules(platform)
+        rules = self.get_rules(platform)
         return {rule.partition(":")[2] for rule in rules.allow | rules.block} | self._admins | self._others
 
     def is_admin(self, visitor: Actor) -> bool:
         """Whether somebody is one of those who run the bot."""
         return not self._admins.isdisjoint({visitor.author, *visitor.roles})
 
-    def person(self, visitor: Actor, name: str) -> User:
+    def to_user(self, visitor: Actor, name: str) -> User:
         """Whose rights are asked for when he does something."""
         return User(visitor.author, name, frozenset(visitor.roles), self.is_admin(visitor))
 
-    def admits(self, visitor: Actor, spot: Location) -> Admission:
+    def check(self, visitor: Actor, spot: Location) -> AccessDecision:
         """Whether somebody may speak somewhere."""
-        rules = self.rules(visitor.platform)
-        if visitor.is_bot and not rules.bots:
-            return Admission.A_BOT
-        who, home, where = set(_names(visitor)), set(_homes(visitor)), set(_places(spot))
-        people = {rule for rule in rules.allow if rule.startswith(_PEOPLE)}
-        is_stranger = visitor.is_external and not rules.external and not home & rules.allow
+        rules = self.get_rules(visitor.platform)
+        if visitor.is_bot and not rules.allows_bots:
+            return AccessDecision.BOT_DENIED
+        who, home, where = (
+            set(_list_user_rules(visitor)),
+            set(_list_workspace_rules(visitor)),
+            set(_list_place_rules(spot)),
+        )
+        people = {rule for rule in rules.allow if rule.startswith(_USER_KINDS)}
+        is_stranger = visitor.is_external and not rules.allows_external and not home & rules.allow
         is_unnamed = bool(people) and not who & people and not self.is_admin(visitor)
         if (who | home) & rules.block or is_stranger or is_unnamed:
-            return Admission.NOT_YOU
-        is_served = not rules.served or not spot.workspace or spot.workspace in rules.served
-        if where & rules.block or not is_served or not all(_is_in(where | home, kind, rules) for kind in _PLACES):
-            return Admission.NOT_HERE
-        return Admission.ADMITTED
+            return AccessDecision.USER_DENIED
+        is_served = not rules.guilds or not spot.workspace or spot.workspace in rules.guilds
+        if (
+            where & rules.block
+            or not is_served
+            or not all(_matches_kind(where | home, kind, rules) for kind in _PLACE_KINDS)
+        ):
+            return AccessDecision.PLACE_DENIED
+        return AccessDecision.ALLOWED
 
 
-def _is_in(places: set[str], kind: str, rules: Rules) -> bool:
+def _matches_kind(places: set[str], kind: str, rules: AccessRules) -> bool:
     """Whether one of the places is one of those that are named of a kind, if any is."""
     named = {rule for rule in rules.allow if rule.startswith(f"{kind}:")}
     return not named or bool(places & named)
 
 
-def _names(visitor: Actor) -> Iterator[str]:
+def _list_user_rules(visitor: Actor) -> Iterator[str]:
     yield f"user:{visitor.author.removeprefix(BOT_PREFIX)}"
     yield from (f"role:{role}" for role in visitor.roles)
 
 
-def _homes(visitor: Actor) -> Iterator[str]:
+def _list_workspace_rules(visitor: Actor) -> Iterator[str]:
     for workspace in visitor.workspaces:
         yield from (f"workspace:{workspace}", f"guild:{workspace}")
 
 
-def _places(spot: Location) -> Iterator[str]:
+def _list_place_rules(spot: Location) -> Iterator[str]:
     if spot.workspace:
         yield from (f"workspace:{spot.workspace}", f"guild:{spot.workspace}")
     yield from (f"channel:{id_}" for id_ in (spot.channel, *spot.parents) if id_)
     if spot.is_direct:
-        yield DIRECT
+        yield DIRECT_MESSAGES

@@ -8,21 +8,28 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from channels.access import Door
+from channels.access import AccessPolicy
 from channels.base import Button, Channel, Priority
 from channels.i18n import messages as words
-from channels.i18n.messages import Words
-from channels.intake.context import Context
-from channels.intake.prompt import Asking
+from channels.i18n.messages import MessageCatalog
+from channels.intake.context import ContextBuilder
+from channels.intake.prompt import PromptBuilder
 from channels.rate_limits.caller import RefusedError
-from channels.replies.approval_message import show_request
-from channels.replies.buttons import button, growing, under_answer
-from channels.replies.error_messages import Apologies, cause_of, instead, level, marked, restarting
+from channels.replies.approval_message import show_approval
+from channels.replies.buttons import answer_buttons, create_button, growing_buttons
+from channels.replies.error_messages import (
+    ErrorMessages,
+    add_model_note,
+    announce_restart,
+    error_summary,
+    log_level,
+    post_as_file,
+)
 from channels.replies.reply import Reply
-from channels.replies.rerender import Standing, made
-from channels.replies.tool_status import Tools
-from channels.replies.turn_state import Answer, AtWork, Delays
-from channels.settings import Extra, ReplySettings
+from channels.replies.rerender import ReplyRerenderer, load_files
+from channels.replies.tool_status import ToolStatus
+from channels.replies.turn_state import Answer, ReplyLatency, TurnState
+from channels.settings import ExtraButton, ReplySettings
 from core.agents.events import StreamEvent
 from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime, RunRequest
@@ -40,7 +47,7 @@ from core.turns.turn import Turn
 log = logging.getLogger(__name__)
 
 #: What is said of a turn that is ended, by the reason.
-_LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
+_CANCEL_MESSAGES = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
 
 
 class Answerer:
@@ -58,26 +65,26 @@ class Answerer:
         turns: TurnStore,
         channels: Mapping[str, Channel],
         conversations: ConversationService,
-        context: Context,
+        context: ContextBuilder,
         *,
         approvals: Approvals,
-        door: Door,
+        access_policy: AccessPolicy,
         settings: ReplySettings | None = None,
-        apologies: Apologies | None = None,
-        others: Mapping[str, AgentRuntime] = MappingProxyType({}),
+        error_messages: ErrorMessages | None = None,
+        other_runtimes: Mapping[str, AgentRuntime] = MappingProxyType({}),
     ) -> None:
         self._runtime = runtime
-        self._others = others
+        self._other_runtimes = other_runtimes
         self._turns = turns
         self._channels = channels
         self._settings = settings or ReplySettings()
-        self._asking = Asking(turns, context, door, self._settings.allowance)
+        self._prompt_builder = PromptBuilder(turns, context, access_policy, self._settings.attachment_limits)
         self._conversations = conversations
         self._approvals = approvals
-        self._apologies = apologies or Apologies()
-        self._standing = Standing(runtime, conversations, approvals, self._settings)
-        self._at_work = dict[str, AtWork]()  # by the ids of the turns
-        self._work = Work()
+        self._error_messages = error_messages or ErrorMessages()
+        self._rerenderer = ReplyRerenderer(runtime, conversations, approvals, self._settings)
+        self._turn_states = dict[str, TurnState]()  # by the ids of the turns
+        self._deletions = Work()
 
     async def answer(self, turn: Turn) -> None:
         """Run `turn` to its end; one that was begun before goes on with what stands. Cancelled, it still closes the
@@ -91,9 +98,9 @@ class Answerer:
         async def keep(ids: Sequence[str]) -> None:
             await self._turns.save_message_ids(turn, ids)
 
-        at_work = self._at_work[turn.id] = AtWork(Delays(turn))
+        at_work = self._turn_states[turn.id] = TurnState(ReplyLatency(turn))
         try:
-            channel = self._channel(turn.newest_message)
+            channel = self._get_channel(turn.newest_message)
             surface = channel.create_surface(turn.newest_message.address, turn_id=turn.origin)
             for place in [*(channel.create_surface(message.address) for message in turn.messages[:-1]), surface]:
                 if turn.may_have_queued_reaction:
@@ -105,43 +112,41 @@ class Answerer:
                 known = tuple(await surface.find_message_ids(turn.chunks, is_contested=turn.attempt > 1))
             if known != turn.chunks:
                 await keep(known)
-            say = words.of(await words.told(channel.get_locale(turn.newest_message)))
+            say = words.messages_for(await words.resolve_locale(channel.get_locale(turn.newest_message)))
             if turn.is_resumed and (latest := await self._conversations.get_latest_turn(turn.id)) is not None:
                 at_work.is_revised = latest.is_revised
             async with Reply(
                 surface,
-                known=known,
-                keep=keep,
-                hold=partial(self._turns.check_owned, turn),
-                most=self._settings.most_messages,
+                known_ids=known,
+                save_ids=keep,
+                check_owned=partial(self._turns.check_owned, turn),
+                max_messages=self._settings.max_messages,
                 say=say,
-                controls=growing(turn.id, say, is_revised=at_work.is_revised),
-                seen=at_work.delays.seen,
+                buttons=growing_buttons(turn.id, say, is_revised=at_work.is_revised),
+                on_shown=at_work.latency.record_shown,
             ) as reply:
                 at_work.reply = reply
-                await self._in_reply(turn, reply)
+                await self._answer_in_reply(turn, reply)
         except asyncio.CancelledError as stop:
             if at_work.reply is None and stop.args == (turns.SHUTDOWN,):
                 await self._turns.hand_back(turn, turn.partial_text)
             raise
         except Exception as error:
-            if isinstance(error, StoreError) and (
-                turn.claim_number <= self._settings.most_attempts or not lasts(error)
-            ):
+            if isinstance(error, StoreError) and (turn.claim_number <= self._settings.max_attempts or not lasts(error)):
                 raise
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
-            await self._turns.end(turn, "failed", error=cause_of(error), receipt=self._receipt(turn))
+            await self._turns.end(turn, "failed", error=error_summary(error), receipt=self._run_record(turn))
         finally:
-            self._at_work.pop(turn.id, None)
-            if at_work.reply is not None and at_work.reply.orphans:
-                deleting = self._standing.delete_orphans(turn.id, surface, at_work.reply.orphans)
-                self._work.watch(asyncio.create_task(deleting, name=f"orphans of {turn.id}"))
+            self._turn_states.pop(turn.id, None)
+            if at_work.reply is not None and at_work.reply.orphaned_ids:
+                deleting = self._rerenderer.delete_orphans(turn.id, surface, at_work.reply.orphaned_ids)
+                self._deletions.watch(asyncio.create_task(deleting, name=f"orphans of {turn.id}"))
 
     async def aclose(self) -> None:
         """Delete no more."""
-        await self._work.end(0.0)
+        await self._deletions.end(0.0)
 
-    async def reshow(self, turn_id: str, *, ending: str = "") -> None:
+    async def rerender_reply(self, turn_id: str, *, ending: str = "") -> None:
         """Show the reply of a turn as it is to be seen now that what it answers was edited or deleted: at once while
         it grows here, else when the turn has ended. A reply of which no text is kept, or not all messages stand, stays
         as it is.
@@ -154,10 +159,10 @@ class Answerer:
             SurfaceError: it cannot be shown.
         """
         latest = await self._conversations.get_latest_turn(turn_id)
-        if latest is not None and not self._offer(latest):
-            await self._standing.show(self._channel(latest.inbound), latest, ending=ending)
+        if latest is not None and not self._update_growing_buttons(latest):
+            await self._rerenderer.rerender(self._get_channel(latest.inbound), latest, ending=ending)
 
-    async def reask(self, approval: Approval, *, is_void: bool = False) -> None:
+    async def update_approval_message(self, approval: Approval, *, is_void: bool = False) -> None:
         """Show a request as it stands: what is to be decided, or what was.
 
         Args:
@@ -167,71 +172,71 @@ class Answerer:
             StoreError: the ids of its messages cannot be kept.
             SurfaceError: it cannot be shown.
         """
-        await show_request(self._channel(approval.inbound), self._approvals, approval, is_void=is_void)
+        await show_approval(self._get_channel(approval.inbound), self._approvals, approval, is_void=is_void)
 
-    def _offer(self, latest: LatestTurn) -> bool:
+    def _update_growing_buttons(self, latest: LatestTurn) -> bool:
         """Show other buttons under a reply that grows here; false if it does not."""
-        at_work = self._at_work.get(latest.turn_id)
+        at_work = self._turn_states.get(latest.turn_id)
         if at_work is None or at_work.reply is None or at_work.reply.is_closed:
             return False
         at_work.is_revised = latest.is_revised
-        at_work.reply.offer(growing(latest.turn_id, at_work.reply.say, is_revised=latest.is_revised))
+        at_work.reply.update_buttons(growing_buttons(latest.turn_id, at_work.reply.say, is_revised=latest.is_revised))
         return True
 
-    async def _in_reply(self, turn: Turn, reply: Reply) -> None:
+    async def _answer_in_reply(self, turn: Turn, reply: Reply) -> None:
         try:
             if turn.cancel is not None:
                 reply.replace(turn.text or turn.partial_text)
-                await self._cancelled(turn, reply, turn.cancel)
+                await self._handle_cancel(turn, reply, turn.cancel)
             elif turn.text is not None:
-                await self._show_kept(turn, reply, turn.text)
-            elif isinstance(admitted := self._admitted(turn), Turn):
-                await self._run(admitted, reply)
+                await self._show_saved_answer(turn, reply, turn.text)
+            elif isinstance(admitted := self._check_runnable(turn), Turn):
+                await self._run_turn(admitted, reply)
             else:
-                await self._close(turn, reply, *admitted)
+                await self._close_with_message(turn, reply, *admitted)
         except asyncio.CancelledError as stop:
-            await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
+            await self._handle_cancel(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
             raise
         except RefusedError:
-            _, files, _ = self._at_work[turn.id].answer or ("", (), ())
-            await instead(reply, turn.id, reply.said, files)
+            _, files, _ = self._turn_states[turn.id].answer or ("", (), ())
+            await post_as_file(reply, turn.id, reply.text_without_ending, files)
             raise
 
-    async def _show_kept(self, turn: Turn, reply: Reply, text: str) -> None:
+    async def _show_saved_answer(self, turn: Turn, reply: Reply, text: str) -> None:
         """Show an answer that is kept; if its rest never can be read, its text with the reason."""
-        if turn.attempt > self._settings.most_attempts:
-            await instead(reply, turn.id, text, (), words.TRIED)
-            cause = f"{self._settings.most_attempts} workers did not live to show it"
+        if turn.attempt > self._settings.max_attempts:
+            await post_as_file(reply, turn.id, text, (), words.TRIED)
+            cause = f"{self._settings.max_attempts} workers did not live to show it"
             return await self._turns.end(turn, "failed", error=cause)
         reply.replace(text)
         try:
-            files = await made(self._runtime, turn.session_id, turn.origin)
+            files = await load_files(self._runtime, turn.session_id, turn.origin)
             answer = text, files, await self._approvals.asked(turn.id)
         except Exception as error:
             if not lasts(error):
                 raise
             return await self._fail(turn, reply, error)
-        return await self._show(turn, reply, answer)
+        return await self._show_answer(turn, reply, answer)
 
-    def _admitted(self, turn: Turn) -> Turn | tuple[str, Ended, str]:
+    def _check_runnable(self, turn: Turn) -> Turn | tuple[str, Ended, str]:
         """The turn as it is to be run; or how one that cannot be ends: what who asked is told, the state, the cause."""
         if turn.kind == "approval" and turn.run is None:
             return words.FORGOTTEN, "cancelled", "nothing waits for it any more"
-        if turn.kind == "approval" and self._others and turn.agent not in self._others:
+        if turn.kind == "approval" and self._other_runtimes and turn.agent not in self._other_runtimes:
             return words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone"
-        if turn.attempt > self._settings.most_attempts:
-            return words.TRIED, "failed", f"{self._settings.most_attempts} workers did not live to its end"
+        if turn.attempt > self._settings.max_attempts:
+            return words.TRIED, "failed", f"{self._settings.max_attempts} workers did not live to its end"
         nobody: tuple[str, Ended, str] = (words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
-        return self._asking.admitted(turn) or nobody
+        return self._prompt_builder.remove_denied_messages(turn) or nobody
 
-    async def _run(self, turn: Turn, reply: Reply) -> None:
+    async def _run_turn(self, turn: Turn, reply: Reply) -> None:
         """Run the agent and show what it says, to one end."""
-        clerk = self._at_work[turn.id].clerk = Clerk()
+        clerk = self._turn_states[turn.id].clerk = Clerk()
         try:
             async with asyncio.timeout(self._settings.time_limit):
-                done = await self._agent_said(turn, reply, clerk)
-            text = marked(reply.text, done.calls, reply.say)
-            files = await made(self._runtime, turn.session_id, turn.origin)
+                done = await self._run_agent(turn, reply, clerk)
+            text = add_model_note(reply.text, done.calls, reply.say)
+            files = await load_files(self._runtime, turn.session_id, turn.origin)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
                 asked = await self._approvals.answered(turn, text, turn.meter.to_json(), done.asks, clerk.receipt)
@@ -240,34 +245,34 @@ class Answerer:
                 asked = []
                 await self._turns.save_answer(turn, text, turn.meter.to_json(), clerk.receipt)
         except SessionResetError:
-            return await self._cancelled(turn, reply, turns.RESET)
+            return await self._handle_cancel(turn, reply, turns.RESET)
         except TimeoutError:
-            return await self._close(turn, reply, words.TOO_LONG, "failed", "time limit")
+            return await self._close_with_message(turn, reply, words.TOO_LONG, "failed", "time limit")
         except (SurfaceError, TurnLostError):
             raise
         except Exception as error:
             return await self._fail(turn, reply, error)
-        return await self._show(turn, reply, (text, files, asked))
+        return await self._show_answer(turn, reply, (text, files, asked))
 
-    async def _agent_said(self, turn: Turn, reply: Reply, clerk: Clerk) -> StreamEvent:
+    async def _run_agent(self, turn: Turn, reply: Reply, clerk: Clerk) -> StreamEvent:
         """Feed the reply with what the agent says, to its end. What hands the turn back lets tools at work end."""
-        tools = Tools()
-        saying = asyncio.create_task(self._say(turn, reply, clerk, tools), name=f"run of turn {turn.id}")
+        tools = ToolStatus()
+        saying = asyncio.create_task(self._stream_events(turn, reply, clerk, tools), name=f"run of turn {turn.id}")
         try:
             return await asyncio.shield(saying)
         except asyncio.CancelledError as stop:
             if stop.args == (turns.SHUTDOWN,):
-                await tools.rest()
+                await tools.wait_until_idle()
             raise
         finally:
             saying.cancel()
             await asyncio.wait([saying])
 
-    async def _say(self, turn: Turn, reply: Reply, clerk: Clerk, tools: Tools) -> StreamEvent:
-        runtime = self._others.get(turn.agent, self._runtime)
+    async def _stream_events(self, turn: Turn, reply: Reply, clerk: Clerk, tools: ToolStatus) -> StreamEvent:
+        runtime = self._other_runtimes.get(turn.agent, self._runtime)
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
-        channel = self._channel(turn.newest_message)
-        asked = await self._asking.of(turn, channel, runtime, clerk)
+        channel = self._get_channel(turn.newest_message)
+        asked = await self._prompt_builder.build(turn, channel, runtime, clerk)
         events = runtime.stream(
             RunRequest(
                 user_id=turn.newest_message.place,
@@ -292,70 +297,76 @@ class Answerer:
                     case "text_delta":
                         reply.feed(storable_text(event.text))
                     case "step_reset":
-                        reply.replace(reply.say.ending(storable_text(event.text)))
+                        reply.replace(reply.say.translate_ending(storable_text(event.text)))
                     case "tool_start":
-                        reply.status(tools.began(event, reply.say))
+                        reply.show_status(tools.start(event, reply.say))
                     case "tool_end":
-                        reply.status(tools.ended(event))
+                        reply.show_status(tools.end(event))
                     case "error" if event.error is not None and not event.call_id:
                         raise event.error
                     case "done":
-                        reply.replace(reply.say.ending(storable_text(event.text)))
+                        reply.replace(reply.say.translate_ending(storable_text(event.text)))
                         return event
         raise ParleyError("the run ended without an outcome")
 
-    def _channel(self, inbound: InboxMessage) -> Channel:
+    def _get_channel(self, inbound: InboxMessage) -> Channel:
         if (channel := self._channels.get(inbound.channel)) is None:
             raise SurfaceError(f"the channel {inbound.channel} is not set up")
         return channel
 
-    async def _cancelled(self, turn: Turn, reply: Reply, reason: str) -> None:
+    async def _handle_cancel(self, turn: Turn, reply: Reply, reason: str) -> None:
         """End what was cancelled, or leave it to another worker."""
         match reason:
             case turns.RESET | turns.STOP | turns.WITHDRAWN:
-                await self._close(turn, reply, _LAST_WORDS[reason], "cancelled", reason)
+                await self._close_with_message(turn, reply, _CANCEL_MESSAGES[reason], "cancelled", reason)
             case turns.SHUTDOWN:
                 if not reply.is_closed:  # what is kept is shown by the next one
-                    await restarting(
-                        reply, turn.id, growing(turn.id, reply.say, is_revised=self._at_work[turn.id].is_revised)
+                    await announce_restart(
+                        reply,
+                        turn.id,
+                        growing_buttons(turn.id, reply.say, is_revised=self._turn_states[turn.id].is_revised),
                     )
-                await reply.leave()
-                await self._turns.hand_back(turn, reply.said.rstrip())
+                await reply.abandon()
+                await self._turns.hand_back(turn, reply.text_without_ending.rstrip())
 
     async def _fail(self, turn: Turn, reply: Reply, error: Exception) -> None:
-        log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
-        sentence = await self._apologies.why(error, turn, reply.say)
-        await self._close(turn, reply, sentence, "failed", cause_of(error))
+        log.log(log_level(error), "turn %s failed: %s", turn.id, traced(error))
+        sentence = await self._error_messages.describe(error, turn, reply.say)
+        await self._close_with_message(turn, reply, sentence, "failed", error_summary(error))
 
-    async def _close(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:
+    async def _close_with_message(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:
         """End the reply with a sentence below what was said; what failed or was stopped can be answered after all."""
-        said, say = reply.said.rstrip(), reply.say
+        said, say = reply.text_without_ending.rstrip(), reply.say
         if state == "failed":
-            controls = [button("retry", turn.id, say)]
-            await reply.close(said, Priority.ERROR, ending=say.apology(sentence, turn.id), controls=controls)
+            controls = [create_button("retry", turn.id, say)]
+            await reply.close(
+                said, Priority.ERROR, ending=say.format_error_with_id(sentence, turn.id), buttons=controls
+            )
         else:
             controls = (
-                self._under(turn, say, self._settings.extras - {"feedback", "why"}) if cause == turns.STOP else []
+                self._answer_buttons(turn, say, self._settings.extras - {"feedback", "why"})
+                if cause == turns.STOP
+                else []
             )
-            await reply.close(said, ending=say(sentence), controls=controls)
-        await self._turns.end(turn, state, error=cause, receipt=self._receipt(turn))
+            await reply.close(said, ending=say(sentence), buttons=controls)
+        await self._turns.end(turn, state, error=cause, receipt=self._run_record(turn))
 
-    async def _show(self, turn: Turn, reply: Reply, answer: Answer) -> None:
+    async def _show_answer(self, turn: Turn, reply: Reply, answer: Answer) -> None:
         """Show the final text, and below it, each in a message of its own, what people are asked for."""
-        text, files, asked = self._at_work[turn.id].answer = answer
-        controls = self._under(turn, reply.say, frozenset() if asked else self._settings.extras)
-        await reply.close(text, controls=controls, files=files)
-        self._at_work[turn.id].delays.ended()
+        text, files, asked = self._turn_states[turn.id].answer = answer
+        controls = self._answer_buttons(turn, reply.say, frozenset() if asked else self._settings.extras)
+        await reply.close(text, buttons=controls, files=files)
+        self._turn_states[turn.id].latency.record_final()
         for approval in asked:
             await self._turns.check_owned(turn)
-            await self.reask(approval)
+            await self.update_approval_message(approval)
         await self._turns.end(turn, "done")
 
-    def _receipt(self, turn: Turn) -> dict[str, Any] | None:
+    def _run_record(self, turn: Turn) -> dict[str, Any] | None:
         """What a turn was made of, as far as it has run here."""
-        clerk = self._at_work[turn.id].clerk
+        clerk = self._turn_states[turn.id].clerk
         return clerk.receipt if clerk is not None else None
 
-    def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
+    def _answer_buttons(self, turn: Turn, say: MessageCatalog, extras: Set[ExtraButton]) -> list[Button]:
         once = {"regenerate"} if turn.run is not None else set()  # what somebody has decided is done, and not once more
-        return under_answer(turn.id, say, extras - once, is_revised=self._at_work[turn.id].is_revised)
+        return answer_buttons(turn.id, say, extras - once, is_revised=self._turn_states[turn.id].is_revised)

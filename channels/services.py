@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from channels.access import Door
+from channels.access import AccessPolicy
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
@@ -15,31 +15,31 @@ from core.usage.spending import SpendingStore
 from core.usage.user_rate_limits import DenialNotices
 
 
-class Reask(Protocol):
+class UpdateApprovalMessage(Protocol):
     """See `Answerer.reask`."""
 
     async def __call__(self, approval: Approval, *, is_void: bool = False) -> None: ...
 
 
-class Reshow(Protocol):
+class RerenderReply(Protocol):
     """See `Answerer.reshow`."""
 
     async def __call__(self, turn_id: str, *, ending: str = "") -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ChannelServices:
     """One for all channels of a process."""
 
     inbox: InboxStore
     conversations: ConversationService
     feedback: FeedbackStore
-    reshow: Reshow
+    rerender_reply: RerenderReply
     approvals: Approvals
-    reask: Reask
+    update_approval_message: UpdateApprovalMessage
     interactions: InteractionQueue
     turn_reports: TurnReports
     refusals: DenialNotices
     spending: SpendingStore
-    door: Door = field(default_factory=Door)
+    access_policy: AccessPolicy = field(default_factory=AccessPolicy)
     follow: ReplyWithoutMention = "author"

@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 #: Default for the messages of a reply; a longer text goes into a file.
-MOST_MESSAGES = 5
+MAX_MESSAGES = 5
 
 #: Default for the tokens of other people's messages that a turn may have.
 CONTEXT_MAX_TOKENS = 4_000
 
 #: Buttons under a finished answer.
-Extra = Literal["regenerate", "feedback", "why"]
-EXTRAS: frozenset[Extra] = frozenset(get_args(Extra))
+ExtraButton = Literal["regenerate", "feedback", "why"]
+EXTRA_BUTTONS: frozenset[ExtraButton] = frozenset(get_args(ExtraButton))
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class AttachmentLimits:
     """Limits of the attachments that are read.
 
     Attributes:
@@ -25,8 +25,8 @@ class Allowance:
         seconds: how long an answer waits for the files of a turn.
     """
 
-    most_bytes: int = 10 * 2**20
-    most_files: int = 5
+    max_bytes: int = 10 * 2**20
+    max_files: int = 5
     seconds: float = 20.0
 
 
@@ -43,14 +43,14 @@ class ReplySettings:
     """
 
     time_limit: float = 600.0
-    most_messages: int = MOST_MESSAGES
-    most_attempts: int = 3
-    extras: Set[Extra] = EXTRAS
-    allowance: Allowance = field(default_factory=Allowance)
+    max_messages: int = MAX_MESSAGES
+    max_attempts: int = 3
+    extras: Set[ExtraButton] = EXTRA_BUTTONS
+    attachment_limits: AttachmentLimits = field(default_factory=AttachmentLimits)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class BackfillLimits:
     """Limits of the backfill.
 
     Attributes:

@@ -11,7 +11,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from benchmarks.replies.contenders.parley import keep
 from benchmarks.replies.load import TOKENS, Ending, Load, Model
-from channels.replies.reactions import Address, Receipts
+from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
 from channels.slack.replies.surface import SlackSurface
@@ -45,11 +45,11 @@ async def delta_cost() -> float:
 async def _cpu(*, is_heard: bool) -> float:
     """Seconds of CPU from the first word to the last."""
     load = Load(REPLIES, CHANNELS, Ending.TOGETHER, SPEED)
-    model, api, receipts = Model(load), SlackApi(_Silent(), speed=SPEED), Receipts(_no_sign, _no_sign)
+    model, api, receipts = Model(load), SlackApi(_Silent(), speed=SPEED), QueuedReactions(_no_sign, _no_sign)
     async with AsyncExitStack() as replies:
         for speech in model.speeches if is_heard else ():
             address = {"team": "T", "channel": load.channel(speech.number), "thread_ts": "1", "ts": "1"}
-            reply = Reply(SlackSurface(api, receipts, address, str(speech.number)), keep=keep)
+            reply = Reply(SlackSurface(api, receipts, address, str(speech.number)), save_ids=keep)
             await replies.enter_async_context(reply)
             speech.listen(reply.feed)
         await asyncio.sleep(0.5)

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from channels.access import Door
+from channels.access import AccessPolicy
 from channels.answerer import Answerer
 from channels.base import (
     FetchedFile,
@@ -24,7 +24,7 @@ from channels.base import (
     Surface,
     SurroundingMessages,
 )
-from channels.intake.context import Context
+from channels.intake.context import ContextBuilder
 from channels.intake.downloads import UnreadableFileError
 from channels.markdown.dialect import Limits
 from channels.rate_limits.registry import RateLimiters
@@ -233,7 +233,7 @@ async def at_work(
         worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect)
         conversations = ConversationService(database, turns, worker, budget=0)
         approvals = Approvals(database, turns, worker)
-        context = Context(database, counter.count)
+        context = ContextBuilder(database, counter.count)
         answerer = Answerer(
             runtime,
             turns,
@@ -241,7 +241,7 @@ async def at_work(
             conversations,
             context,
             approvals=approvals,
-            door=Door(),
+            access_policy=AccessPolicy(),
         )
         garbage.settle()
         tasks = [

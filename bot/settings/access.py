@@ -10,7 +10,7 @@ from pydantic_settings import NoDecode
 from bot.settings.discord import DiscordSection
 from bot.settings.parsing import split_commas
 from bot.settings.slack import SlackSection
-from channels.access import DIRECT, Door, Rules
+from channels.access import DIRECT_MESSAGES, AccessPolicy, AccessRules
 from core.identity import AUTHOR
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 
@@ -73,21 +73,21 @@ class AccessSection(SlackSection, DiscordSection):
                 yield f"{name}_ALLOW: {both[0]} is also in {name}_BLOCK, which wins: remove one of them"
 
     @property
-    def access_policy(self) -> Door:
+    def access_policy(self) -> AccessPolicy:
         servers = {f"guild:{id_}" for id_ in self.discord_guild_ids}
         servers |= {rule for rule in self.discord_allow if rule.startswith("guild:")}
-        slack = Rules(
+        slack = AccessRules(
             frozenset(self.slack_allow),
             frozenset(self.slack_block),
-            external=self.slack_allow_external_users,
-            bots=self.slack_allow_bots,
+            allows_external=self.slack_allow_external_users,
+            allows_bots=self.slack_allow_bots,
         )
-        discord = Rules(
+        discord = AccessRules(
             frozenset(self.discord_allow) | servers,  # direct messages have no server: members are checked
             frozenset(self.discord_block),
-            served=frozenset(rule.partition(":")[2] for rule in servers) if self.discord_guild_ids else frozenset(),
+            guilds=frozenset(rule.partition(":")[2] for rule in servers) if self.discord_guild_ids else frozenset(),
         )
-        return Door({"slack": slack, "discord": discord}, self.admins, self.approvers)
+        return AccessPolicy({"slack": slack, "discord": discord}, self.admins, self.approvers)
 
     @property
     def user_rate_limits(self) -> UserRateLimiter:
@@ -100,8 +100,8 @@ def _split_strings(value: object) -> Sequence[str]:
 
 
 def _parse_slack_rule(rule: str) -> str:
-    if rule.lower() in ("dm", DIRECT):
-        return DIRECT
+    if rule.lower() in ("dm", DIRECT_MESSAGES):
+        return DIRECT_MESSAGES
     kind, _, id_ = rule.rpartition(":")
     expected = next((name for name, letters in _SLACK_ID_PREFIXES.items() if id_[:1] in letters), "")
     if not _SLACK_ID.fullmatch(id_) or not expected or kind not in ("", expected):
@@ -113,8 +113,8 @@ def _parse_slack_rule(rule: str) -> str:
 
 
 def _parse_discord_rule(rule: str) -> str:
-    if rule.lower() in ("dm", DIRECT):
-        return DIRECT
+    if rule.lower() in ("dm", DIRECT_MESSAGES):
+        return DIRECT_MESSAGES
     kind, _, id_ = rule.rpartition(":")
     if kind not in _DISCORD_KINDS or not id_.isdecimal():
         raise ValueError(

@@ -16,8 +16,8 @@ from bot.settings.agent import AgentSection
 from bot.settings.monitoring import LOOPBACK, MonitoringSection
 from bot.settings.parsing import describe_errors, normalize_database_url, split_commas
 from bot.settings.spending import SpendingSection
-from channels.i18n.messages import spoken
-from channels.settings import CONTEXT_MAX_TOKENS, Allowance, Bounds, Extra, ReplySettings
+from channels.i18n.messages import find_language
+from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ExtraButton, ReplySettings
 from core.agents.config import dotenv
 from core.errors import SettingsError
 from core.inbox_message import ReplyWithoutMention
@@ -78,7 +78,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     file_max_count: int = Field(default=5, ge=0)
 
     language: str = "en"
-    reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback", "why")
+    reply_buttons: Annotated[tuple[ExtraButton, ...], NoDecode] = ("regenerate", "feedback", "why")
     reply_without_mention: ReplyWithoutMention = "author"
 
     turn_timeout_seconds: float = Field(default=600, gt=0)
@@ -102,7 +102,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     @classmethod
     def _resolve_language(cls, value: str) -> str:
         """Return the first supported language: LANGUAGE is also gettext's variable, with names separated by colons."""
-        return spoken(value) or "en"
+        return find_language(value) or "en"
 
     @field_validator("database_url")
     @classmethod
@@ -143,15 +143,15 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     def reply_settings(self) -> ReplySettings:
         return ReplySettings(
             time_limit=self.turn_timeout_seconds,
-            most_messages=self.reply_max_messages,
-            most_attempts=self.turn_max_attempts,
+            max_messages=self.reply_max_messages,
+            max_attempts=self.turn_max_attempts,
             extras=frozenset(self.reply_buttons),
-            allowance=Allowance(most_bytes=self.file_max_mb * 2**20, most_files=self.file_max_count),
+            attachment_limits=AttachmentLimits(max_bytes=self.file_max_mb * 2**20, max_files=self.file_max_count),
         )
 
     @property
-    def backfill_limits(self) -> Bounds:
-        return Bounds(hours=self.backfill_hours, messages=self.backfill_max_messages)
+    def backfill_limits(self) -> BackfillLimits:
+        return BackfillLimits(hours=self.backfill_hours, messages=self.backfill_max_messages)
 
     def list_secrets(self) -> list[str]:
         """Return every value that must not appear in logs or messages."""

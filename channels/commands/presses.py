@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Mapping
 
-from channels.commands.handlers import Run, too_often
+from channels.commands.handlers import RunInBackground, question_limit_message
 from channels.commands.why import render_report
 from channels.i18n import messages as words
-from channels.i18n.messages import Words
-from channels.replies.buttons import OfRequest, OfTurn, wished
-from channels.replies.reactions import Receipts
-from channels.services import Desk
+from channels.i18n.messages import MessageCatalog
+from channels.replies.buttons import ApprovalAction, TurnAction, parse_button
+from channels.replies.reactions import QueuedReactions
+from channels.services import ChannelServices
 from core.identity import Actor, User
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage
@@ -20,7 +20,7 @@ from core.usage.user_rate_limits import RateLimited
 
 log = logging.getLogger(__name__)
 
-_VERDICTS: Mapping[OfRequest, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
+_VERDICTS: Mapping[ApprovalAction, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
 
 #: By the reason for which a turn is not run again: the message to the user.
 _RERUN_REFUSALS: Mapping[RerunDenied, str] = {
@@ -37,12 +37,14 @@ class PressHandler:
         run: starts a background task.
     """
 
-    def __init__(self, desk: Desk, receipts: Receipts, run: Run) -> None:
-        self._desk = desk
-        self._receipts = receipts
-        self._run = run
+    def __init__(
+        self, services: ChannelServices, queued_reactions: QueuedReactions, run_in_background: RunInBackground
+    ) -> None:
+        self._services = services
+        self._queued_reactions = queued_reactions
+        self._run_in_background = run_in_background
 
-    async def press(self, button: str, *, visitor: Actor, locale: str, name: str = "") -> str:
+    async def handle(self, button: str, *, visitor: Actor, locale: str, name: str = "") -> str:
         """Execute a press of a user who has access.
 
         Args:
@@ -55,49 +57,51 @@ class PressHandler:
         Raises:
             StoreError: the database cannot be reached.
         """
-        say = words.of(locale)
-        wish = wished(button)
+        say = words.messages_for(locale)
+        wish = parse_button(button)
         if wish is None:
             return say(words.NOT_MINE)
         match wish:
             case ("approve" | "always" | "deny") as decision, approval_id:
-                by = self._desk.door.person(visitor, name)
+                by = self._services.access_policy.to_user(visitor, name)
                 return await self._decide(approval_id, by, _VERDICTS[decision], say)
             case "why", turn_id:
-                is_admin = self._desk.door.is_admin(visitor)
-                return await render_report(self._desk.turn_reports, turn_id, visitor.author, say, is_admin=is_admin)
+                is_admin = self._services.access_policy.is_admin(visitor)
+                return await render_report(self._services.turn_reports, turn_id, visitor.author, say, is_admin=is_admin)
             case other, turn_id:
                 return await self._change_turn(other, turn_id, visitor.author, say)
 
-    async def _change_turn(self, wish: OfTurn, turn_id: str, author: str, say: Words) -> str:
+    async def _change_turn(self, wish: TurnAction, turn_id: str, author: str, say: MessageCatalog) -> str:
         match wish:
             case "stop":
-                stopped = await self._desk.conversations.stop_turn(turn_id, author)
+                stopped = await self._services.conversations.stop_turn(turn_id, author)
                 refusals = {StopTurnResult.NOT_OWNER: words.NOT_YOURS_TO_STOP, StopTurnResult.NOT_RUNNING: words.ENDED}
                 return say(refusals[stopped]) if stopped in refusals else ""
             case "good" | "bad":
-                is_given = await self._desk.feedback.save_feedback(turn_id, author, wish)
+                is_given = await self._services.feedback.save_feedback(turn_id, author, wish)
                 return say(words.NOTED if is_given else words.FORGOTTEN)
-        open_approvals = await self._desk.approvals.asked(turn_id) if wish != "retry" else ()
-        match await self._desk.inbox.request_rerun(turn_id, author=author, kind=wish):
+        open_approvals = await self._services.approvals.asked(turn_id) if wish != "retry" else ()
+        match await self._services.inbox.request_rerun(turn_id, author=author, kind=wish):
             case RerunDenied() as refused:
                 return say(_RERUN_REFUSALS[refused])
             case RateLimited() as limited:
-                return too_often(limited, say)
+                return question_limit_message(limited, say)
             case accepted, InboxMessage() as inbound:
                 if accepted is AcceptResult.WAITING:
-                    self._receipts.give(inbound.address)
+                    self._queued_reactions.add(inbound.address)
                 for approval in open_approvals:
-                    self._run(self._desk.reask(approval, is_void=True), name="request")
+                    self._run_in_background(
+                        self._services.update_approval_message(approval, is_void=True), name="request"
+                    )
         return ""
 
-    async def _decide(self, approval_id: str, by: User, verdict: Verdict, say: Words) -> str:
+    async def _decide(self, approval_id: str, by: User, verdict: Verdict, say: MessageCatalog) -> str:
         """Decide on an approval and update its message; a late press updates it too, if the decider's process died."""
-        decided = await self._desk.approvals.decide(approval_id, by, verdict)
+        decided = await self._services.approvals.decide(approval_id, by, verdict)
         approval = decided.approval
         if approval is None:
             return say(words.ENDED)
         if approval.verdict is None:
             return say(words.NOT_YOURS_TO_DECIDE)
-        self._run(self._desk.reask(approval), name="request")
+        self._run_in_background(self._services.update_approval_message(approval), name="request")
         return "" if decided.is_first else say(words.DECIDED)

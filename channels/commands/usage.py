@@ -3,15 +3,17 @@
 from datetime import UTC, datetime
 
 from channels.i18n import messages as words
-from channels.i18n.messages import Words
+from channels.i18n.messages import MessageCatalog
 from core.usage.prices import format_dollars
 from core.usage.spending import SpendingStore, SpendingSum
 
 #: How many people an admin is told of.
-MOST = 20
+MAX_USERS = 20
 
 
-async def usage(spending: SpendingStore, *, platform: str, author: str, place: str, is_admin: bool, say: Words) -> str:
+async def render_usage(
+    spending: SpendingStore, *, platform: str, author: str, place: str, is_admin: bool, say: MessageCatalog
+) -> str:
     """What somebody has spent today and this month (UTC), what was spent at the place where he asks, and, for an
     admin, in all and by each.
 
@@ -36,17 +38,17 @@ async def usage(spending: SpendingStore, *, platform: str, author: str, place: s
     if is_admin:
         by_day = {spent.key: spent for spent in await spending.sum_spending("person", since=today)}
         people = await spending.sum_spending("person", since=month)
-        for spent in people[:MOST]:
-            name = _quoted(spent.name or spent.key or say(words.SOMEBODY))
+        for spent in people[:MAX_USERS]:
+            name = _code(spent.name or spent.key or say(words.SOMEBODY))
             lines.append(f"  {_line('', by_day.get(spent.key, SpendingSum()), spent, say, name=name)}")
-        if len(people) > MOST:
-            lines.append(f"  - {say(words.USAGE_MORE, count=len(people) - MOST)}")
+        if len(people) > MAX_USERS:
+            lines.append(f"  - {say(words.USAGE_MORE, count=len(people) - MAX_USERS)}")
     if unpriced := max(spent.unpriced for spent in sums):
         lines.append(f"- {say(words.USAGE_UNPRICED, tokens=f'{unpriced:,}')}")
     return "\n".join([say(words.USAGE_IS), "", *lines])
 
 
-def _line(sentence: str, day: SpendingSum, month: SpendingSum, say: Words, *, name: str = "") -> str:
+def _line(sentence: str, day: SpendingSum, month: SpendingSum, say: MessageCatalog, *, name: str = "") -> str:
     amounts = {
         "day": format_dollars(day.cost),
         "day_tokens": f"{day.input + day.output:,}",
@@ -59,6 +61,6 @@ def _line(sentence: str, day: SpendingSum, month: SpendingSum, say: Words, *, na
     return line
 
 
-def _quoted(name: str) -> str:
+def _code(name: str) -> str:
     """As it is, and nothing in it is taken for anything else."""
     return f"`{' '.join(name.replace('`', '').split())[:80]}`"

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from channels.i18n import messages as words
-from channels.i18n.messages import Words
-from channels.replies.approval_message import decision_text, plain
+from channels.i18n.messages import MessageCatalog
+from channels.replies.approval_message import decision_text, plain_line
 from core.agents.run_record import Receipt, ToolUse
 from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
 from core.usage.meter import ModelCall
@@ -13,26 +13,26 @@ from core.usage.prices import format_dollars
 
 #: How many models, tool calls, files and approvals a report shows, and how many characters of each. The terminal shows
 #: all.
-MOST_MODELS, MOST_TOOLS, MOST_FILES, MOST_APPROVALS = 3, 6, 4, 3
-MOST_ARGUMENTS, MOST_ERROR, MOST_NAME = 110, 100, 50
+MAX_MODELS, MAX_TOOLS, MAX_FILES, MAX_APPROVALS = 3, 6, 4, 3
+MAX_ARGUMENTS, MAX_ERROR, MAX_NAME = 110, 100, 50
 
 #: How long all of it may be, in UTF-16 code units: a message of Discord's.
-MOST = 1_900
+MAX_REPORT_SIZE = 1_900
 
 _WORD = re.compile(r"\w+")
 
 #: Seconds that nobody minds to have waited.
-_SOON = 1.0
+_MIN_WAIT_SECONDS = 1.0
 
 
-def turn_in(text: str) -> str:
+def find_turn_id(text: str) -> str:
     """The id of a turn, as people copy it: with what stands around it where it is shown; empty for no text."""
     found = _WORD.findall(text.lower())
     return found[-1] if found else text
 
 
 async def render_report(
-    reports: TurnReports, turn_id: str | None, author: str, say: Words, *, is_admin: bool = False
+    reports: TurnReports, turn_id: str | None, author: str, say: MessageCatalog, *, is_admin: bool = False
 ) -> str:
     """Render the report of a turn for one of its authors or an admin. Others get the text for an unknown turn.
 
@@ -42,32 +42,32 @@ async def render_report(
     report = await reports.get(turn_id) if turn_id else None
     if report is None or report.is_reset or not (is_admin or author in report.authors):
         return say(words.WHY_NOT_YOURS)
-    return why_text(report, say)
+    return render_report_text(report, say)
 
 
-def why_text(report: TurnReport, say: Words) -> str:
+def render_report_text(report: TurnReport, say: MessageCatalog) -> str:
     """Render a turn report for a chat; no text in it is markup."""
     lines = [say(words.WHY_TITLE, id=report.id), *(f"- {line}" for line in _lines(report, say))]
-    while len("\n".join(lines).encode("utf-16-le")) // 2 > MOST:
+    while len("\n".join(lines).encode("utf-16-le")) // 2 > MAX_REPORT_SIZE:
         lines[-2:] = ["- …"]
     return "\n".join(lines)
 
 
-def _lines(report: TurnReport, say: Words) -> Iterator[str]:
+def _lines(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
     yield from _outcome(report, say)
     yield from _models(report, say)
     if report.receipt is not None:
         yield from _tools(report.receipt, say)
-    for approval in [*report.led_by, *report.approvals][:MOST_APPROVALS]:
+    for approval in [*report.led_by, *report.approvals][:MAX_APPROVALS]:
         yield _approval(approval, say)
     if report.receipt is not None:
-        yield from _read(report, report.receipt, say)
+        yield from _inputs(report, report.receipt, say)
         yield _time(report, report.receipt, say)
-    if report.waited > _SOON:
+    if report.waited > _MIN_WAIT_SECONDS:
         yield say(words.WHY_WAITED, waited=f"{report.waited:.1f}")
 
 
-def _outcome(report: TurnReport, say: Words) -> Iterator[str]:
+def _outcome(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
     match report.state:
         case "queued" | "running":
             yield say(words.WHY_RUNS)
@@ -91,17 +91,17 @@ def _outcome(report: TurnReport, say: Words) -> Iterator[str]:
         yield say(words.WHY_ATTEMPTS, count=report.attempt)
 
 
-def _models(report: TurnReport, say: Words) -> Iterator[str]:
+def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
     """Yield the models, each with the sums of its calls."""
     asked = dict[tuple[str, str, bool, bool], list[ModelCall]]()
     for call in report.calls:
         asked.setdefault((call.model, call.instead_of, bool(call.error), call.is_summary), []).append(call)
-    for (model, other, has_failed, is_summary), calls in [*asked.items()][:MOST_MODELS]:
+    for (model, other, has_failed, is_summary), calls in [*asked.items()][:MAX_MODELS]:
         seconds = sum(call.seconds for call in calls)
         facts = {
-            "model": _code(model, MOST_NAME),
-            "other": _code(other, MOST_NAME),
-            "took": say.waited(f"{seconds:.1f}") if seconds else "",
+            "model": _code(model, MAX_NAME),
+            "other": _code(other, MAX_NAME),
+            "took": say.format_elapsed(f"{seconds:.1f}") if seconds else "",
             "count": len(calls),
             "read": f"{sum(call.input for call in calls):,}",
             "written": f"{sum(call.output + call.thinking for call in calls):,}",
@@ -121,41 +121,41 @@ def _models(report: TurnReport, say: Words) -> Iterator[str]:
         yield say(words.WHY_UNPRICED, tokens=f"{report.unpriced:,}")
     if not asked:
         if report.model:
-            yield say(words.STATUS_MODEL, model=_code(report.model, MOST_NAME))
+            yield say(words.STATUS_MODEL, model=_code(report.model, MAX_NAME))
         if report.usage:
             written = report.usage.get("output", 0) + report.usage.get("thinking", 0)
             yield say(words.WHY_TOKENS, read=f"{report.usage.get('input', 0):,}", written=f"{written:,}")
 
 
-def _tools(receipt: Receipt, say: Words) -> Iterator[str]:
-    for use in receipt.tools[:MOST_TOOLS]:
+def _tools(receipt: Receipt, say: MessageCatalog) -> Iterator[str]:
+    for use in receipt.tools[:MAX_TOOLS]:
         yield _tool(use, say)
-    more = len(receipt.tools) + receipt.tools_hidden - MOST_TOOLS
+    more = len(receipt.tools) + receipt.tools_hidden - MAX_TOOLS
     if more > 0:
         yield say(words.WHY_TOOLS_MORE, count=more)
 
 
-def _tool(use: ToolUse, say: Words) -> str:
+def _tool(use: ToolUse, say: MessageCatalog) -> str:
     sentences = {"failed": words.WHY_TOOL_FAILED, "asks": words.WHY_TOOL_ASKS, "open": words.WHY_TOOL_OPEN}
-    took = "" if use.seconds is None else say.waited(f"{use.seconds:.1f}")
-    cut = "…" if use.hidden and len(use.arguments) <= MOST_ARGUMENTS else ""
+    took = "" if use.seconds is None else say.format_elapsed(f"{use.seconds:.1f}")
+    cut = "…" if use.hidden and len(use.arguments) <= MAX_ARGUMENTS else ""
     facts = {
-        "tool": _code(use.tool, MOST_NAME),
+        "tool": _code(use.tool, MAX_NAME),
         "took": took,
-        "arguments": f"`{_code(use.arguments, MOST_ARGUMENTS)}{cut}`",
-        "error": f"`{_code(use.error, MOST_ERROR)}`",
+        "arguments": f"`{_code(use.arguments, MAX_ARGUMENTS)}{cut}`",
+        "error": f"`{_code(use.error, MAX_ERROR)}`",
     }
     return say(sentences.get(use.ended, words.WHY_TOOL), **facts)
 
 
-def _approval(approval: ApprovalRecord, say: Words) -> str:
-    tool = _code(approval.tool, MOST_NAME)
+def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
+    tool = _code(approval.tool, MAX_NAME)
     if approval.verdict is None:
         return say(words.WHY_WAITS, tool=tool)
     return f"`{tool}`: {_inert(decision_text(approval.verdict, approval.decider, approval.decided_at, say))}"
 
 
-def _read(report: TurnReport, receipt: Receipt, say: Words) -> Iterator[str]:
+def _inputs(report: TurnReport, receipt: Receipt, say: MessageCatalog) -> Iterator[str]:
     """What the model has got to read."""
     if (history := receipt.history) is not None and history.messages:
         yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
@@ -168,23 +168,23 @@ def _read(report: TurnReport, receipt: Receipt, say: Words) -> Iterator[str]:
         yield say(words.WHY_OTHERS, count=receipt.others.messages, tokens=f"{receipt.others.tokens:,}")
     if receipt.others.left_out:
         yield say(words.WHY_OTHERS_CUT, count=receipt.others.left_out)
-    for file in receipt.files[:MOST_FILES]:
-        name = _code(file.name, MOST_NAME)
+    for file in receipt.files[:MAX_FILES]:
+        name = _code(file.name, MAX_NAME)
         yield (
-            say(words.WHY_FILE_NOT, name=name, why=_inert(plain(file.why)))
+            say(words.WHY_FILE_NOT, name=name, why=_inert(plain_line(file.why)))
             if file.why
             else say(words.WHY_FILE, name=name)
         )
 
 
-def _time(report: TurnReport, receipt: Receipt, say: Words) -> str:
+def _time(report: TurnReport, receipt: Receipt, say: MessageCatalog) -> str:
     took = f"{report.took if report.took is not None else receipt.seconds:.1f}"
     if receipt.first_word is None:
         return say(words.WHY_TIME_ALL, all=took)
     return say(words.WHY_TIME, first=f"{receipt.first_word:.1f}", all=took)
 
 
-def _code(text: str, most: int = MOST_ARGUMENTS) -> str:
+def _code(text: str, most: int = MAX_ARGUMENTS) -> str:
     """Foreign text for a code span, on one line: nothing in it ends the span, calls anybody or is a link."""
     line = " ".join(text.replace("`", "'").split())
     return _inert(line if len(line) <= most else f"{line[: most - 1].rstrip()}…")

@@ -15,7 +15,7 @@ from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import log_in, make_client
 from channels.discord.session_ids import NAME, guild_of
 from channels.discord.settings import DiscordSettings
-from channels.intake.handler import Call
+from channels.intake.handler import IncomingMessage
 from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
 from core.errors import SettingsError
@@ -43,7 +43,7 @@ class Visits:
         self._roles = LookupCache[tuple[int, int], tuple[str, ...] | None]("roles", CACHE_SECONDS)
         self._channels = LookupCache[int, Any]("channel", CACHE_SECONDS)
 
-    async def of_call(self, call: Call, message: discord.Message) -> Call:
+    async def of_call(self, call: IncomingMessage, message: discord.Message) -> IncomingMessage:
         """Return a message with its author and place.
 
         Raises:

@@ -31,10 +31,10 @@ from channels.discord.session_ids import ASIDE, NAME
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import headline
 from channels.intake.backfill import Backfill
-from channels.intake.handler import Call, Intake
+from channels.intake.handler import IncomingMessage, MessageHandler
 from channels.rate_limits.caller import RefusedError
-from channels.services import Desk
-from channels.settings import Bounds
+from channels.services import ChannelServices
+from channels.settings import BackfillLimits
 from core.concurrency.retry import retried
 from core.concurrency.tasks import Work
 from core.conversations.history_state import HistoryState
@@ -73,7 +73,12 @@ class DiscordChannel:
     heartbeat_interval = PULSE
 
     def __init__(
-        self, settings: DiscordSettings, desk: Desk, places: Watermarks, bounds: Bounds, assignment: ShardAssignment
+        self,
+        settings: DiscordSettings,
+        desk: ChannelServices,
+        places: Watermarks,
+        bounds: BackfillLimits,
+        assignment: ShardAssignment,
     ) -> None:
         self._settings = settings
         self._client = make_client(settings)
@@ -83,13 +88,21 @@ class DiscordChannel:
         self._downloads = Downloads(self._api, settings.api_url)
         self._surroundings = Surroundings(self._api)
         self._receipts = receipts(self._api)
-        self._door = desk.door
-        self._intake = Intake(
-            desk, self._receipts, self._surface_of, self.get_locale, self._send_away, ways=WAYS, place=self._in_thread
+        self._door = desk.access_policy
+        self._intake = MessageHandler(
+            desk,
+            self._receipts,
+            self._surface_of,
+            self.get_locale,
+            self._send_away,
+            syntax=WAYS,
+            choose_address=self._in_thread,
         )
         self._work = Work()
-        homes = {int(id_) for id_ in {*self._door.rules(NAME).ids("guild"), *self._door.rules(NAME).served}}
-        visits = Visits(self._api, homes=homes, looks=bool(homes or self._door.names(NAME)))
+        homes = {
+            int(id_) for id_ in {*self._door.get_rules(NAME).list_ids("guild"), *self._door.get_rules(NAME).guilds}
+        }
+        visits = Visits(self._api, homes=homes, looks=bool(homes or self._door.list_ids(NAME)))
         self._ear = Ear(
             settings,
             self._api,
@@ -150,7 +163,7 @@ class DiscordChannel:
         await self._work.end(SETTLE_TIMEOUT)
         await self._shards.stop()
         await self._assignment.release()
-        await self._intake.settle(SETTLE_TIMEOUT)
+        await self._intake.drain(SETTLE_TIMEOUT)
 
     async def _follow(self, changes: AsyncGenerator[frozenset[int], None]) -> None:
         """Hear what this worker leads, and nothing else."""
@@ -180,12 +193,12 @@ class DiscordChannel:
                 NAME,
                 self._places,
                 self._bounds,
-                take=self._intake.take,
-                look=self._look,
-                heard_at=heard_at,
-                holds=True,
-                part=self._assignment.row_name(shard, count),
-                covers=lambda place: shard_of(place, count) == shard,
+                store_message=self._intake.accept,
+                fetch_since=self._look,
+                last_event_at=heard_at,
+                delays_new_messages=True,
+                watermark_name=self._assignment.row_name(shard, count),
+                has_place=lambda place: shard_of(place, count) == shard,
             )
 
         async def acquire_slot(shard: int) -> None:  # Discord: one session after the other in each group
@@ -295,10 +308,10 @@ class DiscordChannel:
     def _backfill_of(self, place: str) -> Backfill | None:
         return self._shards.backfill_of(place)
 
-    async def _in_thread(self, call: Call) -> Call:
+    async def _in_thread(self, call: IncomingMessage) -> IncomingMessage:
         """Begin a thread for the reply to a message, if there is to be one and the author has not asked too much."""
-        moved = threaded(call) if self._settings.auto_thread and call.is_called else None
-        if moved is None or await self._intake.limited(call.inbound):
+        moved = threaded(call) if self._settings.auto_thread and call.is_mention else None
+        if moved is None or await self._intake.get_rate_limit(call.inbound):
             return call
         address = call.inbound.address
         name = headline(call.inbound.text, MAX_THREAD_NAME) or str(address["speaker"])
@@ -311,7 +324,7 @@ class DiscordChannel:
         return moved
 
     def _serves(self, guild: int | None) -> bool:
-        return guild is None or self._door.rules(NAME).is_open(str(guild))
+        return guild is None or self._door.get_rules(NAME).is_workspace_allowed(str(guild))
 
     async def _send_away(self, inbound: InboxMessage, text: str) -> None:
         """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""

@@ -184,7 +184,7 @@ LOCALE_SECONDS = 0.5
 LANGUAGES = (_ENGLISH, *sorted(path.name for path in _LOCALES.iterdir() if path.is_dir()))
 
 
-class Words:
+class MessageCatalog:
     """One language.
 
     Calling it says one of the sentences, with what belongs into its braces.
@@ -193,26 +193,26 @@ class Words:
     def __init__(self, language: str) -> None:
         self.language = language
         languages = [] if language == _ENGLISH else [language]
-        self._said = gettext.translation(_DOMAIN, _LOCALES, languages, fallback=language == _ENGLISH)
+        self._translations = gettext.translation(_DOMAIN, _LOCALES, languages, fallback=language == _ENGLISH)
 
     def __call__(self, sentence: str, **facts: object) -> str:
-        said = self._said.gettext(sentence)
+        said = self._translations.gettext(sentence)
         return said.format(**facts) if facts else said
 
-    def sorry(self, sentence: str) -> str:
+    def format_error(self, sentence: str) -> str:
         return f"⚠️ {self(sentence)}"
 
-    def apology(self, sentence: str, turn_id: str) -> str:
+    def format_error_with_id(self, sentence: str, turn_id: str) -> str:
         """One sentence for the user, with the id that an operator can find the cause by."""
-        return f"{self.sorry(sentence)} {self(TURN, id=turn_id)}"
+        return f"{self.format_error(sentence)} {self(TURN, id=turn_id)}"
 
-    def waited(self, seconds: int | str) -> str:
+    def format_elapsed(self, seconds: int | str) -> str:
         return self(WAITED, seconds=seconds)
 
-    def using(self, tool: str) -> str:
+    def format_tool(self, tool: str) -> str:
         return self(USING, tool=tool.replace("_", " "))
 
-    def ending(self, text: str) -> str:
+    def translate_ending(self, text: str) -> str:
         """An answer that the model did not bring to its end, with the sentence on that in this language."""
         for sentence in (CUT_OFF, WITHHELD):
             text = text.replace(sentence, self(sentence))
@@ -222,21 +222,21 @@ class Words:
 _default = ContextVar("language", default=_ENGLISH)
 
 
-def prefer(language: str) -> None:
+def set_default(language: str) -> None:
     """Speak this language, one of `LANGUAGES`, from here on with those of whose own nothing is known."""
     _default.set(language)
 
 
-def of(locale: str) -> Words:
+def messages_for(locale: str) -> MessageCatalog:
     """The words of a language.
 
     Args:
         locale: a person's, as a platform names it (`ko`, `ko-KR`, `ko_KR.UTF-8`); empty if it does not.
     """
-    return _words(spoken(locale) or _default.get())
+    return _load_catalog(find_language(locale) or _default.get())
 
 
-async def told(locale: Awaitable[str]) -> str:
+async def resolve_locale(locale: Awaitable[str]) -> str:
     """A locale that a platform is asked for; empty if it takes its time."""
     try:
         async with asyncio.timeout(LOCALE_SECONDS):
@@ -245,18 +245,18 @@ async def told(locale: Awaitable[str]) -> str:
         return ""
 
 
-def spoken(locale: str) -> str:
+def find_language(locale: str) -> str:
     """The first language of a locale (of several, with colons in between) that the bot speaks; empty if none is."""
     names = (re.split("[-_.@]", name)[0].lower() for name in locale.split(":"))
     return next((name for name in names if name in LANGUAGES), "")
 
 
 @cache
-def _words(language: str) -> Words:
-    return Words(language)
+def _load_catalog(language: str) -> MessageCatalog:
+    return MessageCatalog(language)
 
 
-ENGLISH = _words(_ENGLISH)
+ENGLISH = _load_catalog(_ENGLISH)
 
 # of what an answer was made of, to who asked for it
 WHY = "Why?"

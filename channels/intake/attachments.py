@@ -14,7 +14,7 @@ from google.genai import types
 
 from channels.base import Channel, FetchedFile, MessageText
 from channels.intake.downloads import UnreadableFileError, too_large
-from channels.settings import Allowance
+from channels.settings import AttachmentLimits
 from core.agents.run_record import FileUse
 from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.models import media
@@ -27,27 +27,27 @@ log = logging.getLogger(__name__)
 TEXT_TOKENS = 8_000
 
 #: With fewer of them left, none of a text is told rather than its first words.
-_LEAST_TOKENS = 200
+_MIN_TOKENS = 200
 
 #: Characters of a file's name that are told.
-_NAME = 120
+_MAX_NAME_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class AttachmentContent:
     """What the model is to know of one file: words, and what it is shown besides, if anything.
 
     Attributes:
         why: why it cannot open it; empty if it can.
     """
 
-    words: str
+    text: str
     part: types.Part | None = None
-    why: str = ""
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Check:
+class _ModelFileCheck:
     """Whether a file can be of use to a model."""
 
     takes: SupportedFiles
@@ -74,14 +74,14 @@ def _check_kind(takes: SupportedFiles, kind: str, size: int) -> None:
         raise too_large(takes.max_bytes[kind])
 
 
-class Attachments:
+class AttachmentReader:
     """Reads files for turns."""
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: AttachmentLimits) -> None:
         self._allowance = allowance
 
     async def read(
-        self, channel: Channel, messages: Sequence[InboxMessage], heard: Sequence[MessageText], takes: SupportedFiles
+        self, channel: Channel, messages: Sequence[InboxMessage], texts: Sequence[MessageText], takes: SupportedFiles
     ) -> tuple[list[MessageText], list[types.Part], list[FileUse]]:
         """What was heard, with what there is to say of the files that came with each message, what of them the model is
         shown, and what became of each.
@@ -89,14 +89,14 @@ class Attachments:
         Args:
             takes: what it can be shown.
         """
-        check = _Check(takes, self._allowance.most_bytes)
+        check = _ModelFileCheck(takes, self._allowance.max_bytes)
         fetching = {
             (i, j): asyncio.create_task(self._fetch(channel, message, file, check), name="file")
             for i, message in enumerate(messages)
-            for j, file in enumerate(message.attachments[: self._allowance.most_files])
+            for j, file in enumerate(message.attachments[: self._allowance.max_files])
         }
         if not any(message.attachments for message in messages):
-            return list(heard), [], []
+            return list(texts), [], []
         try:
             if fetching:
                 await asyncio.wait(fetching.values(), timeout=self._allowance.seconds)
@@ -104,48 +104,54 @@ class Attachments:
             for task in fetching.values():
                 task.cancel()
             await asyncio.gather(*fetching.values(), return_exceptions=True)
-        return await asyncio.to_thread(self._joined, messages, heard, fetching, _Room(takes))  # texts may be long
+        return await asyncio.to_thread(
+            self._combine, messages, texts, fetching, _AttachmentBudget(takes)
+        )  # texts may be long
 
-    def _joined(
+    def _combine(
         self,
         messages: Sequence[InboxMessage],
-        heard: Sequence[MessageText],
+        texts: Sequence[MessageText],
         fetched: Mapping[tuple[int, int], asyncio.Task[FetchedFile]],
-        room: _Room,
+        budget: _AttachmentBudget,
     ) -> tuple[list[MessageText], list[types.Part], list[FileUse]]:
         told, parts, uses = [], [], []
-        for i, (message, said) in enumerate(zip(messages, heard, strict=True)):
+        for i, (message, said) in enumerate(zip(messages, texts, strict=True)):
             lines = [said.text]
             for j, file in enumerate(message.attachments):
-                read = self._told(file, fetched.get((i, j)), room, said.speaker)
-                lines.append(read.words)
+                read = self._describe(file, fetched.get((i, j)), budget, said.speaker)
+                lines.append(read.text)
                 parts += [read.part] if read.part else []
-                uses.append(FileUse(file.name, read.why))
+                uses.append(FileUse(file.name, read.failure))
             told.append(replace(said, text="\n".join(filter(None, lines))))
         return told, parts, uses
 
-    async def _fetch(self, channel: Channel, message: InboxMessage, file: Attachment, check: _Check) -> FetchedFile:
+    async def _fetch(
+        self, channel: Channel, message: InboxMessage, file: Attachment, check: _ModelFileCheck
+    ) -> FetchedFile:
         check(file)
         return await channel.fetch_file(message, file, check)
 
-    def _told(self, file: Attachment, task: asyncio.Task[FetchedFile] | None, room: _Room, speaker: str) -> Read:
+    def _describe(
+        self, file: Attachment, task: asyncio.Task[FetchedFile] | None, budget: _AttachmentBudget, speaker: str
+    ) -> AttachmentContent:
         who = f"{speaker} sent a file"
         try:
             if task is None:
-                raise UnreadableFileError(f"I read no more than {self._allowance.most_files} files of a message")
+                raise UnreadableFileError(f"I read no more than {self._allowance.max_files} files of a message")
             if task.cancelled():
                 raise UnreadableFileError("it did not come in time")
-            return room.take(task.result(), who)
+            return budget.add(task.result(), who)
         except UnreadableFileError as error:
             why = str(error)
         except Exception as error:  # whatever a platform says, the answer goes on
             log.error("a file cannot be read: %s", traced(error))
             why = "it cannot be fetched right now"
         amount = f" ({media.format_size(file.size)})" if file.size else ""
-        return Read(f"[{who} that you cannot open: {_named(file)}{amount}: {why}]", why=why)
+        return AttachmentContent(f"[{who} that you cannot open: {_clean_name(file)}{amount}: {why}]", failure=why)
 
 
-class _Room:
+class _AttachmentBudget:
     """What the files of a turn may take up together, and what they have."""
 
     def __init__(self, takes: SupportedFiles) -> None:
@@ -153,7 +159,7 @@ class _Room:
         self._bytes = takes.max_total_bytes
         self._tokens = TEXT_TOKENS
 
-    def take(self, fetched: FetchedFile, who: str) -> Read:
+    def add(self, fetched: FetchedFile, who: str) -> AttachmentContent:
         """What the model gets of a file.
 
         Raises:
@@ -165,22 +171,22 @@ class _Room:
             raise UnreadableFileError("I cannot make out what is in it")
         _check_kind(self._takes, kind, len(data))
         if media.is_text_type(kind):
-            return Read(self._text(file, data, who))
+            return AttachmentContent(self._text(file, data, who))
         if len(data) > self._bytes:
             raise UnreadableFileError("it is too much together with the other files")
         self._bytes -= len(data)
-        return Read(f"[{who}, which you are shown: {_named(file)}]", media.make_part(kind, data))
+        return AttachmentContent(f"[{who}, which you are shown: {_clean_name(file)}]", media.make_part(kind, data))
 
     def _text(self, file: Attachment, data: bytes, who: str) -> str:
         text = storable_text(media.decode_text(data) or "")
         shown = media.truncate_text(text, self._tokens)
-        if shown != text and self._tokens < _LEAST_TOKENS:
+        if shown != text and self._tokens < _MIN_TOKENS:
             raise UnreadableFileError("it is too much together with the other files")
         self._tokens -= media.count_tokens(shown)
         cut = "" if shown == text else f"\n[it is cut here: this is {len(shown)} of its {len(text)} characters]"
-        return f"[{who}: {_named(file)}. This is what it says:]\n{media.format_file(shown, file.name)}{cut}"
+        return f"[{who}: {_clean_name(file)}. This is what it says:]\n{media.format_file(shown, file.name)}{cut}"
 
 
-def _named(file: Attachment) -> str:
+def _clean_name(file: Attachment) -> str:
     """Its name, on one line and without what would end the brackets that it stands in."""
-    return " ".join(file.name.translate({ord("["): "(", ord("]"): ")"}).split())[:_NAME] or "a file"
+    return " ".join(file.name.translate({ord("["): "(", ord("]"): ")"}).split())[:_MAX_NAME_LENGTH] or "a file"

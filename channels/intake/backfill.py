@@ -15,8 +15,8 @@ from math import inf
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from channels.intake.handler import MOMENT, Call
-from channels.settings import Bounds
+from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage
+from channels.settings import BackfillLimits
 from core.concurrency.retry import backoff, persist, retried
 from core.concurrency.tasks import abreast, run_every
 from core.errors import StoreError
@@ -63,7 +63,7 @@ WATERMARK_SECONDS, STOP_TIMEOUT = 10.0, 2.0
 
 #: Takes a time (seconds since the epoch); returns a function that fetches the messages of a place since then, which
 #: raises `ParleyError`.
-Look = Callable[[float], Callable[[ActivePlace], Awaitable[list[Call]]]]
+FetchSince = Callable[[float], Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]]
 
 
 @dataclass(slots=True)
@@ -81,12 +81,12 @@ class _Gap:
     """
 
     since: float
-    fetch: Callable[[ActivePlace], Awaitable[list[Call]]]
+    fetch: Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]
     places: dict[str, ActivePlace] | None = None
     active: set[str] = field(default_factory=set)
     locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     fetched: set[str] = field(default_factory=set)
-    found: int = 0
+    found_count: int = 0
 
 
 class Backfill:
@@ -106,26 +106,26 @@ class Backfill:
         self,
         channel: str,
         places: Watermarks,
-        bounds: Bounds,
+        bounds: BackfillLimits,
         *,
-        take: Callable[[Call], Awaitable[None]],
-        look: Look,
-        heard_at: Callable[[], float],
-        holds: bool,
-        part: str = "",
-        covers: Callable[[str], bool] = lambda _: True,
+        store_message: Callable[[IncomingMessage], Awaitable[None]],
+        fetch_since: FetchSince,
+        last_event_at: Callable[[], float],
+        delays_new_messages: bool,
+        watermark_name: str = "",
+        has_place: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._channel = channel
-        self._part = part or channel
-        self._covers = covers
+        self._watermark_name = watermark_name or channel
+        self._has_place = has_place
         self._places = places
         self._bounds = bounds
-        self._take = take
-        self._look = look
-        self._heard_at = heard_at
-        self._holds = holds
+        self._store_message = store_message
+        self._fetch_since = fetch_since
+        self._last_event_at = last_event_at
+        self._delays_new_messages = delays_new_messages
         self._gap: _Gap | None = None
-        self._pending = dict[str, Call]()  # received or fetched, and not stored yet, by event key
+        self._pending = dict[str, IncomingMessage]()  # received or fetched, and not stored yet, by event key
         self._edits = dict[str, str | None]()  # new texts of messages that are not stored; None: deleted
         self._locks = WeakValueDictionary[str, asyncio.Lock]()  # by session: one message is stored at a time
         self._watermark: float | None = None  # as it is stored; None until it is known
@@ -143,17 +143,19 @@ class Backfill:
             StoreError: the watermark cannot be read.
             Exception: what `connect` raises.
         """
-        heard_at = await retried(lambda: self._places.get_watermark(self._part), what=f"the watermark of {self._part}")
+        heard_at = await retried(
+            lambda: self._places.get_watermark(self._watermark_name), what=f"the watermark of {self._watermark_name}"
+        )
         if heard_at is not None:
             self.open_gap(heard_at)
         self._watermark = heard_at or 0.0
         await connect()
         what = f"{self._channel}: messages are not stored yet"
-        self._run(persist(self._store_pending, self._store_failed, STORE_WAIT, what=what))
+        self._start_task(persist(self._store_pending, self._store_failed, STORE_WAIT, what=what))
         what = f"{self._channel}: a gap is not fetched yet"
-        self._run(persist(self._fetch_all, self._gap_opened, FETCH_WAIT, what=what))
+        self._start_task(persist(self._fetch_all, self._gap_opened, FETCH_WAIT, what=what))
         what = f"{self._channel}: the watermark cannot be stored"
-        self._run(run_every(WATERMARK_SECONDS, self._save_watermark, what=what))
+        self._start_task(run_every(WATERMARK_SECONDS, self._save_watermark, what=what))
 
     async def stop(self) -> None:
         """Stop fetching. What is missing or pending is left to the next process."""
@@ -170,24 +172,26 @@ class Backfill:
     def open_gap(self, since: float) -> None:
         """Have everything fetched that was sent since then (seconds since the epoch)."""
         if self._bounds.hours:
-            since = min(since, self._since)
-            self._gap = _Gap(since, self._look(self._bounded(since - OVERLAP_SECONDS - MOMENT)))
+            since = min(since, self._gap_start)
+            self._gap = _Gap(
+                since, self._fetch_since(self._limit_age(since - OVERLAP_SECONDS - EDIT_MENTION_WINDOW_SECONDS))
+            )
             self._gap_opened.set()
 
-    async def receive(self, call: Call) -> None:
+    async def receive(self, message: IncomingMessage) -> None:
         """Store a new message, behind the pending messages of its session. It waits until its place is fetched, unless
         it is a command.
 
         Raises:
             Exception: it is not stored yet, and will be as soon as possible.
         """
-        inbound = call.inbound
+        inbound = message.inbound
         if len(self._pending) >= MAX_PENDING and self._bounds.hours:
             self.open_gap(inbound.sent_at)
             raise StoreError("too many messages could not be stored")
-        self._pending[inbound.event_key] = call
+        self._pending[inbound.event_key] = message
         try:
-            if call.command is None:
+            if message.command is None:
                 await self._wait_for_fetches({inbound.place})
             await self._store_session(inbound.session_id, until=inbound.sent_at)
         except BaseException as error:  # a closed socket cancels it
@@ -234,18 +238,18 @@ class Backfill:
         if failure is not None:
             raise failure
 
-    async def _store(self, call: Call) -> None:
-        key = call.inbound.event_key
+    async def _store(self, message: IncomingMessage) -> None:
+        key = message.inbound.event_key
         try:
             if key not in self._edits:
-                await self._take(call)
+                await self._store_message(message)
             elif (text := self._edits[key]) is not None:
-                await self._take(replace(call, inbound=replace(call.inbound, text=text)))
+                await self._store_message(replace(message, inbound=replace(message.inbound, text=text)))
         except Exception:
-            if self._pending.get(key) is call:
-                self._pending[key] = replace(call, is_late=True)
+            if self._pending.get(key) is message:
+                self._pending[key] = replace(message, is_late=True)
             raise
-        if self._pending.get(key) is call:
+        if self._pending.get(key) is message:
             del self._pending[key]
 
     async def _store_pending(self) -> None:
@@ -264,10 +268,10 @@ class Backfill:
     # Missing messages
 
     @property
-    def _since(self) -> float:
+    def _gap_start(self) -> float:
         return self._gap.since if self._gap is not None else inf
 
-    def _bounded(self, since: float) -> float:
+    def _limit_age(self, since: float) -> float:
         return max(since, time.time() - self._bounds.hours * 3600)
 
     async def _fetch_all(self) -> None:
@@ -279,18 +283,20 @@ class Backfill:
             raise StoreError("too many messages could not be stored")
         try:
             async with asyncio.timeout(BACKFILL_TIMEOUT) as limit:
-                await _for_each(partial(self._fetch, gap), await self._places_of(gap))
+                await _for_each(partial(self._fetch, gap), await self._list_places(gap))
         except TimeoutError:
             if not limit.expired():
                 raise
             log.warning("%s: the backfill took too long; messages that are not fetched by now are left", self._channel)
         if gap is self._gap:
-            log.info("%s: backfill of %.0f s: %d messages found", self._channel, time.time() - gap.since, gap.found)
+            log.info(
+                "%s: backfill of %.0f s: %d messages found", self._channel, time.time() - gap.since, gap.found_count
+            )
             self._gap = None
 
     async def _wait_for_fetches(self, places: Collection[str]) -> None:
         """If there is a gap, wait until these places are fetched, but no longer than `MAX_WAIT_SECONDS`."""
-        if self._gap is None or not self._holds or not places:
+        if self._gap is None or not self._delays_new_messages or not places:
             return
         try:
             async with asyncio.timeout(MAX_WAIT_SECONDS):
@@ -303,13 +309,13 @@ class Backfill:
         async with gap.locks[place_id]:
             if place_id in gap.fetched or gap is not self._gap:
                 return
-            missing = await retried(partial(self._missing_in, gap, place_id), what=f"fetching {place_id}")
+            missing = await retried(partial(self._list_missing, gap, place_id), what=f"fetching {place_id}")
             gap.fetched.add(place_id)
-            surplus = max(0, gap.found + len(missing) - self._bounds.messages)
+            surplus = max(0, gap.found_count + len(missing) - self._bounds.messages)
             if surplus:
                 log.warning("%s: %d messages more than a backfill stores are left", self._channel, surplus)
             newest = missing[surplus:]
-            gap.found += len(newest)
+            gap.found_count += len(newest)
             self._pending |= {call.inbound.event_key: replace(call, is_late=True) for call in newest}
             for session_id in dict.fromkeys(call.inbound.session_id for call in newest):
                 try:
@@ -319,38 +325,43 @@ class Backfill:
                     if not isinstance(error, Exception):
                         raise
 
-    async def _missing_in(self, gap: _Gap, place_id: str) -> list[Call]:
-        places = await self._places_of(gap)
+    async def _list_missing(self, gap: _Gap, place_id: str) -> list[IncomingMessage]:
+        places = await self._list_places(gap)
         if place_id not in places:
             return []
-        since = self._bounded(gap.since - OVERLAP_SECONDS)
+        since = self._limit_age(gap.since - OVERLAP_SECONDS)
         begun = {place.id: place.begun_at for place in places.values()}
         return await filter_missing(self._places, await gap.fetch(places[place_id]), gap.active, begun, since=since)
 
-    async def _places_of(self, gap: _Gap) -> Mapping[str, ActivePlace]:
+    async def _list_places(self, gap: _Gap) -> Mapping[str, ActivePlace]:
         """Return the places in which the bot was spoken to, the one with the newest message first."""
         if gap.places is None:
-            active_since = self._bounded(gap.since - OVERLAP_SECONDS) - ACTIVE_SECONDS
+            active_since = self._limit_age(gap.since - OVERLAP_SECONDS) - ACTIVE_SECONDS
             served = await self._places.list_active_places(self._channel, since=active_since, limit=MAX_PLACES)
-            gap.places = {place.id: place for place in served if self._covers(place.id)}
+            gap.places = {place.id: place for place in served if self._has_place(place.id)}
             gap.active.update(session for place in gap.places.values() for session in place.sessions)
         return gap.places
 
     # The watermark
 
     async def _save_watermark(self) -> None:
-        until = min(self._heard_at(), self._since, *map(_sent_at, self._pending.values()))
+        until = min(self._last_event_at(), self._gap_start, *map(_sent_at, self._pending.values()))
         if self._watermark is not None and until and until != self._watermark:
-            await self._places.save_watermark(self._part, until)
+            await self._places.save_watermark(self._watermark_name, until)
             self._watermark = until
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work, name=f"backfill of {self._part}"))
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work, name=f"backfill of {self._watermark_name}"))
 
 
 async def filter_missing(
-    places: Watermarks, calls: Sequence[Call], active: set[str], begun: Mapping[str, float], *, since: float
-) -> list[Call]:
+    places: Watermarks,
+    messages: Sequence[IncomingMessage],
+    active: set[str],
+    begun: Mapping[str, float],
+    *,
+    since: float,
+) -> list[IncomingMessage]:
     """Return those of the fetched messages that are to be stored, in the order in which they were sent.
 
     Left out are messages that are known, that were sent before the bot was first spoken to in the place, before a reset
@@ -361,18 +372,20 @@ async def filter_missing(
         begun: when the bot was first spoken to, by place.
         since: older messages are stored only if they mention the bot, which an edit may have added.
     """
-    if not calls:
+    if not messages:
         return []
-    known = await places.find_known_keys(call.inbound.event_key for call in calls)
-    sessions = {call.inbound.session_id for call in calls}
+    known = await places.find_known_keys(call.inbound.event_key for call in messages)
+    sessions = {call.inbound.session_id for call in messages}
     over, stopped = await places.get_cancellation_times(sessions)
     found = []
-    for call in sorted(calls, key=_sent_at):
+    for call in sorted(messages, key=_sent_at):
         inbound = call.inbound
-        if (call.is_called or call.is_on_answer) and (inbound.sent_at >= since or inbound.event_key not in known):
+        if (call.is_mention or call.is_in_answer_thread) and (
+            inbound.sent_at >= since or inbound.event_key not in known
+        ):
             active.add(inbound.session_id)
         after = max(over.get(inbound.session_id, 0.0), begun.get(inbound.place, inf))
-        if not call.is_called or call.is_free:
+        if not call.is_mention or call.is_free_channel:
             after = max(after, since)
         if call.command is None:
             after = max(after, stopped.get((inbound.session_id, inbound.author), 0.0))
@@ -402,5 +415,5 @@ async def _for_each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) ->
         raise failures[0]
 
 
-def _sent_at(call: Call) -> float:
-    return call.inbound.sent_at
+def _sent_at(message: IncomingMessage) -> float:
+    return message.inbound.sent_at

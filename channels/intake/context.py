@@ -35,7 +35,7 @@ from core.turns.turn import Turn
 log = logging.getLogger(__name__)
 
 #: Seconds that an answer waits for them.
-PATIENCE = 4.0
+FETCH_TIMEOUT = 4.0
 
 _TITLES: Mapping[ContextKind, str] = {
     "before": "What others said here before",
@@ -43,10 +43,10 @@ _TITLES: Mapping[ContextKind, str] = {
     "forwarded": "What the next message passes on",
     "about": "What the next message is about",
 }
-_CUT = f"{QUOTE_OPEN}the rest is left out{QUOTE_CLOSE}"
+_CUT_NOTE = f"{QUOTE_OPEN}the rest is left out{QUOTE_CLOSE}"
 
 #: Characters of a name.
-_NAME = 80
+_MAX_NAME_LENGTH = 80
 
 #: Letters and digits that look like Latin ones, and these. Source: unicode.org/Public/security/latest/confusables.txt.
 _CONFUSABLES = str.maketrans(
@@ -57,10 +57,10 @@ _CONFUSABLES = str.maketrans(
 #: What tells in `InboxMessage.brings` that a message is a question about another one, which it has in words.
 ABOUT = "about"
 
-Count = Callable[[str], Awaitable[int]]
+CountTokens = Callable[[str], Awaitable[int]]
 
 
-class Context:
+class ContextBuilder:
     """Puts together what the model reads of a turn.
 
     Args:
@@ -70,15 +70,20 @@ class Context:
     """
 
     def __init__(
-        self, database: Database, count: Count, *, most: int = CONTEXT_MAX_TOKENS, patience: float = PATIENCE
+        self,
+        database: Database,
+        count: CountTokens,
+        *,
+        max_tokens: int = CONTEXT_MAX_TOKENS,
+        timeout: float = FETCH_TIMEOUT,
     ) -> None:
         self._database = database
         self._count = count
-        self._most = most
-        self._patience = patience
+        self._max_tokens = max_tokens
+        self._timeout = timeout
 
-    async def joined(
-        self, turn: Turn, channel: Channel, heard: Sequence[MessageText]
+    async def build(
+        self, turn: Turn, channel: Channel, texts: Sequence[MessageText]
     ) -> tuple[AttributedPrompt, Others]:
         """What was said to the bot, each message behind what was said around it, and how much of that it is. Where
         several speak, it is told who does.
@@ -86,16 +91,16 @@ class Context:
         Raises:
             StoreError: it cannot be read what the history holds.
         """
-        around = await self._around(turn, channel, is_alone=all(message.is_one_to_one for message in heard))
-        about = [one for message in turn.messages for one in _asked_about(message)]
-        known = {(one.author, one.sent_at) for one in about}
-        told = [*about, *(one for one in around.messages if (one.author, one.sent_at) not in known)]
+        around = await self._fetch_context(turn, channel, is_one_to_one=all(message.is_one_to_one for message in texts))
+        question_subject = [one for message in turn.messages for one in _list_subjects(message)]
+        known = {(one.author, one.sent_at) for one in question_subject}
+        told = [*question_subject, *(one for one in around.messages if (one.author, one.sent_at) not in known)]
         authors = [message.author for message in turn.messages]
-        speakers = dict(zip(authors, (message.speaker for message in heard), strict=True))
-        names = labels({one.author: one.name for one in told} | dict(around.names) | speakers)
-        frames, others = await framed(turn.messages, told, names, count=self._count, most=self._most)
+        speakers = dict(zip(authors, (message.speaker for message in texts), strict=True))
+        names = label_names({one.author: one.name for one in told} | dict(around.names) | speakers)
+        frames, others = await build_frames(turn.messages, told, names, count=self._count, max_tokens=self._max_tokens)
         parts = list[tuple[str, str]]()
-        for message, said in zip(turn.messages, heard, strict=True):
+        for message, said in zip(turn.messages, texts, strict=True):
             own = escape_brackets(said.text)
             parts += [("", around_it) for around_it in frames[message.event_key]]
             parts.append((message.author, own if said.is_one_to_one else attribute_text(names[message.author], own)))
@@ -103,73 +108,73 @@ class Context:
         people = {id_: name for id_, name in names.items() if id_ in heard_of}
         return AttributedPrompt(tuple((who, words) for who, words in parts if words), people), others
 
-    async def _around(self, turn: Turn, channel: Channel, *, is_alone: bool) -> SurroundingMessages:
+    async def _fetch_context(self, turn: Turn, channel: Channel, *, is_one_to_one: bool) -> SurroundingMessages:
         """Looked up once: what a run has stored of it, it goes on with."""
         behind = None
-        if not self._most:
+        if not self._max_tokens:
             return SurroundingMessages()
-        if not is_alone or turn.is_resumed or turn.kind != "message":
+        if not is_one_to_one or turn.is_resumed or turn.kind != "message":
             behind = await retried(lambda: get_history_state(self._database, turn), what=f"turn {turn.id}")
             if behind is None:
                 return SurroundingMessages()
         try:
-            async with asyncio.timeout(self._patience):
-                with deadline(self._patience):
-                    return await channel.fetch_context(turn.messages, None if is_alone else behind)
+            async with asyncio.timeout(self._timeout):
+                with deadline(self._timeout):
+                    return await channel.fetch_context(turn.messages, None if is_one_to_one else behind)
         except Exception as error:  # whatever the platform says, the answer goes on
             log.warning("turn %s: what was said around it is not known: %s", turn.id, traced(error))
             return SurroundingMessages()
 
 
-def about(author: str, name: str, text: str, at: float) -> dict[str, Any]:
+def question_subject(author: str, name: str, text: str, sent_at: float) -> dict[str, Any]:
     """What a question about a message brings: see `InboxMessage.brings` and `Said`."""
-    return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "sent_at": at}}
+    return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "sent_at": sent_at}}
 
 
-def _asked_about(message: InboxMessage) -> Iterator[ContextMessage]:
+def _list_subjects(message: InboxMessage) -> Iterator[ContextMessage]:
     for part in message.brings:
         if ABOUT in part:
             yield ContextMessage(**part[ABOUT], kind="about", event_key=message.event_key)
 
 
-def labels(names: Mapping[str, str]) -> dict[str, str]:
+def label_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names of people by their ids; a name that looks like another one is followed by its id."""
-    shown = {id_: _name(name) or _name(id_) for id_, name in names.items()}
-    looks = [_look(name) for name in shown.values()]
-    ids = [f"({_look(id_)})" for id_ in names]
+    shown = {id_: _clean_name(name) or _clean_name(id_) for id_, name in names.items()}
+    looks = [_skeleton(name) for name in shown.values()]
+    ids = [f"({_skeleton(id_)})" for id_ in names]
 
     def is_mistakable(name: str) -> bool:
-        return looks.count(_look(name)) > 1 or any(id_ in _look(name) for id_ in ids)
+        return looks.count(_skeleton(name)) > 1 or any(id_ in _skeleton(name) for id_ in ids)
 
     return {id_: f"{name} ({id_})" if is_mistakable(name) else name for id_, name in shown.items()}
 
 
-def _name(name: str) -> str:
+def _clean_name(name: str) -> str:
     """Return a name on one line, without invisible characters and colons."""
     seen = INVISIBLE.sub(" ", escape_brackets(storable_text(name)).replace(":", " "))
-    return " ".join(seen[:_NAME].split())
+    return " ".join(seen[:_MAX_NAME_LENGTH].split())
 
 
-def _look(name: str) -> str:
+def _skeleton(name: str) -> str:
     """Return the same text for names that look alike."""
     return "".join(unicodedata.normalize("NFKC", name).translate(_CONFUSABLES).casefold().split())
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _RenderedMessage:
     """A message as it stands in a frame."""
 
-    said: ContextMessage
+    message: ContextMessage
     lines: str
 
 
-async def framed(
+async def build_frames(
     messages: Sequence[InboxMessage],
-    said: Sequence[ContextMessage],
+    context: Sequence[ContextMessage],
     names: Mapping[str, str],
     *,
-    count: Count,
-    most: int,
+    count: CountTokens,
+    max_tokens: int,
 ) -> tuple[dict[str, list[str]], Others]:
     """The frames before each of the messages, by their event keys: what they are questions about, and with no more
     than so many tokens of all else first what they quote or pass on, then what their thread is about, then the newest.
@@ -179,45 +184,47 @@ async def framed(
         names: what people go by, by their ids.
     """
     last = messages[-1].sent_at
-    told = [one for one in said if _words(one) and (one.event_key or one.sent_at <= last)]
+    told = [one for one in context if _plain_text(one) and (one.event_key or one.sent_at <= last)]
     given = [one for one in told if one.kind == "about"]
     apart = [one for one in told if (one.event_key or one.is_thread_start) and one not in given]
     talk = [one for one in told if not (one.event_key or one.is_thread_start)]
-    shown, left = [_Shown(one, _lines(one, names)) for one in given], most
+    shown, left = [_RenderedMessage(one, _render_lines(one, names)) for one in given], max_tokens
     for one in apart:
-        told_of, cost = await _within(_lines(one, names), left // 2, count)
-        shown += [_Shown(one, told_of)] if told_of else []
+        told_of, cost = await _truncate(_render_lines(one, names), left // 2, count)
+        shown += [_RenderedMessage(one, told_of)] if told_of else []
         left -= cost
-    kept = list[_Shown]()
+    kept = list[_RenderedMessage]()
     for one in reversed(talk):
-        told_of = _lines(one, names)
+        told_of = _render_lines(one, names)
         cost = await count(told_of)
         if cost > left and not kept:
-            told_of, cost = await _within(told_of, left, count)
+            told_of, cost = await _truncate(told_of, left, count)
         if cost > left or not told_of:
             break
-        kept.append(_Shown(one, told_of))
+        kept.append(_RenderedMessage(one, told_of))
         left -= cost
-    others = Others(len(shown) + len(kept), most - left, len(told) - len(shown) - len(kept))
+    others = Others(len(shown) + len(kept), max_tokens - left, len(told) - len(shown) - len(kept))
     missing = len(talk) - len(kept)
     if missing and kept:
         note = f"{QUOTE_OPEN}{missing} older messages are left out{QUOTE_CLOSE}"
         kept[-1] = replace(kept[-1], lines=f"{note}\n{kept[-1].lines}")
     shown += reversed(kept)
-    return {message.event_key: frames for message, frames in _placed(messages, shown)}, others
+    return {message.event_key: frames for message, frames in _group_frames(messages, shown)}, others
 
 
-def _placed(messages: Sequence[InboxMessage], shown: Sequence[_Shown]) -> Iterator[tuple[InboxMessage, list[str]]]:
+def _group_frames(
+    messages: Sequence[InboxMessage], rendered: Sequence[_RenderedMessage]
+) -> Iterator[tuple[InboxMessage, list[str]]]:
     begin = float("-inf")
     for message in messages:
         end = message.sent_at if message is not messages[-1] else float("inf")
-        before = [one for one in shown if not one.said.event_key and begin <= one.said.sent_at < end]
-        own = [one for one in shown if one.said.event_key == message.event_key]
-        groups: Mapping[ContextKind, list[_Shown]] = {
+        before = [one for one in rendered if not one.message.event_key and begin <= one.message.sent_at < end]
+        own = [one for one in rendered if one.message.event_key == message.event_key]
+        groups: Mapping[ContextKind, list[_RenderedMessage]] = {
             "before": before,
-            "quoted": [one for one in own if one.said.kind == "quoted"],
-            "forwarded": [one for one in own if one.said.kind == "forwarded"],
-            "about": [one for one in own if one.said.kind == "about"],
+            "quoted": [one for one in own if one.message.kind == "quoted"],
+            "forwarded": [one for one in own if one.message.kind == "forwarded"],
+            "about": [one for one in own if one.message.kind == "about"],
         }
         yield (
             message,
@@ -226,23 +233,23 @@ def _placed(messages: Sequence[InboxMessage], shown: Sequence[_Shown]) -> Iterat
         begin = end
 
 
-def _words(said: ContextMessage) -> str:
-    return escape_brackets(storable_text(said.text)).strip()
+def _plain_text(message: ContextMessage) -> str:
+    return escape_brackets(storable_text(message.text)).strip()
 
 
-def _lines(said: ContextMessage, names: Mapping[str, str]) -> str:
+def _render_lines(message: ContextMessage, names: Mapping[str, str]) -> str:
     """A message as its lines in a frame."""
-    return quote_message(names[said.author], _words(said))
+    return quote_message(names[message.author], _plain_text(message))
 
 
-async def _within(told_of: str, most: int, count: Count) -> tuple[str, int]:
+async def _truncate(text_lines: str, max_tokens: int, count: CountTokens) -> tuple[str, int]:
     """As much of the lines from their start as is no more than so many tokens, and how many it is."""
-    cost, text = await count(told_of), told_of
-    while cost > most:
-        text = text[: min(len(text) * most // cost, len(text) - 1)]
-        if len(text) < len(LINE_PREFIX) + 2 * _NAME:  # hardly more than who said it
+    cost, text = await count(text_lines), text_lines
+    while cost > max_tokens:
+        text = text[: min(len(text) * max_tokens // cost, len(text) - 1)]
+        if len(text) < len(LINE_PREFIX) + 2 * _MAX_NAME_LENGTH:  # hardly more than who said it
             return "", 0
         cost = await count(text)
-    if text == told_of:
-        return told_of, cost
-    return f"{text.rstrip()} {_CUT}", cost
+    if text == text_lines:
+        return text_lines, cost
+    return f"{text.rstrip()} {_CUT_NOTE}", cost

@@ -16,10 +16,10 @@ from core.models import media
 log = logging.getLogger(__name__)
 
 #: The pauses after which a download that failed in passing is tried again.
-WAIT = wait_exponential(0.3)
+RETRY_WAIT = wait_exponential(0.3)
 
 #: How often an address may pass on to another one.
-_HOPS = 3
+_MAX_REDIRECTS = 3
 
 _CONNECT_SECONDS = 5.0
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -70,7 +70,7 @@ class FileClient:
         """
         data, kind = await self._get(url, file, check, token)
         fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)
-        if _is_page(data) and kind == "text/html" and not _is_expected(file, data):
+        if _is_html(data) and kind == "text/html" and not _is_expected_html(file, data):
             raise UnreadableFileError("I am not allowed to read it", status=403)
         return FetchedFile(fetched, data)
 
@@ -82,8 +82,8 @@ class FileClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
-                for _ in range(_HOPS):
-                    if not self._has(urlsplit(url)):
+                for _ in range(_MAX_REDIRECTS):
+                    if not self._is_platform_url(urlsplit(url)):
                         log.warning("a file is said to be at %s, which is not asked", urlsplit(url).hostname)
                         raise UnreadableFileError("it is not where the platform keeps its files")
                     async with session.get(url, headers=headers, allow_redirects=False) as answer:
@@ -94,13 +94,13 @@ class FileClient:
                             why = f"it cannot be fetched (HTTP {answer.status})"
                             raise UnreadableFileError(why, status=answer.status)
                         check(replace(file, size=answer.content_length or file.size))
-                        return await _read(answer, check.max_bytes), answer.content_type
+                        return await _read_body(answer, check.max_bytes), answer.content_type
         except (aiohttp.ClientError, OSError) as error:
             log.info("a file cannot be fetched: %s", type(error).__name__)
             raise UnreadableFileError("it cannot be fetched right now", status=503) from error
         raise UnreadableFileError("it cannot be fetched")
 
-    def _has(self, url: SplitResult) -> bool:
+    def _is_platform_url(self, url: SplitResult) -> bool:
         """Return whether an address is one of the platform's files."""
         if _is_within(self._api_url, self.api_hosts):
             return url.scheme == "https" and _is_within(url, self.file_hosts)
@@ -111,23 +111,23 @@ def _is_within(url: SplitResult, hosts: Collection[str]) -> bool:
     return any(f".{url.hostname}".endswith(f".{host}") for host in hosts)
 
 
-async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
+async def _read_body(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     data = bytearray()
     async for piece in answer.content.iter_chunked(2**16):
         data += piece
-        if len(data) > most:
-            raise too_large(most)
+        if len(data) > max_bytes:
+            raise too_large(max_bytes)
     return bytes(data)
 
 
-def too_large(most: int) -> UnreadableFileError:
-    return UnreadableFileError(f"it is larger than the {media.format_size(most)} that I read")
+def too_large(max_bytes: int) -> UnreadableFileError:
+    return UnreadableFileError(f"it is larger than the {media.format_size(max_bytes)} that I read")
 
 
-def _is_page(data: bytes) -> bool:
+def _is_html(data: bytes) -> bool:
     return data[:256].lstrip().lower().startswith(tuple(start.encode() for start in _HTML))
 
 
-def _is_expected(file: Attachment, data: bytes) -> bool:
+def _is_expected_html(file: Attachment, data: bytes) -> bool:
     """Whether a page is what the file is: one on which to log in has another size."""
     return media.guess_mime_type(file.name, file.mime_type) == "text/html" and file.size in (0, len(data))

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from channels.commands.handlers import Asker, Said, too_many, too_often
+from channels.commands.handlers import CommandContext, CommandResult, command_limit_message, question_limit_message
 from channels.i18n import messages as words
-from channels.intake.handler import Call, Intake
-from channels.services import Desk
+from channels.intake.handler import IncomingMessage, MessageHandler
+from channels.services import ChannelServices
 from core.errors import StoreError, SurfaceError
 from core.identity import Actor
 from core.inbox_message import InboxMessage
@@ -52,7 +52,7 @@ class Interaction:
     """
 
     kind: Kind
-    context: Asker
+    context: CommandContext
     values: Mapping[str, Any]
     surface: Mapping[str, Any]
     name: str = ""
@@ -68,7 +68,7 @@ class Interaction:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Interaction":
-        return cls(**{**data, "context": Asker.from_json(data["context"])})
+        return cls(**{**data, "context": CommandContext.from_json(data["context"])})
 
 
 #: Returns an interaction with its author and place, or a refusal (empty for one that the author is not told).
@@ -90,20 +90,20 @@ class InteractionHandler(ABC):
     channel: ClassVar[str]
     must_refuse: ClassVar[bool]
 
-    def __init__(self, desk: Desk, intake: Intake, seal: Seal) -> None:
-        self._desk = desk
+    def __init__(self, services: ChannelServices, intake: MessageHandler, seal: Seal) -> None:
+        self._services = services
         self._intake = intake
         self._seal = seal
-        self._queue = desk.interactions
+        self._queue = services.interactions
         self._orphans: asyncio.Task[None] | None = None
 
     @abstractmethod
-    async def answer(self, interaction: Interaction, said: Said) -> None:
+    async def answer(self, interaction: Interaction, result: CommandResult) -> None:
         """Tell the author, and nobody else, the result of an interaction."""
 
     async def refuse(self, interaction: Interaction, text: str) -> None:
         """Tell the author, and nobody else, why the interaction is not processed."""
-        await self.answer(interaction, Said(text))
+        await self.answer(interaction, CommandResult(text))
 
     @abstractmethod
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
@@ -160,7 +160,7 @@ class InteractionHandler(ABC):
         found = await identify()
         if isinstance(found, str):
             return found
-        refusal = await self._refusal(found)
+        refusal = await self._get_refusal(found)
         return found if refusal is None else refusal
 
     async def _store(self, interaction: Interaction, identify: Identify) -> Interaction | str | None:
@@ -185,15 +185,15 @@ class InteractionHandler(ABC):
             await self._queue.remove(interaction.id)
         return authorized
 
-    async def _refusal(self, interaction: Interaction) -> str | None:
+    async def _get_refusal(self, interaction: Interaction) -> str | None:
         """Return why the author may not do this; None if they may, empty if they were told within the hour."""
-        context, say = interaction.context, words.of(interaction.context.locale)
+        context, say = interaction.context, words.messages_for(interaction.context.locale)
         is_owed = self.must_refuse and interaction.kind != "press"
-        refusal = await self._intake.refusal(self._visitor(interaction), context.spot, is_owed=is_owed)
+        refusal = await self._intake.get_refusal(self._get_visitor(interaction), context.spot, must_reply=is_owed)
         if refusal is not None:
             return say(refusal) if refusal else ""
-        limited = await self._intake.limited(context) if interaction.kind == "question" else None
-        return too_often(limited, say) if limited else None
+        limited = await self._intake.get_rate_limit(context) if interaction.kind == "question" else None
+        return question_limit_message(limited, say) if limited else None
 
     async def _run_orphaned(self, key: str, payload: str) -> None:
         """Process the interaction of a dead worker. Without an identified author, it fails with a message."""
@@ -204,9 +204,9 @@ class InteractionHandler(ABC):
                 return
             interaction = Interaction.from_json(json.loads(opened))
             if interaction.context.visitor is None:
-                refusal: str | None = words.of(interaction.context.locale).sorry(SurfaceError.public)
+                refusal: str | None = words.messages_for(interaction.context.locale).format_error(SurfaceError.public)
             else:
-                refusal = await self._refusal(interaction)
+                refusal = await self._get_refusal(interaction)
             if refusal is None:
                 await self._perform(interaction)
             else:
@@ -220,53 +220,53 @@ class InteractionHandler(ABC):
         try:
             match interaction.kind:
                 case "press":
-                    await self._press(interaction)
+                    await self._handle_press(interaction)
                 case "question":
-                    await self._ask(interaction)
+                    await self._ask_question(interaction)
                 case "why":
                     message, key = interaction.values["message"], interaction.values["key"]
-                    said = await self._intake.commands.why_of(message, key, interaction.context)
+                    said = await self._intake.commands.explain_message(message, key, interaction.context)
                     await self.answer(interaction, said)
                 case "command":
                     await self._run_command(interaction)
         except StoreError as error:
             log.error("an interaction cannot be processed: %s", traced(error))
-            await self._refuse(interaction, words.of(interaction.context.locale).sorry(error.public))
+            await self._refuse(interaction, words.messages_for(interaction.context.locale).format_error(error.public))
         except SurfaceError as error:
             log.error("an interaction cannot be answered: %s", error)
 
-    async def _press(self, interaction: Interaction) -> None:
-        text = await self._intake.presses.press(
+    async def _handle_press(self, interaction: Interaction) -> None:
+        text = await self._intake.presses.handle(
             interaction.values["button"],
-            visitor=self._visitor(interaction),
+            visitor=self._get_visitor(interaction),
             locale=interaction.context.locale,
             name=interaction.name,
         )
         if text:
-            await self.answer(interaction, Said(text))
+            await self.answer(interaction, CommandResult(text))
 
     async def _run_command(self, interaction: Interaction) -> None:
         found = await self.find_session(interaction)
         if found is not None:
             context, commands = found.context, self._intake.commands
-            if limited := commands.count(context):
-                said = Said(too_many(limited, words.of(context.locale)))
+            if limited := commands.count_command(context):
+                said = CommandResult(command_limit_message(limited, words.messages_for(context.locale)))
             else:
                 said = await commands.run(found.values["name"], found.values["argument"], context)
             await self.answer(found, said)
 
-    async def _ask(self, interaction: Interaction) -> None:
-        if await self._intake.knows(interaction.context):  # a worker died after it accepted the question
+    async def _ask_question(self, interaction: Interaction) -> None:
+        if await self._intake.is_known(interaction.context):  # a worker died after it accepted the question
             return
         shown = await self.show_question(interaction)
         if shown is None:
             return
         inbound, retract = shown
         try:
-            await self._intake.take(Call(inbound, is_called=True, send_away=retract))
+            await self._intake.accept(IncomingMessage(inbound, is_mention=True, deny_privately=retract))
         except StoreError as error:
             log.error("a question cannot be stored: %s", traced(error))
-            await retract(words.of(interaction.context.locale).sorry(error.public))
+            await retract(words.messages_for(interaction.context.locale).format_error(error.public))
 
     async def _refuse(self, interaction: Interaction, text: str) -> None:
         if not text:
@@ -276,5 +276,5 @@ class InteractionHandler(ABC):
         except SurfaceError as error:
             log.error("an interaction cannot be answered: %s", error)
 
-    def _visitor(self, interaction: Interaction) -> Actor:
+    def _get_visitor(self, interaction: Interaction) -> Actor:
         return interaction.context.visitor or Actor(self.channel, interaction.context.author)

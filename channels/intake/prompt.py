@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from google.genai.types import Part
 
-from channels.access import Admission, Door
+from channels.access import AccessDecision, AccessPolicy
 from channels.base import Channel, MessageText
-from channels.intake.attachments import Attachments
-from channels.intake.context import Context
-from channels.settings import Allowance
+from channels.intake.attachments import AttachmentReader
+from channels.intake.context import ContextBuilder
+from channels.settings import AttachmentLimits
 from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime
 from core.errors import DamagedTurnError
@@ -23,7 +23,7 @@ from core.turns.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Prompt:
     """What goes into a run.
 
     Attributes:
@@ -37,29 +37,33 @@ class Asked:
     bot_name: str = ""
 
 
-class Asking:
+class PromptBuilder:
     """Puts it together.
 
     Args:
         allowance: what is read of the files that come with messages.
     """
 
-    def __init__(self, turns: TurnStore, context: Context, door: Door, allowance: Allowance) -> None:
+    def __init__(
+        self, turns: TurnStore, context: ContextBuilder, access_policy: AccessPolicy, allowance: AttachmentLimits
+    ) -> None:
         self._turns = turns
         self._context = context
-        self._door = door
-        self._attachments = Attachments(allowance)
+        self._access_policy = access_policy
+        self._attachments = AttachmentReader(allowance)
 
-    def admitted(self, turn: Turn) -> Turn | None:
+    def remove_denied_messages(self, turn: Turn) -> Turn | None:
         """The turn with those of its messages whose authors may speak as the rules are now; none if no one may. What
         was accepted may have waited, or be answered once more, while its author lost that.
         """
-        may = tuple(one for one in turn.messages if self._door.admits(one.who, one.spot) is Admission.ADMITTED)
+        may = tuple(
+            one for one in turn.messages if self._access_policy.check(one.who, one.spot) is AccessDecision.ALLOWED
+        )
         if len(may) == len(turn.messages):
             return turn
         return replace(turn, messages=may) if may else None
 
-    async def of(self, turn: Turn, channel: Channel, runtime: AgentRuntime, clerk: Clerk) -> Asked:
+    async def build(self, turn: Turn, channel: Channel, runtime: AgentRuntime, clerk: Clerk) -> Prompt:
         """What a turn asks.
 
         Args:
@@ -79,18 +83,18 @@ class Asking:
         turn.meter.author = f"{turn.newest_message.channel}:{turn.newest_message.author}"
         turn.meter.author_name = storable_text(heard[-1].speaker)
         await turn.meter.check_limits(runtime.asks(turn.model), lambda: 0)  # what is refused is neither read nor stored
-        speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
-        speakers += await self._others(turn, channel)
+        speakers = [self._to_speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
+        speakers += await self._list_earlier_authors(turn, channel)
         if any(message.attachments for message in turn.messages) and not await self._turns.has_stored_prompt(turn):
             takes = runtime.takes(turn.model)
             heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
             clerk.files(uses)
-        spoken, clerk.others = await self._context.joined(turn, channel, heard)
-        return Asked(
+        spoken, clerk.others = await self._context.build(turn, channel, heard)
+        return Prompt(
             spoken, files, intersect_rights(speakers), next((one.bot_name for one in heard if one.bot_name), "")
         )
 
-    async def _others(self, turn: Turn, channel: Channel) -> list[User]:
+    async def _list_earlier_authors(self, turn: Turn, channel: Channel) -> list[User]:
         """Who else has asked for what a turn goes on with when that is decided: it has nobody's rights but theirs."""
         here = {message.author for message in turn.messages}
         others = {
@@ -98,15 +102,15 @@ class Asking:
             for message in await self._turns.get_message_chain(turn)
             if message.author not in here
         }
-        return [self._speaker(message, (await channel.read_message(message)).speaker) for message in others.values()]
+        return [self._to_speaker(message, (await channel.read_message(message)).speaker) for message in others.values()]
 
-    def _speaker(self, message: InboxMessage, name: str) -> User:
+    def _to_speaker(self, message: InboxMessage, name: str) -> User:
         who = message.who
         return User(
             id=who.author,
             name=name,
             roles=frozenset(who.roles),
-            is_admin=self._door.is_admin(who),
+            is_admin=self._access_policy.is_admin(who),
             platform=who.platform,
             workspace=message.spot.workspace,
         )

@@ -27,16 +27,16 @@ PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 120.0, 240.0)
 CHECK_SECONDS = 0.5
 
 #: Awaited while a call waits, and before it is made after that; raises if the call is not wanted any more.
-Check = Callable[[], Awaitable[None]]
+CheckNeeded = Callable[[], Awaitable[None]]
 
 #: The loop's time until which a call is of use.
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
 
-_check: ContextVar[tuple[asyncio.Task[Any] | None, Check] | None] = ContextVar("check", default=None)
+_check: ContextVar[tuple[asyncio.Task[Any] | None, CheckNeeded] | None] = ContextVar("check", default=None)
 
 
 @contextmanager
-def cancel_unless(check: Check) -> Iterator[None]:
+def cancel_unless(check: CheckNeeded) -> Iterator[None]:
     """Let calls of this task wait only as long as `check` raises nothing. Tasks that it begins are not bound."""
     token = _check.set((asyncio.current_task(), check))
     try:
@@ -67,11 +67,11 @@ class RefusedError(SurfaceError):
         self.code = code
 
 
-class NoRoomError(SurfaceError):
+class RateLimitDeadlineError(SurfaceError):
     """The rate limit leaves no room for a call before its deadline: see `deadline`."""
 
 
-class PassingError(Exception):
+class TransientError(Exception):
     """A call failed for a transient reason; whether it took effect is unknown.
 
     Attributes:
@@ -97,7 +97,7 @@ class Caller:
         self.limiters = RateLimiters(speed=speed)
         self._pauses = pauses
 
-    async def once(
+    async def call_once(
         self,
         name: str,
         send: Callable[[], Awaitable[T]],
@@ -129,7 +129,7 @@ class Caller:
         except RefusedError:
             outcome = "refused"
             raise
-        except PassingError as failure:
+        except TransientError as failure:
             log.info("%s did not succeed (%s)", name, failure)
             if failure.retry_after is not None:
                 outcome = "limited"
@@ -147,14 +147,14 @@ class Caller:
         *,
         within: RateLimiter | None = None,
         priority: Priority = Priority.PROGRESS,
-        is_admitted: bool = False,
-        found: Callable[[], Awaitable[T | None]] | None = None,
+        has_slot: bool = False,
+        find_effect: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
         """Make a call, and retry it. One that a rate limit refuses is retried when the platform says, without limit.
 
         Args:
             name: the platform's name of the method, for the log.
-            send: makes the call once. Raises `RefusedError` or `PassingError`.
+            send: makes the call once. Raises `RefusedError` or `TransientError`.
             within: another limiter that applies to the call.
             is_admitted: whether `limiter` has admitted the call already.
             found: for a call that must not take effect twice: looks whether it has, when its answer was lost.
@@ -169,25 +169,25 @@ class Caller:
             Exception: what `cancel_unless` raised.
         """
         pauses = iter(self._pauses)
-        if not is_admitted:
+        if not has_slot:
             if priority is Priority.STREAM_UPDATE and not limiter.try_acquire(priority):
                 return None
             if priority is not Priority.STREAM_UPDATE:
                 await _acquire(limiter, priority)
         while True:
             try:
-                return await self.once(name, send, limiter, within=within, priority=priority)
-            except PassingError as error:
+                return await self.call_once(name, send, limiter, within=within, priority=priority)
+            except TransientError as error:
                 failure = error
             if priority is Priority.STREAM_UPDATE:
                 if failure.retry_after is not None:
                     return None
-                if found is not None:
-                    return await found()
+                if find_effect is not None:
+                    return await find_effect()
                 raise failure
             pause = 0.0
             if failure.retry_after is None:  # else the limiter knows when
-                if found is not None and (effect := await found()) is not None:
+                if find_effect is not None and (effect := await find_effect()) is not None:
                     return effect
                 if (pause := next(pauses, inf)) == inf:
                     raise SurfaceError(f"{name}: out of reach ({failure})")
@@ -201,7 +201,7 @@ async def _acquire(limiter: RateLimiter, priority: Priority, *, after: float = 0
         NoRoomError: the limiter is unlikely to admit the call before its deadline.
     """
     if (due := _deadline.get()) != inf and not limiter.has_room(priority, due - event_loop.now()):
-        raise NoRoomError("the rate limit leaves no room for the call in time")
+        raise RateLimitDeadlineError("the rate limit leaves no room for the call in time")
 
     async def wait() -> None:
         if after:

@@ -118,7 +118,7 @@ class RateLimiter:
             yield
         finally:
             self._reserved -= 1
-            self._admit()
+            self._admit_waiters()
 
     async def acquire(self, priority: Priority, since: float | None = None) -> None:
         """Wait until a call may be made, and count it. A cancelled wait counts none.
@@ -129,13 +129,13 @@ class RateLimiter:
         """
         waiter = self._waiter(priority, since)
         insort(self._queue, waiter)
-        self._admit()
+        self._admit_waiters()
         try:
             await waiter.admitted
         except asyncio.CancelledError:
             if waiter.admitted.cancelled():
                 self._queue = [other for other in self._queue if other is not waiter]
-                self._admit()
+                self._admit_waiters()
             else:
                 self.release()
             raise
@@ -151,7 +151,7 @@ class RateLimiter:
     def release(self) -> None:
         """Give up a call that was counted and is not made."""
         self._in_flight = max(0, self._in_flight - 1)
-        self._admit()
+        self._admit_waiters()
 
     def complete(self) -> None:
         """A call has ended, with whatever result."""
@@ -222,13 +222,13 @@ class RateLimiter:
             self._rounds.extend([(self.announce_usage(), peers)] * SETTLE_ROUNDS)
         else:
             self._rounds.append((self._announced, peers))
-        self._admit()
+        self._admit_waiters()
 
     def _waiter(self, priority: Priority, since: float | None = None) -> _Waiter:
         since = event_loop.now() if since is None else since
         return _Waiter(priority, since, next(self._numbers), asyncio.get_running_loop().create_future())
 
-    def _admit(self) -> None:
+    def _admit_waiters(self) -> None:
         """Let those go whose turn it is, and look again when the next one may."""
         if self._timer is not None:
             self._timer.cancel()
@@ -236,7 +236,7 @@ class RateLimiter:
         while self._queue:
             waiter = self._queue[0]
             if (wait := self._wait_seconds(waiter)) > MIN_WAIT_SECONDS:
-                self._timer = asyncio.get_running_loop().call_later(wait, self._admit)
+                self._timer = asyncio.get_running_loop().call_later(wait, self._admit_waiters)
                 return
             self._queue.pop(0)
             if not waiter.admitted.done():
@@ -286,7 +286,7 @@ class RateLimiter:
         """The calls that are free now, and the times at which one more is free each."""
         self._expire()
         if (reported := self._reported) is not None:
-            return self._part(reported.remaining) - self._in_flight, [reported.resets_at] * self._limit
+            return self._get_share(reported.remaining) - self._in_flight, [reported.resets_at] * self._limit
         return self._limit - self._used, [at + self._window.seconds for at in self._answered]
 
     def _free_within(self, seconds: float) -> int:
@@ -299,14 +299,14 @@ class RateLimiter:
     @property
     def _limit(self) -> int:
         """The calls of a window that this worker may make."""
-        return self._part(max(1, int(self._window.calls * self._backoff)), is_window=True)
+        return self._get_share(max(1, int(self._window.calls * self._backoff)), is_window=True)
 
-    def _part(self, calls: int, *, is_window: bool = False) -> int:
+    def _get_share(self, calls: int, *, is_window: bool = False) -> int:
         """This worker's part of so many calls, which is one at least.
 
         Of a whole window, what another worker has used beyond its part is missing.
         """
-        parts = [_divide(calls, mine, others, is_window=is_window) for mine, others in self._rounds]
+        parts = [_divide_calls(calls, mine, others, is_window=is_window) for mine, others in self._rounds]
         return min(calls, max(1, min(parts, default=calls)))
 
     @property
@@ -331,7 +331,7 @@ class RateLimiter:
             self._backoff_until += seconds
 
 
-def _divide(calls: int, mine: LimitUsage, others: Sequence[LimitUsage], *, is_window: bool) -> int:
-    each = calls / sum(1 + REPLY_WEIGHT * use.live for use in (mine, *others))
+def _divide_calls(calls: int, own: LimitUsage, others: Sequence[LimitUsage], *, is_window: bool) -> int:
+    each = calls / sum(1 + REPLY_WEIGHT * use.live for use in (own, *others))
     excess = sum(max(0.0, use.used - each * (1 + REPLY_WEIGHT * use.live)) for use in others) if is_window else 0.0
-    return int(each * (1 + REPLY_WEIGHT * mine.live) - excess)
+    return int(each * (1 + REPLY_WEIGHT * own.live) - excess)

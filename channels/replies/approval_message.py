@@ -13,8 +13,8 @@ import regex  # type: ignore[import-untyped]  # it comes without types
 
 from channels.base import Button, Channel, Priority
 from channels.i18n import messages as words
-from channels.i18n.messages import Words
-from channels.replies.buttons import under_request
+from channels.i18n.messages import MessageCatalog
+from channels.replies.buttons import approval_buttons
 from channels.replies.reply import Reply
 from core.identity import AUTHOR, EVERYONE, OTHERS
 from core.inbox_message import INVISIBLE, storable_text
@@ -23,10 +23,10 @@ from core.tools.adk_confirmations import Path
 from core.tools.approvals import Approval, Approvals
 
 #: The most that is shown of a call's arguments, of why its tool asks, and of the tool's name, in characters.
-MOST, MOST_HINT, MOST_NAME = 1200, 300, 100
+MAX_ARGUMENTS, MAX_HINT, MAX_NAME = 1200, 300, 100
 
 #: How much is shown of each text in the arguments, where they are too long together.
-_CUTS = (300, 100, 30)
+_TEXT_LIMITS = (300, 100, 30)
 
 _DECISIONS = {
     "approved": words.APPROVED,
@@ -36,10 +36,10 @@ _DECISIONS = {
 }
 
 #: What Markdown gives a meaning, in the names of people.
-_MARKS = regex.compile(r"[\\`*_~|<>\[\]()#]")
+_MARKUP = regex.compile(r"[\\`*_~|<>\[\]()#]")
 
 
-async def show_request(channel: Channel, approvals: Approvals, approval: Approval, *, is_void: bool = False) -> None:
+async def show_approval(channel: Channel, approvals: Approvals, approval: Approval, *, is_void: bool = False) -> None:
     """Show a request as it stands, in its message: see `Answerer.reask`."""
     address = approval.inbound.address
 
@@ -47,44 +47,44 @@ async def show_request(channel: Channel, approvals: Approvals, approval: Approva
         await approvals.shown(approval.id, ids, channel.reply_address(address, ids[0]) if ids else address)
 
     surface = channel.create_surface(channel.side_message_address(address, approval.id), turn_id=approval.id)
-    say = words.of(await words.told(channel.get_locale(approval.inbound)))
+    say = words.messages_for(await words.resolve_locale(channel.get_locale(approval.inbound)))
     known = tuple(await surface.find_message_ids(approval.chunks))
-    controls = request_buttons(approval, say, is_void=is_void)
-    async with Reply(surface, known=known, keep=keep, say=say, controls=controls) as reply:
-        await reply.close(request_text(approval, say, is_void=is_void), Priority.APPROVAL, controls=controls)
+    controls = decision_buttons(approval, say, is_void=is_void)
+    async with Reply(surface, known_ids=known, save_ids=keep, say=say, buttons=controls) as reply:
+        await reply.close(approval_text(approval, say, is_void=is_void), Priority.APPROVAL, buttons=controls)
 
 
-def request_text(approval: Approval, say: Words, *, is_void: bool = False) -> str:
+def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> str:
     """Return the text of an approval message, in which no argument is more than text.
 
     Args:
         is_void: whether there is nothing to decide any more, though nobody has.
     """
-    arguments, hidden = _without_secrets(approval)
-    shown, more = _fitted(arguments)
+    arguments, hidden = _mask_secrets(approval)
+    shown, more = _fit_arguments(arguments)
     fence = "`" * max(3, 1 + max(map(len, regex.findall("`+", shown)), default=0))
     tool = " ".join(INVISIBLE.sub(" ", storable_text(approval.tool)).replace("`", "").split())
     parts = [
-        say(words.MAY_I, tool=tool[:MOST_NAME]),
-        plain(redact(storable_text(approval.hint)))[:MOST_HINT],
+        say(words.MAY_I, tool=tool[:MAX_NAME]),
+        plain_line(redact(storable_text(approval.hint)))[:MAX_HINT],
         f"{fence}json\n{shown}\n{fence}",
         say(words.NOT_SHOWN, count=f"{more:,}") if more > 0 else "",
         say(words.SECRETS_HIDDEN, count=f"{hidden:,}") if hidden else "",
-        say(words.VOID) if is_void else _state(approval, say),
+        say(words.VOID) if is_void else _state_text(approval, say),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def request_buttons(approval: Approval, say: Words, *, is_void: bool = False) -> Sequence[Button]:
+def decision_buttons(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> Sequence[Button]:
     """Return the buttons of an undecided approval; *Always* only if every argument is shown whole."""
     if is_void or approval.verdict is not None:
         return ()
-    arguments, hidden = _without_secrets(approval)
-    is_whole = not hidden and not _fitted(arguments)[1]
-    return under_request(approval.id, say, may_always=approval.may_always and is_whole)
+    arguments, hidden = _mask_secrets(approval)
+    is_whole = not hidden and not _fit_arguments(arguments)[1]
+    return approval_buttons(approval.id, say, may_always=approval.may_always and is_whole)
 
 
-def _without_secrets(approval: Approval) -> tuple[Any, int]:
+def _mask_secrets(approval: Approval) -> tuple[Any, int]:
     """Return the arguments with the length of each secret in its place, and the number of secrets."""
     hidden = 0
 
@@ -115,63 +115,65 @@ def _without_secrets(approval: Approval) -> tuple[Any, int]:
     return hide(approval.arguments, ()), hidden
 
 
-def _fitted(arguments: Any) -> tuple[str, int]:
+def _fit_arguments(arguments: Any) -> tuple[str, int]:
     """Return the arguments as JSON within `MOST` characters, and how many more there are.
 
     If the whole does not fit with its indentation, it may without. Else each text is cut, so that none hides another.
     """
-    whole = _written(arguments)
-    for value in (arguments, *(_cut(arguments, most) for most in _CUTS)):
-        compact = _written(value)
+    whole = _to_json(arguments)
+    for value in (arguments, *(_truncate_texts(arguments, most) for most in _TEXT_LIMITS)):
+        compact = _to_json(value)
         missing = 0 if value is arguments else max(len(whole) - len(compact), 1)
-        for shown in (_written(value, indent=2), compact):
-            if len(shown) <= MOST:
+        for shown in (_to_json(value, indent=2), compact):
+            if len(shown) <= MAX_ARGUMENTS:
                 return shown, missing
-    return compact[:MOST], len(whole) - MOST
+    return compact[:MAX_ARGUMENTS], len(whole) - MAX_ARGUMENTS
 
 
-def _written(arguments: Any, *, indent: int | None = None) -> str:
+def _to_json(arguments: Any, *, indent: int | None = None) -> str:
     """Return arguments as JSON in which each invisible character is escaped."""
     text = storable_text(json.dumps(arguments, ensure_ascii=False, indent=indent))
     seen: str = INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return seen
 
 
-def _cut(value: Any, most: int) -> Any:
+def _truncate_texts(value: Any, max_length: int) -> Any:
     match value:
-        case str() if len(value) > most:
-            return f"{value[:most]}…"
+        case str() if len(value) > max_length:
+            return f"{value[:max_length]}…"
         case dict():
-            return {name: _cut(item, most) for name, item in value.items()}
+            return {name: _truncate_texts(item, max_length) for name, item in value.items()}
         case list():
-            return [_cut(item, most) for item in value]
+            return [_truncate_texts(item, max_length) for item in value]
         case _:
             return value
 
 
-def _state(approval: Approval, say: Words) -> str:
+def _state_text(approval: Approval, say: MessageCatalog) -> str:
     if approval.verdict is not None:
         return decision_text(approval.verdict, approval.decider, approval.decided_at, say)
     sentences = {EVERYONE: words.ALL_DECIDE, OTHERS: words.OTHERS_DECIDE, AUTHOR: words.ASKER_DECIDES}
     named = [sentences.get(rule, words.NAMED_DECIDE) for rule in approval.approvers]
-    return say(named[0] if len(set(named)) == 1 else words.NAMED_DECIDE, until=moment(approval.expires_at))
+    return say(named[0] if len(set(named)) == 1 else words.NAMED_DECIDE, until=format_time(approval.expires_at))
 
 
-def decision_text(verdict: str, decider: str, decided_at: float | None, say: Words) -> str:
+def decision_text(verdict: str, decider: str, decided_at: float | None, say: MessageCatalog) -> str:
     """Return the sentence on a decision.
 
     Args:
         decider: the name of the person; empty if it is not known.
     """
-    return say(_DECISIONS[verdict], name=plain(decider) or say(words.SOMEBODY), when=moment(decided_at or 0.0))
+    return say(
+        _DECISIONS[verdict], name=plain_line(decider) or say(words.SOMEBODY), when=format_time(decided_at or 0.0)
+    )
 
 
-def moment(at: float) -> str:
+def format_time(at: float) -> str:
     """A time (seconds since the epoch, UTC) as people read it."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
 
 
-def plain(text: str) -> str:
+def plain_line(text: str) -> str:
     """A name or a sentence on one line, as it is read."""
-    seen: str = _MARKS.sub("", " ".join(INVISIBLE.sub(" ", text).split()))
+    seen: str = _MARKUP.sub("", " ".join(INVISIBLE.sub(" ", text).split()))
     return seen

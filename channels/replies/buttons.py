@@ -5,16 +5,16 @@ from typing import Literal
 
 from channels.base import Button, ButtonStyle
 from channels.i18n import messages as words
-from channels.i18n.messages import Words
-from channels.settings import Extra
+from channels.i18n.messages import MessageCatalog
+from channels.settings import ExtraButton
 
 #: What a press asks for: of a turn, of what it was made of, and of a request.
-OfTurn = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
-OfReceipt = Literal["why"]
-OfRequest = Literal["approve", "always", "deny"]
-Wish = OfTurn | OfReceipt | OfRequest
+TurnAction = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
+ReportAction = Literal["why"]
+ApprovalAction = Literal["approve", "always", "deny"]
+ButtonAction = TurnAction | ReportAction | ApprovalAction
 
-_LABELS: Mapping[Wish, str] = {
+_LABELS: Mapping[ButtonAction, str] = {
     "retry": words.RETRY,
     "regenerate": words.REGENERATE,
     "revise": words.REVISE,
@@ -26,49 +26,51 @@ _LABELS: Mapping[Wish, str] = {
     "always": words.ALWAYS,
     "deny": words.DENY,
 }
-_STYLES: Mapping[Wish, ButtonStyle] = {"revise": "primary", "approve": "primary", "deny": "danger"}
+_STYLES: Mapping[ButtonAction, ButtonStyle] = {"revise": "primary", "approve": "primary", "deny": "danger"}
 
 
-def button(wish: Wish, turn_id: str, say: Words) -> Button:
+def create_button(action: ButtonAction, target_id: str, say: MessageCatalog) -> Button:
     """A button.
 
     Args:
         turn_id: of what it concerns: a turn, or a request.
     """
-    return Button(f"{wish}:{turn_id}", say(_LABELS[wish]), _STYLES.get(wish, ""))
+    return Button(f"{action}:{target_id}", say(_LABELS[action]), _STYLES.get(action, ""))
 
 
-def growing(turn_id: str, say: Words, *, is_revised: bool = False) -> list[Button]:
+def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = False) -> list[Button]:
     """The buttons under a reply that grows.
 
     Args:
         is_revised: whether what it answers was edited since.
     """
-    wishes: list[Wish] = ["revise", "stop"] if is_revised else ["stop"]
-    return [button(wish, turn_id, say) for wish in wishes]
+    wishes: list[ButtonAction] = ["revise", "stop"] if is_revised else ["stop"]
+    return [create_button(wish, turn_id, say) for wish in wishes]
 
 
-def under_answer(turn_id: str, say: Words, extras: Collection[Extra], *, is_revised: bool = False) -> list[Button]:
+def answer_buttons(
+    turn_id: str, say: MessageCatalog, extras: Collection[ExtraButton], *, is_revised: bool = False
+) -> list[Button]:
     """The buttons under an answer that has come to its end.
 
     Args:
         is_revised: whether what it answers was edited since; then that is answered, and not the same once more.
     """
-    wishes: list[Wish] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
+    wishes: list[ButtonAction] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
     if "why" in extras:
         wishes += ["why"]
     if "feedback" in extras:
         wishes += ["good", "bad"]
-    return [button(wish, turn_id, say) for wish in wishes]
+    return [create_button(wish, turn_id, say) for wish in wishes]
 
 
-def under_request(approval_id: str, say: Words, *, may_always: bool) -> list[Button]:
+def approval_buttons(approval_id: str, say: MessageCatalog, *, may_always: bool) -> list[Button]:
     """The buttons under a request that waits for a decision."""
-    wishes: list[Wish] = ["approve", "always", "deny"] if may_always else ["approve", "deny"]
-    return [button(wish, approval_id, say) for wish in wishes]
+    wishes: list[ButtonAction] = ["approve", "always", "deny"] if may_always else ["approve", "deny"]
+    return [create_button(wish, approval_id, say) for wish in wishes]
 
 
-def wished(button_id: str) -> tuple[Wish, str] | None:
+def parse_button(button_id: str) -> tuple[ButtonAction, str] | None:
     """What a press asks for, and of which turn or request; nothing if the button is none of these."""
     name, _, turn_id = button_id.partition(":")
     wish = next((wish for wish in _LABELS if wish == name), None)

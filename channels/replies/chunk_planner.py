@@ -11,7 +11,7 @@ from channels.markdown.dialect import Limits
 from channels.markdown.page import Page
 
 #: How often, while a message fills, it is worth a look whether it is full.
-_LOOKS = 16
+_CHECKS_PER_CHUNK = 16
 
 
 class Planner:
@@ -25,43 +25,43 @@ class Planner:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
-        self._fed: list[str] = []  # all of the text
-        self._planned = 0  # how many of them are in the chunks
-        self._news = 0  # how many characters are not
-        self._stable: list[Chunk] = []
+    def _reset(self) -> None:
+        self._deltas: list[str] = []  # all of the text
+        self._read_count = 0  # how many of them are in the chunks
+        self._unread_length = 0  # how many characters are not
+        self._full_chunks: list[Chunk] = []
         self._page = Page(self._limits, Place())
 
     @property
     def text(self) -> str:
-        return "".join(self._fed)
+        return "".join(self._deltas)
 
     @property
-    def has_grown(self) -> bool:
+    def is_due(self) -> bool:
         """Whether so much was fed since it was last planned that it is worth a look whether a message is full."""
-        return self._news >= self._limits.chunk_size // _LOOKS
+        return self._unread_length >= self._limits.chunk_size // _CHECKS_PER_CHUNK
 
     @property
-    def full(self) -> int:
+    def full_count(self) -> int:
         """How many messages are full, so that another one has to follow."""
-        self._read()
-        return len(self._stable)
+        self._read_all()
+        return len(self._full_chunks)
 
     def feed(self, delta: str) -> None:
         for start in range(0, len(delta), self._limits.chunk_size):  # in bounded pieces, whatever comes at once
-            self._fed.append(delta[start : start + self._limits.chunk_size])
-        self._news += len(delta)
+            self._deltas.append(delta[start : start + self._limits.chunk_size])
+        self._unread_length += len(delta)
 
     def replace(self, text: str) -> None:
         before = self.text
         if not text.startswith(before):
             before = ""
-            self._begin()
+            self._reset()
         self.feed(text[len(before) :])
 
-    def plan(self, priority: Priority, *, nothing: str = PLACEHOLDER) -> Plan:
+    def plan(self, priority: Priority, *, empty_text: str = PLACEHOLDER) -> Plan:
         """The messages that should stand now; none as long as there is nothing to read.
 
         As the last word, the text is shown as it is. Until then its end is made presentable: what is open in it is
@@ -70,11 +70,11 @@ class Planner:
         Args:
             nothing: what stands as the last word where nothing of the text is to be seen.
         """
-        self._read()
-        chunks, page = [*self._stable], self._page
+        self._read_all()
+        chunks, page = [*self._full_chunks], self._page
         is_final = priority in FINAL_PRIORITIES
         if is_final:
-            page = _cut_off(page.fork(), chunks, self._limits, is_final=True)
+            page = _cut_full_chunks(page.fork(), chunks, self._limits, is_final=True)
         if page.source.strip():
             start = chunks[-1].end if chunks else 0
             end = start + page.unseen + len(page.source)
@@ -82,33 +82,33 @@ class Planner:
             if is_final and chunks and not written.text:
                 chunks[-1] = replace(chunks[-1], end=end)
             elif is_final:
-                chunks.append(Chunk(start, end, written.text or nothing))
+                chunks.append(Chunk(start, end, written.text or empty_text))
             else:
                 chunks.append(Chunk(start, end, written.text or PLACEHOLDER, written.settled))
         return Plan(chunks, priority, is_growing=not is_final)
 
     async def catch_up(self) -> None:
         """Read what is new, and let others go on as long as that is much."""
-        while self._news > self._limits.chunk_size:
-            self._read_on()
+        while self._unread_length > self._limits.chunk_size:
+            self._read_part()
             await asyncio.sleep(0)
 
-    def _read(self) -> None:
-        while self._news:
-            self._read_on()
+    def _read_all(self) -> None:
+        while self._unread_length:
+            self._read_part()
 
-    def _read_on(self) -> None:
+    def _read_part(self) -> None:
         """Cut the messages off that what is new has filled, or a part of it that is about as long as a message."""
-        until, size = self._planned, 0
-        while until < len(self._fed) and size < self._limits.chunk_size:
-            size += len(self._fed[until])
+        until, size = self._read_count, 0
+        while until < len(self._deltas) and size < self._limits.chunk_size:
+            size += len(self._deltas[until])
             until += 1
-        self._page.feed("".join(self._fed[self._planned : until]))
-        self._page = _cut_off(self._page, self._stable, self._limits)
-        self._planned, self._news = until, self._news - size
+        self._page.feed("".join(self._deltas[self._read_count : until]))
+        self._page = _cut_full_chunks(self._page, self._full_chunks, self._limits)
+        self._read_count, self._unread_length = until, self._unread_length - size
 
 
-def _cut_off(page: Page, chunks: list[Chunk], limits: Limits, *, is_final: bool = False) -> Page:
+def _cut_full_chunks(page: Page, chunks: list[Chunk], limits: Limits, *, is_final: bool = False) -> Page:
     """Add the messages that are full to `chunks`, each with what is before it that cannot be seen; the page that is
     left.
     """
@@ -120,7 +120,7 @@ def _cut_off(page: Page, chunks: list[Chunk], limits: Limits, *, is_final: bool 
     return page
 
 
-def with_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
+def append_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
     """The chunks with `line` below the last of them."""
     *front, last = chunks
     return [*front, replace(last, text=f"{last.text}\n\n{line}")]

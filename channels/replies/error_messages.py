@@ -8,8 +8,8 @@ from datetime import date, timedelta
 
 from channels.base import Button, File, Priority
 from channels.i18n import messages as words
-from channels.i18n.messages import Words
-from channels.replies.buttons import button
+from channels.i18n.messages import MessageCatalog
+from channels.replies.buttons import create_button
 from channels.replies.reply import FILE_NAME, Reply
 from core.errors import ParleyError, SpendingLimitError, StoreError, SurfaceError
 from core.turns.turn import Turn
@@ -19,10 +19,10 @@ from core.usage.spending import SpendingStore
 log = logging.getLogger(__name__)
 
 #: Seconds that the word has that a turn is handed back: it is handed back without it, too.
-WORD_SECONDS = 3.0
+NOTICE_TIMEOUT = 3.0
 
 
-class Apologies:
+class ErrorMessages:
     """Finds the words.
 
     Args:
@@ -34,15 +34,15 @@ class Apologies:
         self._spending = spending
         self._admins = frozenset(admins)
 
-    async def why(self, error: Exception, turn: Turn, say: Words) -> str:
+    async def describe(self, error: Exception, turn: Turn, say: MessageCatalog) -> str:
         """Why a turn has failed, in the asker's language."""
         if not isinstance(error, SpendingLimitError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
         until = date.fromisoformat(turn.meter.day) + timedelta(days=1)
-        who = await self._who(turn.newest_message.channel, say)
+        who = await self._admin_names(turn.newest_message.channel, say)
         return f"{say(error.public, **error.facts)} {say(words.CAP_UNTIL, day=until.isoformat(), who=who)}"
 
-    async def _who(self, platform: str, say: Words) -> str:
+    async def _admin_names(self, platform: str, say: MessageCatalog) -> str:
         """Who can raise a cap: the admins, by name as far as they are known."""
         if self._spending is None or not self._admins:
             return say(words.CAP_OPERATOR)
@@ -50,38 +50,42 @@ class Apologies:
         return ", ".join(sorted(names.values())) or say(words.CAP_ADMINS)
 
 
-async def instead(reply: Reply, turn_id: str, said: str, files: Sequence[File], sentence: str = words.NOT_HAD) -> None:
+async def post_as_file(
+    reply: Reply, turn_id: str, text: str, files: Sequence[File], reason: str = words.NOT_HAD
+) -> None:
     """Say in the place of a reply why its text is not shown there: the platform refuses it, unless a `sentence` tells
     else. The text comes as a file, before `files`. If that is refused, too, what stands stays.
     """
-    said = said.strip()
-    text = [File(FILE_NAME, said.encode())] if said else []
-    ending = reply.say.apology(sentence if said else SurfaceError.public, turn_id)
+    text = text.strip()
+    files = [File(FILE_NAME, text.encode()), *files] if text else files
+    ending = reply.say.format_error_with_id(reason if text else SurfaceError.public, turn_id)
     with suppress(SurfaceError):
-        retry = [button("retry", turn_id, reply.say)]
-        await reply.close("", Priority.ERROR, ending=ending, controls=retry, files=[*text, *files])
+        retry = [create_button("retry", turn_id, reply.say)]
+        await reply.close("", Priority.ERROR, ending=ending, buttons=retry, files=files)
 
 
-async def restarting(reply: Reply, turn_id: str, controls: Sequence[Button]) -> None:
+async def announce_restart(reply: Reply, turn_id: str, buttons: Sequence[Button]) -> None:
     """Say below a reply that it is handed back, if that can be said soon."""
     try:
-        async with asyncio.timeout(WORD_SECONDS):
-            await reply.close(reply.said.rstrip(), ending=reply.say(words.RESTARTING), controls=list(controls))
+        async with asyncio.timeout(NOTICE_TIMEOUT):
+            await reply.close(
+                reply.text_without_ending.rstrip(), ending=reply.say(words.RESTARTING), buttons=list(buttons)
+            )
     except (StoreError, SurfaceError, TimeoutError) as error:
         log.warning("turn %s: its reply does not say that it is handed back: %s", turn_id, error)
 
 
-def level(error: Exception) -> int:
+def log_level(error: Exception) -> int:
     """How loud the log tells of what a turn has failed with: that a cap holds is no fault."""
     return logging.INFO if isinstance(error, SpendingLimitError) else logging.ERROR
 
 
-def cause_of(error: Exception) -> str:
+def error_summary(error: Exception) -> str:
     """For operators, and free of secrets."""
     return f"{type(error).__name__}: {error}" if isinstance(error, ParleyError) else type(error).__name__
 
 
-def marked(text: str, calls: Sequence[ModelCall], say: Words) -> str:
+def add_model_note(text: str, calls: Sequence[ModelCall], say: MessageCatalog) -> str:
     """An answer, with a line below it if a model has given it that stood in for another."""
     answered = [call for call in calls if not call.error]
     stand_in = answered[-1] if answered else None

@@ -19,7 +19,7 @@ Address = Mapping[str, Any]
 MAX_REACTIONS = 10_000
 
 
-class Receipts:
+class QueuedReactions:
     """The signs that stand. Nobody waits for them.
 
     Args:
@@ -28,40 +28,42 @@ class Receipts:
     """
 
     def __init__(self, add: Callable[[Address], Awaitable[None]], remove: Callable[[Address], Awaitable[None]]) -> None:
-        self._add = add
-        self._remove = remove
+        self._add_reaction = add
+        self._remove_reaction = remove
         #: None: by another process.
-        self._given: LRUCache[str, asyncio.Task[None] | None] = LRUCache(MAX_REACTIONS)
-        self._work = Work()
+        self._tasks: LRUCache[str, asyncio.Task[None] | None] = LRUCache(MAX_REACTIONS)
+        self._background = Work()
 
-    def give(self, address: Address) -> None:
+    def add(self, address: Address) -> None:
         """Set the sign, if it was not."""
         key = _key(address)
-        if key not in self._given:
-            self._given[key] = task = asyncio.create_task(_tried(self._add, address), name="receipt")
-            self._work.watch(task)
+        if key not in self._tasks:
+            self._tasks[key] = task = asyncio.create_task(_log_errors(self._add_reaction, address), name="receipt")
+            self._background.watch(task)
 
-    def given(self, address: Address) -> None:
+    def assume_added(self, address: Address) -> None:
         """The sign may have been set by another process."""
-        self._given.setdefault(_key(address), None)
+        self._tasks.setdefault(_key(address), None)
 
-    def take_back(self, address: Address) -> None:
+    def remove(self, address: Address) -> None:
         """Take the sign away, if it was given."""
         key = _key(address)
-        if key in self._given:
-            self._work.watch(asyncio.create_task(self._take(self._given.pop(key), address), name="receipt"))
+        if key in self._tasks:
+            self._background.watch(
+                asyncio.create_task(self._remove_after(self._tasks.pop(key), address), name="receipt")
+            )
 
-    async def settle(self, seconds: float) -> None:
+    async def drain(self, seconds: float) -> None:
         """Wait for what is under way as `Work.end` does."""
-        await self._work.end(seconds)
+        await self._background.end(seconds)
 
-    async def _take(self, given: asyncio.Task[None] | None, address: Address) -> None:
-        if given is not None:
-            await given
-        await _tried(self._remove, address)
+    async def _remove_after(self, adding: asyncio.Task[None] | None, address: Address) -> None:
+        if adding is not None:
+            await adding
+        await _log_errors(self._remove_reaction, address)
 
 
-async def _tried(react: Callable[[Address], Awaitable[None]], address: Address) -> None:
+async def _log_errors(react: Callable[[Address], Awaitable[None]], address: Address) -> None:
     try:
         await react(address)
     except SurfaceError as error:  # a nicety: the answer comes without it too

@@ -9,10 +9,10 @@ from typing import Self
 
 from channels.base import FIRST_TEXT, Button, Chunk, EditRefusedError, File, FileRefusedError, Plan, Priority, Surface
 from channels.i18n import messages as words
-from channels.i18n.messages import Words
+from channels.i18n.messages import MessageCatalog
 from channels.rate_limits.caller import cancel_unless
-from channels.replies.chunk_planner import Planner, with_line
-from channels.settings import MOST_MESSAGES
+from channels.replies.chunk_planner import Planner, append_line
+from channels.settings import MAX_MESSAGES
 from core.concurrency import event_loop
 from core.concurrency.tasks import end
 from core.errors import TurnLostError
@@ -25,36 +25,36 @@ log = logging.getLogger(__name__)
 FILE_NAME = "answer.md"
 
 #: Seconds after which a reply that says nothing yet shows for how long, and after which it does so again.
-SILENCE = 15.0
+SILENCE_SECONDS = 15.0
 
 #: Seconds that a call in flight has to end when nobody waits for the reply any more.
 ABANDON_TIMEOUT = 30.0
 
 #: Awaited with the ids of all the reply's messages whenever they change.
-Keep = Callable[[Sequence[str]], Awaitable[None]]
+SaveMessageIds = Callable[[Sequence[str]], Awaitable[None]]
 
 #: Awaited before anything is shown; raises if that is no more this process's to do.
-Hold = Callable[[], Awaitable[None]]
+CheckOwned = Callable[[], Awaitable[None]]
 
 
-async def _at_will() -> None:
+async def _allow() -> None:
     """Nobody else may come to show the reply."""
 
 
 #: Called with whether there is text in what is shown.
-Seen = Callable[[bool], None]
+OnShown = Callable[[bool], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Move:
+class _NextCall:
     """What is to be shown next: see `Surface.ready`."""
 
     priority: Priority
-    is_new: bool
-    ends: bool
+    is_post: bool
+    is_last_edit: bool
 
 
-class _LeftError(Exception):
+class _AbandonedError(Exception):
     """Nobody waits for the reply any more."""
 
 
@@ -81,37 +81,37 @@ class Reply:
         self,
         surface: Surface,
         *,
-        known: Sequence[str] = (),
-        keep: Keep,
-        hold: Hold = _at_will,
-        most: int = MOST_MESSAGES,
-        say: Words = words.ENGLISH,
-        controls: Sequence[Button] = (),
-        seen: Seen = lambda _: None,
+        known_ids: Sequence[str] = (),
+        save_ids: SaveMessageIds,
+        check_owned: CheckOwned = _allow,
+        max_messages: int = MAX_MESSAGES,
+        say: MessageCatalog = words.ENGLISH,
+        buttons: Sequence[Button] = (),
+        on_shown: OnShown = lambda _: None,
     ) -> None:
         self._surface = surface
-        self._seen = seen
-        self._known = list(known)
-        self._keep = keep
-        self._hold = hold
-        self._most = most
+        self._on_shown = on_shown
+        self._known_ids = list(known_ids)
+        self._save_ids = save_ids
+        self._check_owned = check_owned
+        self._max_messages = max_messages
         self.say = say
-        self.orphans = list[str]()
+        self.orphaned_ids = list[str]()
         self._ending = ""
         self._files: list[File] = []
-        self._controls = controls
+        self._buttons = buttons
         self._planner = Planner(surface.limits)
         self._status = ""
-        self._final: Priority | None = None
+        self._final_priority: Priority | None = None
         self._is_abandoned = self._is_refused = False
-        self._since: float | None = None  # when what is shown became out of date
-        self._has_words = False
-        self._shows_words = False
-        self._settled = 0  # how many of the messages stand as they are to stay
+        self._outdated_since: float | None = None  # when what is shown became out of date
+        self._has_text = False
+        self._shows_text = False
+        self._final_count = 0  # how many of the messages stand as they are to stay
         self._changed = asyncio.Event()
-        self._grown = asyncio.Event()
-        self._place: asyncio.Task[None] | None = None  # that is waited for, in the platform's budget
-        self._heard_at = 0.0
+        self._urgent = asyncio.Event()
+        self._slot: asyncio.Task[None] | None = None  # that is waited for, in the platform's budget
+        self._last_activity_at = 0.0
         self._writer: asyncio.Task[None] | None = None
 
     @property
@@ -119,31 +119,31 @@ class Reply:
         return self._planner.text
 
     @property
-    def said(self) -> str:
+    def text_without_ending(self) -> str:
         """The text without the ending that it was closed with."""
         return self.text.removesuffix(self._ending)
 
     @property
     def is_closed(self) -> bool:
         """Whether it has been given its last word, shown or not."""
-        return self._final is not None
+        return self._final_priority is not None
 
     async def __aenter__(self) -> Self:
         """Begin to show: first a placeholder."""
-        self._heard_at = event_loop.now()
-        self._writer = asyncio.create_task(self._write(), name="reply")
+        self._last_activity_at = event_loop.now()
+        self._writer = asyncio.create_task(self._show_until_closed(), name="reply")
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         """End what was not closed."""
-        await self.leave()
+        await self.abandon()
 
-    async def leave(self) -> None:
+    async def abandon(self) -> None:
         """Show no more of it: the call in flight ends by itself, and no other is made; nor is that one made again."""
         if self._writer is None:
             return
         self._is_abandoned = True
-        self._touch(is_urgent=True)
+        self._mark_dirty(is_urgent=True)
         await end([self._writer], ABANDON_TIMEOUT)
         if self._writer.done() and not self._writer.cancelled():
             self._writer.exception()  # whoever closed it has it; of a reply that nobody closes, nobody wants it
@@ -151,29 +151,29 @@ class Reply:
     def feed(self, delta: str) -> None:
         self._planner.feed(delta)
         self._status = ""
-        self._speak()
-        self._hear()
+        self._on_first_text()
+        self._on_activity()
 
     def replace(self, text: str) -> None:
         if text == (before := self._planner.text):
             return
         if not text.startswith(before):
-            self._settled = 0
+            self._final_count = 0
         self._planner.replace(text)
         if text:
-            self._speak()
-        self._hear()
+            self._on_first_text()
+        self._on_activity()
 
-    def status(self, line: str) -> None:
+    def show_status(self, line: str) -> None:
         """Show `line` under the text until more of it comes."""
         self._status = line
-        self._hear()
+        self._on_activity()
 
-    def offer(self, controls: Sequence[Button]) -> None:
+    def update_buttons(self, buttons: Sequence[Button]) -> None:
         """Show other buttons while it grows."""
         if not self.is_closed:
-            self._controls = controls
-            self._touch()
+            self._buttons = buttons
+            self._mark_dirty()
 
     async def close(
         self,
@@ -181,7 +181,7 @@ class Reply:
         priority: Priority = Priority.FINAL,
         *,
         ending: str = "",
-        controls: Sequence[Button] = (),
+        buttons: Sequence[Button] = (),
         files: Sequence[File] = (),
     ) -> None:
         """Show `text`, whole, as the reply's last word; returns when the platform has confirmed it.
@@ -195,23 +195,23 @@ class Reply:
             SurfaceError: it cannot be shown.
         """
         is_another = self.is_closed
-        self._status, self._final, self._controls, self._files = "", priority, controls, list(files)
-        self._end(text, ending)
-        self._touch(is_urgent=True)
+        self._status, self._final_priority, self._buttons, self._files = "", priority, buttons, list(files)
+        self._set_final_text(text, ending)
+        self._mark_dirty(is_urgent=True)
         assert self._writer is not None, "a reply is closed inside its `async with`"
         if self._writer.done() and (is_another or self._writer.exception() is None):  # it has had its last word
-            self._writer = asyncio.create_task(self._write(), name="reply")
+            self._writer = asyncio.create_task(self._show_until_closed(), name="reply")
         await asyncio.shield(self._writer)
 
-    def _end(self, text: str, ending: str) -> None:
+    def _set_final_text(self, text: str, ending: str) -> None:
         self._ending = ending
         self._planner.replace(f"{close_code_fence(text)}\n\n{ending}".strip() if ending else text)
 
-    def _without(self, refused: FileRefusedError) -> None:
+    def _drop_files(self, refused: FileRefusedError) -> None:
         """Do without files that cannot be shown."""
         if FILE_NAME in refused.names and FILE_NAME not in [file.name for file in self._files]:
             log.warning("the text that no file can be had for goes into messages: %s", refused)
-            self._most = sys.maxsize
+            self._max_messages = sys.maxsize
         lost = [file for file in self._files if file.name in refused.names]
         self._files = [file for file in self._files if file not in lost]
         if lost:
@@ -219,52 +219,56 @@ class Reply:
             told = (
                 self.say(words.NOT_ATTACHED, name=f"`{file.name}`", size=format_size(len(file.data))) for file in lost
             )
-            self._end(self.said.rstrip(), "\n\n".join(filter(None, [*told, self._ending])))
+            self._set_final_text(self.text_without_ending.rstrip(), "\n\n".join(filter(None, [*told, self._ending])))
 
-    def _speak(self) -> None:
+    def _on_first_text(self) -> None:
         """The first words are there: they have no pace to keep."""
-        if not self._has_words:
-            self._has_words = True
-            self._hurry()
+        if not self._has_text:
+            self._has_text = True
+            self._reprioritize()
 
-    def _hear(self) -> None:
-        self._heard_at = event_loop.now()
-        self._touch(is_urgent=self._planner.has_grown)  # what is full goes first
+    def _on_activity(self) -> None:
+        self._last_activity_at = event_loop.now()
+        self._mark_dirty(is_urgent=self._planner.is_due)  # what is full goes first
 
-    def _touch(self, *, is_urgent: bool = False) -> None:
-        if self._since is None:
-            self._since = event_loop.now()
+    def _mark_dirty(self, *, is_urgent: bool = False) -> None:
+        if self._outdated_since is None:
+            self._outdated_since = event_loop.now()
         self._changed.set()
         if is_urgent:
-            self._grown.set()
-            self._hurry()
+            self._urgent.set()
+            self._reprioritize()
 
-    def _hurry(self) -> None:
+    def _reprioritize(self) -> None:
         """What has come changes who may go first: who waits for a place looks again."""
-        if self._place is not None and not self._place.cancelling():
-            self._place.cancel()
+        if self._slot is not None and not self._slot.cancelling():
+            self._slot.cancel()
 
-    async def _write(self) -> None:
+    async def _show_until_closed(self) -> None:
         """Show the newest text whenever the platform allows it, until the last word stands."""
         is_first = True
-        with self._surface.track_reply(), cancel_unless(self._go_on):
+        with self._surface.track_reply(), cancel_unless(self._check_active):
             while not self._is_abandoned:
-                self._grown.clear()
+                self._urgent.clear()
                 await self._planner.catch_up()
-                move = self._move(is_first)
+                move = self._get_next_call(is_first)
                 if move is None:
                     if is_first:
                         self._surface.add_queued_reaction()
-                    await self._news(self._grown)
+                    await self._wait_for_change(self._urgent)
                     continue
-                if not await self._may_go(move):
+                if not await self._wait_for_slot(move):
                     continue
-                await self._hold()
+                await self._check_owned()
                 await self._planner.catch_up()
                 self._changed.clear()
-                is_last, since, self._since = self._final is not None, self._since, None
-                before, self._settled, has_text = self._settled, self._planner.full, bool(self._planner.text)
-                plan = self._plan(before, self._final if self._final is not None else move.priority)
+                is_last, since, self._outdated_since = self._final_priority is not None, self._outdated_since, None
+                before, self._final_count, has_text = (
+                    self._final_count,
+                    self._planner.full_count,
+                    bool(self._planner.text),
+                )
+                plan = self._plan(before, self._final_priority if self._final_priority is not None else move.priority)
                 try:
                     shown = await self._show(plan)
                 finally:
@@ -272,127 +276,133 @@ class Reply:
                         await self._surface.remove_queued_reaction()
                         is_first = False
                 if shown:
-                    self._seen(has_text)
-                    self._shows_words |= has_text and plan.chunks[0].text != words.PLACEHOLDER
-                if shown and len(self._known) > (count := len(plan.chunks) + len(plan.files)):
-                    del self._known[count:]
-                    await self._keep(self._known)
+                    self._on_shown(has_text)
+                    self._shows_text |= has_text and plan.chunks[0].text != words.PLACEHOLDER
+                if shown and len(self._known_ids) > (count := len(plan.chunks) + len(plan.files)):
+                    del self._known_ids[count:]
+                    await self._save_ids(self._known_ids)
                 if is_last and shown and not self._changed.is_set():
                     return
                 if not shown:
-                    self._since, self._settled = since, min(before, self._settled)
+                    self._outdated_since, self._final_count = since, min(before, self._final_count)
                 elif plan.is_growing and not self._is_abandoned:
-                    await self._news(self._changed)
+                    await self._wait_for_change(self._changed)
 
     async def _show(self, plan: Plan) -> bool:
         """Whether it stands now. What the platform will not have of it may be such that it has the whole."""
         try:
-            return await self._surface.show(plan, tuple(self._known), self._record)
+            return await self._surface.show(plan, tuple(self._known_ids), self._record)
         except FileRefusedError as error:
-            self._without(error)
+            self._drop_files(error)
         except EditRefusedError as error:
             log.warning("a part of a reply cannot be shown: the whole is tried at its end (%s)", error)
             self._is_refused = True
         return False
 
-    async def _go_on(self) -> None:
+    async def _check_active(self) -> None:
         """See that more is to be shown, before a call is made that had to wait."""
         if self._is_abandoned:
-            raise _LeftError
-        await self._hold()
+            raise _AbandonedError
+        await self._check_owned()
 
-    def _move(self, is_first: bool) -> _Move | None:
+    def _get_next_call(self, is_first: bool) -> _NextCall | None:
         """What is to be shown next; none as long as it has to wait for a message to be full.
 
         A message that grows has to be ended by a call of its own. When there is none to spare, a message is shown
         when it is whole, by the post that it takes anyway, and one that has begun to grow is ended when it is full,
         before others grow: that call is owed, and kept back.
         """
-        is_new = len(self._known) <= self._settled
-        if self._final is not None:
-            return _Move(self._final, is_new=is_new, ends=True)
+        is_new = len(self._known_ids) <= self._final_count
+        if self._final_priority is not None:
+            return _NextCall(self._final_priority, is_post=is_new, is_last_edit=True)
         if self._is_refused:
             return None
-        full, soon = self._planner.full, Priority.PROGRESS if is_first else Priority.STREAM_UPDATE
-        if full > self._settled:
-            return _Move(Priority.PROGRESS, is_new=is_new, ends=len(self._known) <= full)
-        if self._surface.try_open() or len(self._known) > full:
-            return _Move(soon, is_new=is_new, ends=False)
+        full, soon = self._planner.full_count, Priority.PROGRESS if is_first else Priority.STREAM_UPDATE
+        if full > self._final_count:
+            return _NextCall(Priority.PROGRESS, is_post=is_new, is_last_edit=len(self._known_ids) <= full)
+        if self._surface.try_open() or len(self._known_ids) > full:
+            return _NextCall(soon, is_post=is_new, is_last_edit=False)
         return None
 
-    async def _news(self, event: asyncio.Event) -> None:
+    async def _wait_for_change(self, event: asyncio.Event) -> None:
         """Wait for something new to show. Time that passes is news: one sees for how long nothing has come, and what
         the surface has open may have to be closed.
         """
         try:
-            async with asyncio.timeout(SILENCE):
+            async with asyncio.timeout(SILENCE_SECONDS):
                 await event.wait()
         except TimeoutError:
-            self._touch()
+            self._mark_dirty()
 
-    async def _may_go(self, move: _Move) -> bool:
+    async def _wait_for_slot(self, move: _NextCall) -> bool:
         """Wait for a place in the platform's budget; false if something has come that changes who may go first."""
-        since = event_loop.now() if self._since is None else self._since
-        since = FIRST_TEXT if self._has_words and not self._shows_words else since
+        since = event_loop.now() if self._outdated_since is None else self._outdated_since
+        since = FIRST_TEXT if self._has_text and not self._shows_text else since
         ready = self._surface.acquire_slot(
-            move.priority, is_post=move.is_new, is_last_edit=move.ends, outdated_since=since
+            move.priority, is_post=move.is_post, is_last_edit=move.is_last_edit, outdated_since=since
         )
-        place = self._place = asyncio.create_task(ready, name="place")
+        place = self._slot = asyncio.create_task(ready, name="place")
         try:
             await asyncio.wait([place])
         finally:
-            self._place = None
+            self._slot = None
             if not place.done():
                 place.cancel()
                 await asyncio.wait([place])
         return not place.cancelled() and not self._is_abandoned
 
     def _plan(self, settled: int, priority: Priority) -> Plan:
-        plan = self._planner.plan(priority, nothing=self.say(words.NO_ANSWER))
+        plan = self._planner.plan(priority, empty_text=self.say(words.NO_ANSWER))
         if not plan.chunks:
-            text = f"{self._status or words.PLACEHOLDER}{self._waited}"
+            text = f"{self._status or words.PLACEHOLDER}{self._elapsed_text}"
             chunks: Sequence[Chunk] = [Chunk(0, 0, text)]
             return Plan(
-                chunks, priority, self._controls, (), plan.is_growing, status=self._status, elapsed=self._waited
+                chunks, priority, self._buttons, (), plan.is_growing, status=self._status, elapsed=self._elapsed_text
             )
-        if self._final is not None:
-            is_short = len(plan.chunks) <= self._most
-            return replace(plan, buttons=self._controls, files=self._files) if is_short else self._beginning(plan)
-        full = self._planner.full
-        if settled < full >= len(self._known):  # none of them grows; whether the next one may is seen then
-            controls = self._controls if full > self._most else ()  # the last one that may be seen is all that will be
-            return Plan(self._at_most(plan.chunks[:full], ""), priority, controls)
-        status, waited = (f"{self._status}{self._waited}", self._waited) if self._status else ("", "")
-        chunks = self._at_most(plan.chunks, status)
-        return Plan(chunks, priority, self._controls, (), plan.is_growing, status=self._status, elapsed=waited)
+        if self._final_priority is not None:
+            is_short = len(plan.chunks) <= self._max_messages
+            return replace(plan, buttons=self._buttons, files=self._files) if is_short else self._plan_with_file(plan)
+        full = self._planner.full_count
+        if settled < full >= len(self._known_ids):  # none of them grows; whether the next one may is seen then
+            controls = (
+                self._buttons if full > self._max_messages else ()
+            )  # the last one that may be seen is all that will be
+            return Plan(self._limit_chunks(plan.chunks[:full], ""), priority, controls)
+        status, waited = (f"{self._status}{self._elapsed_text}", self._elapsed_text) if self._status else ("", "")
+        chunks = self._limit_chunks(plan.chunks, status)
+        return Plan(chunks, priority, self._buttons, (), plan.is_growing, status=self._status, elapsed=waited)
 
-    def _at_most(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
+    def _limit_chunks(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
         """As many chunks as there may be, with a line below them that says what goes on."""
-        if len(chunks) > self._most:
-            return with_line(chunks[: self._most], status or self.say(words.GOES_ON))
-        return with_line(chunks, status) if status else chunks
+        if len(chunks) > self._max_messages:
+            return append_line(chunks[: self._max_messages], status or self.say(words.GOES_ON))
+        return append_line(chunks, status) if status else chunks
 
-    def _beginning(self, plan: Plan) -> Plan:
+    def _plan_with_file(self, plan: Plan) -> Plan:
         """What is shown of a reply that is too long, with the whole in a file."""
         files, line = [File(FILE_NAME, self.text.encode()), *self._files], self.say(words.IN_FILE)
         if not self._ending:
-            return Plan(with_line(plan.chunks[: self._most], line), plan.priority, self._controls, files)
-        chunks = plan.chunks[: max(1, self._most - 1)]
+            return Plan(append_line(plan.chunks[: self._max_messages], line), plan.priority, self._buttons, files)
+        chunks = plan.chunks[: max(1, self._max_messages - 1)]
         ending = Planner(self._surface.limits)  # it may be long, and names files
         ending.feed(self._ending)
         end = Chunk(chunks[-1].end, len(self.text), f"{line}\n\n{ending.plan(plan.priority).chunks[0].text}")
-        return Plan([*chunks, end], plan.priority, self._controls, files)
+        return Plan([*chunks, end], plan.priority, self._buttons, files)
 
     @property
-    def _waited(self) -> str:
+    def _elapsed_text(self) -> str:
         """For how long nothing has come, if it is long."""
-        seconds = event_loop.now() - self._heard_at
-        return self.say.waited(int(seconds // SILENCE * SILENCE)) if seconds >= SILENCE else ""
+        seconds = event_loop.now() - self._last_activity_at
+        return (
+            self.say.format_elapsed(int(seconds // SILENCE_SECONDS * SILENCE_SECONDS))
+            if seconds >= SILENCE_SECONDS
+            else ""
+        )
 
     async def _record(self, position: int, message_id: str) -> None:
-        self._known[position:] = [message_id, *self._known[position + 1 :]]
+        self._known_ids[position:] = [message_id, *self._known_ids[position + 1 :]]
         try:
-            await self._keep(self._known)
+            await self._save_ids(self._known_ids)
         except TurnLostError:
-            self.orphans.append(message_id)
+            self.orphaned_ids.append(message_id)
             raise

@@ -10,9 +10,9 @@ from functools import partial
 
 from channels.base import Channel, File, Surface
 from channels.i18n import messages as words
-from channels.replies.buttons import under_answer
+from channels.replies.buttons import answer_buttons
 from channels.replies.reply import FILE_NAME, Reply
-from channels.settings import Extra, ReplySettings
+from channels.settings import ExtraButton, ReplySettings
 from core.agents.runtime import AgentRuntime
 from core.conversations.service import ConversationService, LatestTurn
 from core.errors import StoreError, SurfaceError, TurnLostError
@@ -23,13 +23,13 @@ from core.tools.approvals import Approvals
 log = logging.getLogger(__name__)
 
 #: Seconds between two looks whether a turn that runs elsewhere has ended.
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 #: How many files that it made come with an answer. Discord: a message has ten, with the one of a long text.
-MOST_FILES = 9
+MAX_FILES = 9
 
 
-class Standing:
+class ReplyRerenderer:
     """Shows the replies of ended turns again."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Standing:
         self._approvals = approvals
         self._settings = settings
 
-    async def show(self, channel: Channel, turn: LatestTurn, *, ending: str = "") -> None:
+    async def rerender(self, channel: Channel, turn: LatestTurn, *, ending: str = "") -> None:
         """Show the reply of a turn as it is to be seen now, when the turn has ended, whoever runs it. A reply of which
         no text is kept, or not all messages stand, stays as it is.
 
@@ -55,27 +55,27 @@ class Standing:
             StoreError: what is kept of it cannot be read.
             SurfaceError: it cannot be shown.
         """
-        latest = await self._ended(turn)
+        latest = await self._wait_until_ended(turn)
         if latest is None or latest.state != "done" or latest.text is None:
             return
         surface = channel.create_surface(latest.inbound.address, turn_id=latest.origin)
         if tuple(await surface.find_message_ids(latest.chunks)) != latest.chunks:
             return
-        say = words.of(await words.told(channel.get_locale(latest.inbound)))
-        extras = frozenset[Extra]() if await self._approvals.asked(latest.turn_id) else self._settings.extras
-        controls = under_answer(latest.turn_id, say, extras, is_revised=latest.is_revised)
-        files = await made(self._runtime, latest.session_id, latest.origin)
+        say = words.messages_for(await words.resolve_locale(channel.get_locale(latest.inbound)))
+        extras = frozenset[ExtraButton]() if await self._approvals.asked(latest.turn_id) else self._settings.extras
+        controls = answer_buttons(latest.turn_id, say, extras, is_revised=latest.is_revised)
+        files = await load_files(self._runtime, latest.session_id, latest.origin)
         with suppress(TurnLostError):
             async with Reply(
                 surface,
-                known=latest.chunks,
-                keep=_as_it_was,
-                hold=partial(self._hold_still, latest),
-                most=self._settings.most_messages,
+                known_ids=latest.chunks,
+                save_ids=_keep_ids,
+                check_owned=partial(self._check_unchanged, latest),
+                max_messages=self._settings.max_messages,
                 say=say,
             ) as reply:
                 controls = [] if ending else controls
-                await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
+                await reply.close(latest.text, ending=ending and say(ending), buttons=controls, files=files)
 
     async def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
         """Delete messages that this process posted when another one had taken the turn, and has not found them. One
@@ -88,27 +88,27 @@ class Standing:
         except (StoreError, SurfaceError) as error:
             log.warning("turn %s: messages that were posted beside its reply may stay: %s", turn_id, traced(error))
 
-    async def _ended(self, latest: LatestTurn) -> LatestTurn | None:
+    async def _wait_until_ended(self, latest: LatestTurn) -> LatestTurn | None:
         """What stands of a turn when it has ended; nothing if it is forgotten, or does not end."""
         ended: LatestTurn | None = latest
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.time_limit):
                 while ended is not None and ended.state in UNDER_WAY:
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await asyncio.sleep(POLL_SECONDS)
                     ended = await self._conversations.get_latest_turn(latest.turn_id)
                 return ended
         return None
 
-    async def _hold_still(self, latest: LatestTurn) -> None:
+    async def _check_unchanged(self, latest: LatestTurn) -> None:
         """See that nothing else is to be shown there meanwhile: another turn answers, or people changed more."""
         if await self._conversations.get_latest_turn(latest.turn_id) != latest:
             raise TurnLostError(f"turn {latest.turn_id} does not stand as it did")
 
 
-async def made(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[File]:
+async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[File]:
     """What the turns of an origin have made, each file under a name of its own."""
     files, names = list[File](), {FILE_NAME}
-    for one in (await runtime.made(session_id, origin))[:MOST_FILES]:
+    for one in (await runtime.made(session_id, origin))[:MAX_FILES]:
         name = one.name if one.name not in names else f"{len(files) + 1}-{one.name}"
         names.add(name)
         alt = one.alt or (name if one.mime_type.startswith("image/") else "")
@@ -116,5 +116,5 @@ async def made(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[
     return files
 
 
-async def _as_it_was(_ids: Sequence[str]) -> None:
+async def _keep_ids(_ids: Sequence[str]) -> None:
     """All messages stand, and the same ones are shown again."""

@@ -22,23 +22,23 @@ from channels.base import (
 from channels.markdown.dialect import Limits
 from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import RateLimiter
-from channels.replies.reactions import Address, Receipts
+from channels.replies.reactions import Address, QueuedReactions
 from core.concurrency import event_loop
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
 #: Seconds by which a call may be late of which no answer came, or that another process has made.
-LATE = 1.0
+LATE_CALL_SECONDS = 1.0
 
 #: What the id of a reply's file begins with, so that it is not taken for a message's; behind the id is the name.
-_FILE = "file:"
+_FILE_PREFIX = "file:"
 
 #: Awaited with the name of a file and its id.
 RecordFile = Callable[[str, str], Awaitable[None]]
 
 
-class Edited(Enum):
+class EditOutcome(Enum):
     """What became of an edit.
 
     Attributes:
@@ -55,7 +55,7 @@ class Edited(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PlannedMessage:
     """One message of a plan: the one at this position."""
 
     position: int
@@ -66,22 +66,22 @@ class Piece:
         return self.plan.chunks[self.position]
 
     @property
-    def controls(self) -> tuple[Button, ...]:
+    def buttons(self) -> tuple[Button, ...]:
         """The buttons under it: those of the plan stand under the last one."""
         return tuple(self.plan.buttons) if self.position == len(self.plan.chunks) - 1 else ()
 
     @property
     def content(self) -> tuple[str, tuple[Button, ...]]:
-        return self.chunk.text, self.controls
+        return self.chunk.text, self.buttons
 
     @property
-    def is_done(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing is to come that would change it."""
         return not self.plan.is_growing or self.position < len(self.plan.chunks) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class PostedMessage:
     """A message that stands.
 
     Attributes:
@@ -101,88 +101,88 @@ class MessageSurface(ABC):
 
     limits: Limits
 
-    def __init__(self, receipts: Receipts, address: Address) -> None:
-        self._receipts = receipts
+    def __init__(self, queued_reactions: QueuedReactions, address: Address) -> None:
+        self._queued_reactions = queued_reactions
         self._address = address
         self._shown: dict[str, tuple[str, tuple[Button, ...]]] = {}
         self._to_rewrite = set[str]()  # messages of which an edit may take effect late
         self._has_strays = False  # whether a post may take effect late, or has, unknown here
         self._attached: tuple[str, ...] = ()  # the message that has files, and these
-        self._lacking: RateLimiter | None = None  # that had no place for a post of the last tick
-        self._held: RateLimiter | None = None  # in which the next call has its place
-        self._began = 0.0
-        self._kept = ExitStack()
+        self._blocked_limiter: RateLimiter | None = None  # that had no place for a post of the last tick
+        self._slot: RateLimiter | None = None  # in which the next call has its place
+        self._began_at = 0.0
+        self._tracking = ExitStack()
         self._is_open = False
         self._reserve = ExitStack()
         self._is_reserved = False
 
     @contextmanager
     def track_reply(self) -> Iterator[None]:
-        self._began = event_loop.now()
+        self._began_at = event_loop.now()
         try:
             yield
         finally:
-            self._close()
-            self._give_up()
-            self._release()
+            self._close_message()
+            self._release_reserve()
+            self._release_slot()
 
     def try_open(self) -> bool:
         if not self._is_open:
-            if not self._has_room():
-                self._give_up()
+            if not self._can_end_message():
+                self._release_reserve()
                 return False
-            self._open()
-            self._keep()
+            self._open_message()
+            self._track_message()
         return True
 
-    def _open(self) -> None:
+    def _open_message(self) -> None:
         self._is_open = True
-        self._keep_back()
+        self._reserve_final_edit()
 
-    def _keep_back(self) -> None:
+    def _reserve_final_edit(self) -> None:
         """Keep an edit back, for the end of the message that grows."""
         if not self._is_reserved:
             self._is_reserved = True
-            self._reserve.enter_context(self._edits.reserve())
+            self._reserve.enter_context(self._edit_limiter.reserve())
 
-    def _give_up(self) -> None:
+    def _release_reserve(self) -> None:
         """Keep no edit back."""
         self._is_reserved = False
         self._reserve.close()
 
-    def _has_room(self) -> bool:
+    def _can_end_message(self) -> bool:
         """Whether the end of one more message that grows can be afforded."""
-        return self._edits.can_reserve(0 if self._is_reserved else 1)
+        return self._edit_limiter.can_reserve(0 if self._is_reserved else 1)
 
-    def _keep(self) -> None:
+    def _track_message(self) -> None:
         """Have a share in what lets the message grow."""
-        self._kept.enter_context(self._edits.track_reply(self._began))
+        self._tracking.enter_context(self._edit_limiter.track_reply(self._began_at))
 
-    def _close(self) -> None:
+    def _close_message(self) -> None:
         """There is no message any more that grows; what is kept back is so for the next one, if it may grow."""
         self._is_open = False
-        self._kept.close()
+        self._tracking.close()
 
     async def acquire_slot(
         self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
     ) -> None:
-        budget = self._lacking or self._next(is_new=is_post, ends=is_last_edit)
+        budget = self._blocked_limiter or self._get_next_limiter(is_post=is_post, is_last_edit=is_last_edit)
         await budget.acquire(priority, outdated_since)
-        self._held = budget
+        self._slot = budget
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         """Edit, post and delete until the platform shows the plan: see `Surface`."""
-        self._lacking = None
+        self._blocked_limiter = None
         try:
             shown = await self._show(plan, known_ids, record)
         finally:
-            self._release()
+            self._release_slot()
         if shown and not plan.is_growing:
-            self._close()
+            self._close_message()
         return shown
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
-        own = await self._own()
+        own = await self._find_own()
         if is_contested:
             self._to_rewrite.update(own.values())
             self._has_strays = True
@@ -190,14 +190,14 @@ class MessageSurface(ABC):
 
     async def delete_messages(self, message_ids: Sequence[str]) -> None:
         for message_id in message_ids:
-            await _clear_away(self._delete, message_id)
+            await _delete_leftover(self._delete, message_id)
 
     async def post_message(self, text: str, file: File | None = None) -> None:
-        said = await self.announce(text)
+        said = await self.post_text(text)
         if file is not None:
-            await self._attach([file], said, {}, _unrecorded)
+            await self._attach([file], said, {}, _skip_record)
 
-    async def announce(self, text: str) -> str:
+    async def post_text(self, text: str) -> str:
         """Post a message of its own; its id.
 
         Raises:
@@ -208,117 +208,119 @@ class MessageSurface(ABC):
         return posted.id
 
     def add_queued_reaction(self) -> None:
-        self._receipts.give(self._address)
+        self._queued_reactions.add(self._address)
 
     def assume_queued_reaction(self) -> None:
-        self._receipts.given(self._address)
+        self._queued_reactions.assume_added(self._address)
 
     async def remove_queued_reaction(self) -> None:
-        self._receipts.take_back(self._address)
+        self._queued_reactions.remove(self._address)
 
-    def is_admitted(self, budget: RateLimiter) -> bool:
+    def use_slot(self, limiter: RateLimiter) -> bool:
         """Whether the next call has its place in `budget`; it has it once."""
-        if self._held is not budget:
+        if self._slot is not limiter:
             return False
-        self._held = None
+        self._slot = None
         return True
 
     @property
     @abstractmethod
-    def _posts(self) -> RateLimiter:
+    def _post_limiter(self) -> RateLimiter:
         """What posting a message is limited by."""
 
     @property
     @abstractmethod
-    def _edits(self) -> RateLimiter:
+    def _edit_limiter(self) -> RateLimiter:
         """What editing a message is limited by."""
 
-    def _next(self, *, is_new: bool, ends: bool) -> RateLimiter:
+    def _get_next_limiter(self, *, is_post: bool, is_last_edit: bool) -> RateLimiter:
         """The budget of the call that comes next."""
-        del ends
-        return self._posts if is_new else self._edits
+        del is_last_edit
+        return self._post_limiter if is_post else self._edit_limiter
 
-    def _release(self) -> None:
-        if self._held is not None:
-            self._held.release()
-            self._held = None
+    def _release_slot(self) -> None:
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None
 
     async def _show(self, plan: Plan, known: Sequence[str], record: RecordMessageId) -> bool:
         messages = [id_ for id_ in known if not _is_file(id_)]
         shown: list[str] = []
         for position in range(len(plan.chunks)):
-            piece = Piece(position, plan)
+            piece = PlannedMessage(position, plan)
             current = messages[position] if position < len(messages) else None
-            while current is None or (edited := await self._change(current, piece)) is Edited.GONE:
-                posted = await self._create(piece, shown[-1] if shown else None)
+            while current is None or (edited := await self._edit_planned(current, piece)) is EditOutcome.GONE:
+                posted = await self._post_planned(piece, shown[-1] if shown else None)
                 if posted is None:
-                    self._lacking = self._posts
+                    self._blocked_limiter = self._post_limiter
                     return False
                 current = posted.id
                 if posted.is_new:
                     self._shown[current] = piece.content
                 await record(position, current)
-            if edited in (Edited.DROPPED, Edited.LOST):
+            if edited in (EditOutcome.DROPPED, EditOutcome.LOST):
                 return False
             shown.append(current)
         for message_id in messages[len(plan.chunks) :]:
-            await _clear_away(self._delete, message_id)
+            await _delete_leftover(self._delete, message_id)
         if plan.priority in FINAL_PRIORITIES:
-            await self._undo_late_calls([Piece(position, plan) for position in range(len(shown))], shown)
+            await self._undo_late_calls([PlannedMessage(position, plan) for position in range(len(shown))], shown)
         await self._show_files(plan, shown[-1] if shown else "", known, record)
         return True
 
-    async def _undo_late_calls(self, pieces: Sequence[Piece], shown: Sequence[str]) -> None:
+    async def _undo_late_calls(self, pieces: Sequence[PlannedMessage], shown: Sequence[str]) -> None:
         """Undo calls that took effect late: those that got no answer, and those of a process that had the turn before.
         Their edits are written over, and their posts are deleted.
         """
         if self._to_rewrite.isdisjoint(shown) and not self._has_strays:
             return
-        await asyncio.sleep(LATE)
+        await asyncio.sleep(LATE_CALL_SECONDS)
         for piece, message_id in zip(pieces, shown, strict=True):
             if message_id in self._to_rewrite:
                 await self._edit(message_id, *piece.content, Priority.PROGRESS)
         if self._has_strays:
-            await self.delete_messages(await self._strays(shown))
+            await self.delete_messages(await self._find_strays(shown))
         self._to_rewrite.clear()
         self._has_strays = False
 
-    async def _change(self, message_id: str, piece: Piece) -> Edited:
+    async def _edit_planned(self, message_id: str, piece: PlannedMessage) -> EditOutcome:
         """Let a message show its piece."""
         if self._shown.get(message_id) == piece.content:
-            return Edited.DONE
+            return EditOutcome.DONE
         try:
             edited = await self._edit(message_id, *piece.content, piece.plan.priority)
         except RefusedError as refusal:
             if piece.plan.priority in FINAL_PRIORITIES:
                 raise
             raise EditRefusedError(str(refusal)) from refusal
-        if edited is Edited.DONE:
+        if edited is EditOutcome.DONE:
             self._shown[message_id] = piece.content
-        if edited is Edited.LOST:
+        if edited is EditOutcome.LOST:
             self._to_rewrite.add(message_id)
         return edited
 
-    async def _create(self, piece: Piece, previous: str | None) -> Posted | None:
+    async def _post_planned(self, piece: PlannedMessage, previous: str | None) -> PostedMessage | None:
         """Begin the message of a piece, behind the `previous` one; none if a tick could not go."""
         return await self._post(piece.position, *piece.content, piece.plan.priority, previous)
 
     async def _show_files(self, plan: Plan, last: str, known: Sequence[str], record: RecordMessageId) -> None:
         positions = {file.name: len(plan.chunks) + number for number, file in enumerate(plan.files)}
-        recorded = dict(_file(id_) for id_ in known if _is_file(id_))
+        recorded = dict(_parse_file_entry(id_) for id_ in known if _is_file(id_))
         kept = {name: id_ for name, id_ in recorded.items() if name in positions}
         for id_ in sorted(set(recorded.values()) - set(kept.values())):
-            await _clear_away(self._detach, id_)
+            await _delete_leftover(self._detach, id_)
         if not (plan.files and last):
             return
         for name, id_ in kept.items():
-            entry, position = _entry(name, id_), positions[name]
+            entry, position = _file_entry(name, id_), positions[name]
             if known[position : position + 1] != [entry]:
                 await record(position, entry)
         if self._attached == (last, *positions):
             return
         try:
-            await self._attach(plan.files, last, kept, lambda name, id_: record(positions[name], _entry(name, id_)))
+            await self._attach(
+                plan.files, last, kept, lambda name, id_: record(positions[name], _file_entry(name, id_))
+            )
         except FileRefusedError:
             raise
         except SurfaceError as error:
@@ -327,12 +329,12 @@ class MessageSurface(ABC):
 
     @abstractmethod
     async def _post(
-        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
-    ) -> Posted | None:
+        self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
+    ) -> PostedMessage | None:
         """Post the message for this position of the reply, behind the `previous` one; none if a tick could not go."""
 
     @abstractmethod
-    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited: ...
+    async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome: ...
 
     @abstractmethod
     async def _delete(self, message_id: str) -> None:
@@ -355,7 +357,7 @@ class MessageSurface(ABC):
     async def _detach(self, file_id: str) -> None:
         """Take a file away; one that is gone already is no fault."""
 
-    async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
+    async def _find_strays(self, shown: Sequence[str]) -> Sequence[str]:
         """Messages of this reply that stand beside those that are `shown`: a post may take effect long after its answer
         was given up, and what another process posts may be found by nobody.
         """
@@ -363,11 +365,11 @@ class MessageSurface(ABC):
         return ()
 
     @abstractmethod
-    async def _own(self) -> dict[int, str]:
+    async def _find_own(self) -> dict[int, str]:
         """The ids of the messages of this reply that stand, by their positions, as the platform has them."""
 
 
-async def _clear_away(delete: Callable[[str], Awaitable[None]], id_: str) -> None:
+async def _delete_leftover(delete: Callable[[str], Awaitable[None]], id_: str) -> None:
     """Delete what is left over. If that is refused, it stays: what is to be seen is seen all the same."""
     try:
         await delete(id_)
@@ -375,19 +377,19 @@ async def _clear_away(delete: Callable[[str], Awaitable[None]], id_: str) -> Non
         log.error("what is left over of a reply stays: %s", refusal)
 
 
-async def _unrecorded(_name: str, _id: str) -> None:
+async def _skip_record(_name: str, _id: str) -> None:
     """Of what is no reply, nothing is shown again."""
 
 
 def _is_file(id_: str) -> bool:
-    return id_.startswith(_FILE)
+    return id_.startswith(_FILE_PREFIX)
 
 
-def _entry(name: str, id_: str) -> str:
-    return f"{_FILE}{id_}:{name}"
+def _file_entry(name: str, id_: str) -> str:
+    return f"{_FILE_PREFIX}{id_}:{name}"
 
 
-def _file(entry: str) -> tuple[str, str]:
+def _parse_file_entry(entry: str) -> tuple[str, str]:
     """The name of a file, and its id."""
-    id_, _, name = entry.removeprefix(_FILE).partition(":")
+    id_, _, name = entry.removeprefix(_FILE_PREFIX).partition(":")
     return name, id_

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from channels.i18n.messages import Words
+from channels.i18n.messages import MessageCatalog
 from core.agents.events import StreamEvent
 from core.secret_redaction import redact
 
@@ -16,10 +16,10 @@ log = logging.getLogger(__name__)
 LINE_SIZE = 150
 
 #: How much of an argument, and of a tool's name.
-_ARGUMENT, _NAME = 60, 60
+_ARGUMENT_SIZE, _NAME_SIZE = 60, 60
 
 #: Seconds that a turn which is handed back waits for tools.
-REST_SECONDS = 3.0
+TOOL_TIMEOUT = 3.0
 
 _FIELD = re.compile(r"\{(\w+)\}")
 
@@ -27,66 +27,68 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _MARKUP = re.compile(r"[*_~`|\\<>\[\]{}\x00-\x1f\x7f\u2028-\u202e\u2066-\u2069]+")
 _SCHEME = re.compile(r"(?<![a-z0-9+.-])[a-z0-9+.-]++://", re.IGNORECASE)
 
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-class Tools:
+class ToolStatus:
     """The tools that are at work."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, str] = {}  # what is shown of each, the newest last
-        self._none = asyncio.Event()
-        self._none.set()
+        self._lines: dict[str, str] = {}  # what is shown of each, the newest last
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
 
-    def began(self, event: StreamEvent, say: Words) -> str:
+    def start(self, event: StreamEvent, say: MessageCatalog) -> str:
         """What is to be shown now that a call begins."""
-        self._none.clear()
-        self._calls[event.call_id] = doing(event, say)
-        return self._calls[event.call_id]
+        self._is_idle.clear()
+        self._lines[event.call_id] = render_call(event, say)
+        return self._lines[event.call_id]
 
-    def ended(self, event: StreamEvent) -> str:
+    def end(self, event: StreamEvent) -> str:
         """What is to be shown now that a call has ended: of what is at work still, the newest; empty if nothing is."""
-        self._calls.pop(event.call_id, None)
-        if not self._calls:
-            self._none.set()
-        return next(reversed(self._calls.values()), "")
+        self._lines.pop(event.call_id, None)
+        if not self._lines:
+            self._is_idle.set()
+        return next(reversed(self._lines.values()), "")
 
-    async def rest(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until none is, but not for long."""
         try:
-            async with asyncio.timeout(REST_SECONDS):
-                await self._none.wait()
+            async with asyncio.timeout(TOOL_TIMEOUT):
+                await self._is_idle.wait()
         except TimeoutError:
             log.warning("a tool is at work still, and is not waited for")
 
 
-def doing(event: StreamEvent, say: Words) -> str:
+def render_call(event: StreamEvent, say: MessageCatalog) -> str:
     """What is shown of a call while it is at work: the line of its tool with the arguments in it, as words and no more;
     if it has none, or lacks an argument of it, the tool's name made readable.
     """
     line = say(event.text) if event.text else ""
-    arguments = {name: _words(event.data.get(name)) for name in _FIELD.findall(line)}
+    arguments = {name: _argument_text(event.data.get(name)) for name in _FIELD.findall(line)}
     if line and all(arguments.values()):
         filled = _FIELD.sub(lambda field: arguments[field[1]], line)
-        return f"_{_short(filled.rstrip('.… '), LINE_SIZE)}…_"
-    name = _HUMP.sub(" ", event.tool).replace("-", " ")
-    return say.using(plain(name, _NAME) or "…")
+        return f"_{_truncate(filled.rstrip('.… '), LINE_SIZE)}…_"
+    name = _CAMEL_CASE.sub(" ", event.tool).replace("-", " ")
+    return say.format_tool(plain_text(name, _NAME_SIZE) or "…")
 
 
-def plain(text: str, most: int) -> str:
+def plain_text(text: str, max_size: int) -> str:
     """A text as words on one line and no more, so many UTF-16 units at the most."""
-    return _short(" ".join(_MARKUP.sub(" ", _SCHEME.sub("", text)).split()), most)
+    return _truncate(" ".join(_MARKUP.sub(" ", _SCHEME.sub("", text)).split()), max_size)
 
 
-def _words(value: Any) -> str:
+def _argument_text(value: Any) -> str:
     """An argument, on one line; empty if it is nothing that can be read in passing."""
     if isinstance(value, list | tuple):
-        return _short(", ".join(filter(None, map(_words, value[:5]))), _ARGUMENT)
+        return _truncate(", ".join(filter(None, map(_argument_text, value[:5]))), _ARGUMENT_SIZE)
     if value is None or isinstance(value, Mapping | bool | bytes):
         return ""
-    return plain(redact(str(value)[: 10 * _ARGUMENT]), _ARGUMENT)
+    return plain_text(redact(str(value)[: 10 * _ARGUMENT_SIZE]), _ARGUMENT_SIZE)
 
 
-def _short(text: str, most: int) -> str:
+def _truncate(text: str, max_size: int) -> str:
     units = text.encode("utf-16-le", "surrogatepass")
-    return text if len(units) <= 2 * most else f"{units[: 2 * most - 2].decode('utf-16-le', 'ignore').rstrip()}…"
+    return (
+        text if len(units) <= 2 * max_size else f"{units[: 2 * max_size - 2].decode('utf-16-le', 'ignore').rstrip()}…"
+    )

@@ -15,7 +15,7 @@ from core.turns.turn import Turn
 Answer = tuple[str, Sequence[File], Sequence[Approval]]
 
 
-class Delays:
+class ReplyLatency:
     """Of one turn's reply: told once for the placeholder, the first word and the final text, from when the message was
     sent that it answers. Who asks for the same once more, or whose answer is taken up from another worker, has seen
     something of it before: nothing is told of that.
@@ -24,27 +24,27 @@ class Delays:
     def __init__(self, turn: Turn) -> None:
         self._sent_at = turn.newest_message.sent_at
         self._channel = turn.newest_message.channel
-        self._left = ["placeholder", "first_word", "final"] if turn.kind == "message" and not turn.is_resumed else []
+        self._pending = ["placeholder", "first_word", "final"] if turn.kind == "message" and not turn.is_resumed else []
 
-    def seen(self, has_text: bool) -> None:
+    def record_shown(self, has_text: bool) -> None:
         """Something is shown of it: text, or what stands in its place."""
-        self._tell("placeholder")
+        self._record("placeholder")
         if has_text:
-            self._tell("first_word")
+            self._record("first_word")
 
-    def ended(self) -> None:
+    def record_final(self) -> None:
         """All of it is shown."""
-        self._tell("final")
+        self._record("final")
 
-    def _tell(self, until: str) -> None:
-        if until in self._left:
-            self._left.remove(until)
+    def _record(self, until: str) -> None:
+        if until in self._pending:
+            self._pending.remove(until)
             seconds = max(0.0, time.time() - self._sent_at)
             metrics.delays.record(seconds, {"channel": self._channel, "until": until})
 
 
 @dataclass(slots=True)
-class AtWork:
+class TurnState:
     """What there is of a turn while it runs here.
 
     Attributes:
@@ -54,7 +54,7 @@ class AtWork:
         answer: from when it is kept.
     """
 
-    delays: Delays
+    latency: ReplyLatency
     reply: Reply | None = None
     clerk: Clerk | None = None
     is_revised: bool = False

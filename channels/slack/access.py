@@ -10,7 +10,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.intake.handler import Call
+from channels.intake.handler import IncomingMessage
 from channels.slack.client.auth import client
 from channels.slack.directory import WorkspaceDirectory
 from channels.slack.session_ids import NAME, spot_of
@@ -39,7 +39,7 @@ class SlackIdentityResolver:
         self._directory = directory
         self._needs_groups = needs_groups
 
-    async def resolve_message(self, call: Call) -> Call:
+    async def resolve_message(self, call: IncomingMessage) -> IncomingMessage:
         """Return a message with the user groups of its author.
 
         Raises:

@@ -11,12 +11,12 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
-from channels.access import Admission
+from channels.access import AccessDecision
 from channels.base import FetchedFile, FileCheck, MessageText, SurroundingMessages
 from channels.intake.backfill import Backfill
-from channels.intake.handler import Call, Intake
-from channels.services import Desk
-from channels.settings import Bounds
+from channels.intake.handler import IncomingMessage, MessageHandler
+from channels.services import ChannelServices
+from channels.settings import BackfillLimits
 from channels.slack import manifest as events
 from channels.slack.access import SlackIdentityResolver, is_group
 from channels.slack.client.api import SlackApi
@@ -70,7 +70,12 @@ class SlackChannel:
     heartbeat_interval = max(PING_INTERVAL, PROOF_INTERVAL)
 
     def __init__(
-        self, settings: SlackSettings, desk: Desk, places: Watermarks, bounds: Bounds, vault: Vault | None = None
+        self,
+        settings: SlackSettings,
+        desk: ChannelServices,
+        places: Watermarks,
+        bounds: BackfillLimits,
+        vault: Vault | None = None,
     ) -> None:
         self._desk = desk
         self._app_token = settings.app_token if settings.mode == "socket" else ""
@@ -80,7 +85,7 @@ class SlackChannel:
         self._api = SlackApi(self._client, workspaces=self._workspaces)
         self.limiters = self._api.limiters
         self._directory = WorkspaceDirectory(self._api)
-        needs_groups = any(map(is_group, desk.door.names(NAME)))
+        needs_groups = any(map(is_group, desk.access_policy.list_ids(NAME)))
         self._identities = SlackIdentityResolver(self._directory, needs_groups=needs_groups)
         self._downloads = SlackDownloads(self._api)
         hears_all = desk.follow != "never"
@@ -89,7 +94,9 @@ class SlackChannel:
         self._settings = settings
         self._assistant = AssistantThreads(self._api)
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
-        self._intake = Intake(desk, self._receipts, self._surface_of, self.get_locale, self._deny_privately, ways=WAYS)
+        self._intake = MessageHandler(
+            desk, self._receipts, self._surface_of, self.get_locale, self._deny_privately, syntax=WAYS
+        )
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
@@ -101,7 +108,15 @@ class SlackChannel:
         self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
         self._history = SlackHistory(self._api, self._directory, self._hear)
         look, heard_at = self._history.look, self.last_event_at
-        self._backfill = Backfill(NAME, places, bounds, take=self._take, look=look, heard_at=heard_at, holds=False)
+        self._backfill = Backfill(
+            NAME,
+            places,
+            bounds,
+            store_message=self._take,
+            fetch_since=look,
+            last_event_at=heard_at,
+            delays_new_messages=False,
+        )
         self._seal = Seal(settings.bot_token or settings.client_secret)
         self._private = PrivateResponses(self._api, self.create_surface)
         self._interactions = SlackInteractionHandler(
@@ -159,7 +174,7 @@ class SlackChannel:
     async def stop(self) -> None:
         await self._interactions.stop(SETTLE_TIMEOUT)
         await self._disconnect()
-        await self._intake.settle(SETTLE_TIMEOUT)
+        await self._intake.drain(SETTLE_TIMEOUT)
         await self._backfill.stop()
 
     async def aclose(self) -> None:
@@ -260,10 +275,10 @@ class SlackChannel:
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
                 ids = team_of(body), str(event["channel"]), str(event["user"])
                 identity = await self._identities.resolve_interaction(*ids)
-                if self._desk.door.admits(*identity) is not Admission.ADMITTED:
+                if self._desk.access_policy.check(*identity) is not AccessDecision.ALLOWED:
                     return
                 prompts = suggest_prompts(self._api, team_of(body), event["channel"], self._settings.prompts)
-                self._intake.run(prompts, name="prompts")
+                self._intake.run_in_background(prompts, name="prompts")
             case events.UNINSTALLED:
                 await self._remove_workspace(body)
             case events.REVOKED if (event.get("tokens") or {}).get("bot"):
@@ -274,16 +289,19 @@ class SlackChannel:
         if self._workspaces is not None:
             await self._workspaces.remove(team_of(body), float(body.get("event_time") or 0))
 
-    async def _take_change(self, change: Change, call: Call | None) -> None:
+    async def _take_change(self, change: Change, call: IncomingMessage | None) -> None:
         await self._backfill.apply_edit(change.event_key, change.text)
         if change.text is None:
-            await self._intake.deleted(change.event_key)
-        elif await self._intake.edited(change.event_key, change.text, calls=call is not None) and call is not None:
+            await self._intake.handle_deletion(change.event_key)
+        elif (
+            await self._intake.handle_edit(change.event_key, change.text, is_mention=call is not None)
+            and call is not None
+        ):
             await self._backfill.receive(call)
 
-    async def _take(self, call: Call) -> None:
+    async def _take(self, call: IncomingMessage) -> None:
         if not await self._is_loop(call.inbound):
-            await self._intake.take(await self._identities.resolve_message(call))
+            await self._intake.accept(await self._identities.resolve_message(call))
 
     async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
         """Tell the author of a message, and nobody else, why it is not answered."""

@@ -15,7 +15,7 @@ from benchmarks.soak.sessions import Discord, Slack, Told, unfinished
 from benchmarks.soak.users import Session
 from channels.base import ContextMessage
 from channels.i18n.messages import STOP
-from channels.intake.context import framed
+from channels.intake.context import build_frames
 from core.sessions.prompt_text import build_quote
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
@@ -119,7 +119,7 @@ async def test_what_is_told_of_a_message_that_was_not_heard_yet_does_not_ask_for
         return len(text)
 
     question, before = inbound("s1-1"), ContextMessage("ada", "Ada", "s1-0", sent_at=0.0)
-    frames, _ = await framed([question], [before], {"ada": "Ada"}, count=count, most=1_000)
+    frames, _ = await build_frames([question], [before], {"ada": "Ada"}, count=count, max_tokens=1_000)
     (build_quote,) = frames[question.event_key]
     assert "s1-0" in build_quote
     assert names(f"{build_quote}\n\nAda: s1-1") == ["s1-1"]

@@ -134,7 +134,9 @@ async def test_an_error_nobody_foresaw_is_apologised_for_and_its_text_kept_back(
         monkeypatch.setattr(bot.channel, "read_message", broken)
         question = await ask(bot)
         row = await outcome(bot)
-        assert bot.texts(question)[1:] == [words.ENGLISH.apology("Something went wrong on my side.", row.id)]
+        assert bot.texts(question)[1:] == [
+            words.ENGLISH.format_error_with_id("Something went wrong on my side.", row.id)
+        ]
         assert row.error == "ValueError"
         assert "ValueError" in caplog.text
         assert SECRET not in caplog.text
@@ -144,7 +146,7 @@ async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSandbox, tmp_p
     async with running(slack, tmp_path, [Say("Well"), Stall()], time_limit=1.5) as bot:
         question = await ask(bot)
         row = await outcome(bot)
-        assert bot.texts(question)[1:] == ["Well\n\n" + words.ENGLISH.apology(words.TOO_LONG, row.id)]
+        assert bot.texts(question)[1:] == ["Well\n\n" + words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)]
         assert (row.state, row.error) == ("failed", "time limit")
         await bot.model.wait_for_disconnects()
 
@@ -222,7 +224,7 @@ async def test_a_stop_that_comes_while_a_reply_is_looked_for_hands_the_turn_back
 async def test_a_stop_while_the_platform_is_out_of_reach_hands_the_turn_back_without_a_word(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apologies, "WORD_SECONDS", 0.1)
+    monkeypatch.setattr(apologies, "NOTICE_TIMEOUT", 0.1)
     async with in_the_middle(slack, tmp_path, "Once") as (bot, _):
         slack.faults.fail("chat.update", 100)
         await bot.worker.stop(0.0)
@@ -361,7 +363,7 @@ async def test_a_turn_that_outlives_no_process_ends_in_one_apology_that_can_be_t
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restarted(attempt=3)
         row = await outcome(bot)
-        assert bot.texts(question)[1:] == [words.ENGLISH.apology(words.TRIED, row.id)]
+        assert bot.texts(question)[1:] == [words.ENGLISH.format_error_with_id(words.TRIED, row.id)]
         assert (row.state, row.attempt) == ("failed", 4)
 
 
@@ -371,7 +373,7 @@ async def test_an_answer_that_nobody_lives_to_show_comes_as_a_file_with_one_apol
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restarted(state="answered", text="Half an answer is none.", attempt=3)
         row = await outcome(bot)
-        assert bot.texts(question)[1] == words.ENGLISH.apology(words.TRIED, row.id)
+        assert bot.texts(question)[1] == words.ENGLISH.format_error_with_id(words.TRIED, row.id)
         assert (row.state, row.attempt) == ("failed", 4)
         (file,) = [file for message in slack.messages(question.channel) for file in message.files]
         assert (file.name, file.data) == ("answer.md", b"Half an answer is none.")
@@ -390,7 +392,7 @@ async def test_an_answer_whose_files_can_never_be_read_is_shown_without_them_and
         monkeypatch.setattr(AgentRuntime, "made", unreadable)
         await bot.restarted(state="answered", text="It is drawn.")
         row = await outcome(bot)
-        apology = words.ENGLISH.apology(StoreError.public, row.id)
+        apology = words.ENGLISH.format_error_with_id(StoreError.public, row.id)
         assert bot.texts(question)[1:] == [f"It is drawn.\n\n{apology}"]
         assert (row.state, row.attempt) == ("failed", 2)
 

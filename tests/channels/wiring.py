@@ -10,13 +10,13 @@ from typing import Any
 import sqlalchemy as sa
 from google.adk.tools.base_tool import BaseTool
 
-from channels.access import Door, Rules
+from channels.access import AccessPolicy, AccessRules
 from channels.answerer import Answerer
 from channels.base import Channel
-from channels.intake.context import Context
-from channels.replies.error_messages import Apologies
-from channels.services import Desk
-from channels.settings import CONTEXT_MAX_TOKENS, Allowance, Bounds, ReplySettings
+from channels.intake.context import ContextBuilder
+from channels.replies.error_messages import ErrorMessages
+from channels.services import ChannelServices
+from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ReplySettings
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app, ours
 from core.agents.runtime import AgentRuntime
@@ -63,12 +63,12 @@ MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
 STAND_IN = "openai/stand-in"
 
 #: Rules by which everybody may speak.
-OPEN = Rules()
+OPEN = AccessRules()
 #: The agent that answers.
 PARLEY = AgentRouter("parley", {"parley": AgentProfile("parley", MODELS)})
 
 #: As far as the program looks back by default.
-BOUNDS = Bounds()
+BOUNDS = BackfillLimits()
 
 
 #: A scripted model of each vendor, and its full name.
@@ -87,7 +87,7 @@ class Core:
     database: Watched
     turns: TurnStore
     inbox: InboxStore
-    desk: Desk
+    desk: ChannelServices
     places: Watermarks
     leadership: ShardAssignment
     answerer: Answerer
@@ -105,10 +105,10 @@ async def core_of(
     approvers: Sequence[str] = (AUTHOR,),
     vendor: str = "openai",
     tools: Sequence[BaseTool] = (),
-    allowance: Allowance | None = None,
+    allowance: AttachmentLimits | None = None,
     context_tokens: int = CONTEXT_MAX_TOKENS,
     agents: AgentRouter = PARLEY,
-    door: Door | None = None,
+    door: AccessPolicy | None = None,
     rates: UserRateLimiter = NO_RATE_LIMITS,
     limits: SpendingLimits = SpendingLimits(),  # noqa: B008 - it is frozen
     admins: Sequence[str] = (),
@@ -145,7 +145,7 @@ async def core_of(
         )
         runtime = AgentRuntime(app, sessions, artifacts=ArtifactService(database))
         stack.push_async_callback(runtime.aclose)
-        turns, channels, door = await successor(database, agents), dict[str, Channel](), door or Door()
+        turns, channels, door = await successor(database, agents), dict[str, Channel](), door or AccessPolicy()
 
         async def answer(turn: Turn) -> None:
             async with caps.limit_run(turn.meter):
@@ -155,8 +155,8 @@ async def core_of(
         inbox = InboxStore(database, turns, worker, rates=rates)
         conversations = ConversationService(database, turns, worker, budget=BUDGET)
         approvals = Approvals(database, turns, worker, approvers=approvers)
-        context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
-        replies = ReplySettings(time_limit, most_messages, allowance=allowance or Allowance())
+        context = ContextBuilder(database, TokenCounter(tmp_path).count, max_tokens=context_tokens)
+        replies = ReplySettings(time_limit, most_messages, attachment_limits=allowance or AttachmentLimits())
         answerer = Answerer(
             runtime,
             turns,
@@ -164,17 +164,17 @@ async def core_of(
             conversations,
             context,
             approvals=approvals,
-            door=door,
-            apologies=Apologies(books, admins),
+            access_policy=door,
+            error_messages=ErrorMessages(books, admins),
             settings=replies,
         )
-        desk = Desk(
+        desk = ChannelServices(
             inbox,
             conversations,
             FeedbackStore(database),
-            answerer.reshow,
+            answerer.rerender_reply,
             approvals,
-            answerer.reask,
+            answerer.update_approval_message,
             InteractionQueue(database, turns._lease),
             TurnReports(database, books.prices),
             DenialNotices(database),

@@ -12,7 +12,7 @@ from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
 from tests.chaos.verdict import is_whole, judge
 from tests.core.sessions.events import answered, called, replied, said
 
-APOLOGY = words.ENGLISH.apology(words.TRIED, "0123456789")
+APOLOGY = words.ENGLISH.format_error_with_id(words.TRIED, "0123456789")
 
 
 def shown(platform: str) -> list[str]:
@@ -65,7 +65,7 @@ def test_one_apology_for_one_answer_is_well_after_a_crash_and_without_one_is_not
 
 
 def test_an_apology_may_stand_below_what_was_said_so_far_() -> None:
-    begun = f"{shown('slack')[0][:700]}\n\n{words.ENGLISH.apology('Something went wrong.', '0123456789')}"
+    begun = f"{shown('slack')[0][:700]}\n\n{words.ENGLISH.format_error_with_id('Something went wrong.', '0123456789')}"
     assert judge(showing([begun, SHORT], without=1)).findings == []
 
 

@@ -36,8 +36,8 @@ from channels.discord.replies import surface as discord_surface
 from channels.discord.settings import DiscordSettings
 from channels.markdown.dialect import Limits
 from channels.rate_limits.limiter import Window
-from channels.services import Desk
-from channels.settings import Bounds
+from channels.services import ChannelServices
+from channels.settings import BackfillLimits
 from channels.slack import settings as slack_settings
 from channels.slack.client import rate_limits as slack_tiers
 from channels.slack.client.auth import SCOPES, WISHES
@@ -473,10 +473,10 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     nothing: Any = None  # no message of the pages asks for it
     interactions = InteractionQueue(database, Lease(database))
     refusals = DenialNotices(database)
-    desk = Desk(
+    desk = ChannelServices(
         cast(InboxStore, box), nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing
     )
-    channel = DiscordChannel(settings, desk, Watermarks(database), Bounds(), assignment)
+    channel = DiscordChannel(settings, desk, Watermarks(database), BackfillLimits(), assignment)
     try:
         await migrate(database)
         await lease.acquire()

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot import settings as configuration
-from channels.access import DIRECT, Rules
+from channels.access import DIRECT_MESSAGES, AccessRules
 from channels.i18n import messages as words
 from core.errors import SurfaceError
 from core.sessions.prompt_text import QUOTE_END
@@ -40,7 +40,7 @@ async def heard(bot: Bot) -> None:
     """All that was told until now has been dealt with: somebody else, who speaks last, is answered."""
     last = await bot.server.say("linus", bot.server.open_dm("linus"), "last")
     await bot.says(last, "heard: last")
-    await bot.channel._intake.settle(20)
+    await bot.channel._intake.drain(20)
 
 
 async def stands(bot: Bot, said: str) -> list[str]:
@@ -56,7 +56,7 @@ async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     role = server.give_role("grace", "banned")
-    rules = Rules(block=frozenset({f"role:{role}"}), allow=frozenset({f"guild:{server.guild_id}"}))
+    rules = AccessRules(block=frozenset({f"role:{role}"}), allow=frozenset({f"guild:{server.guild_id}"}))
     async with running(server, tmp_path, echo, rules=rules, auto_thread=True) as bot:
         message = await server.say("ada", "general", "this")
         thread = await server.start_thread("ada", message, "a thread")
@@ -93,7 +93,7 @@ async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
 async def test_who_cannot_be_written_to_gets_a_sign_and_another_bot_gets_nothing(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
-    rules = Rules(frozenset({f"user:{server.people['linus'].id}"}))
+    rules = AccessRules(frozenset({f"user:{server.people['linus'].id}"}))
     async with running(server, tmp_path, echo, rules=rules) as bot:
         server.faults.fail(TELL, status=403, code=50007, times=1)
         said = await bot.ask("ada", "general", "hello")
@@ -113,7 +113,7 @@ async def test_directly_writes_who_is_in_a_server_that_is_named_with_the_roles_t
     server.give_role("linus", "team")
     if has_left:
         server.leave("ada")
-    rules = Rules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
+    rules = AccessRules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
     async with running(server, tmp_path, echo, rules=rules) as bot:
         alone = server.open_dm("ada")
         await server.say("ada", alone, "hello")
@@ -128,7 +128,7 @@ async def test_with_named_servers_their_members_alone_write_directly_by_default(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DISCORD_GUILD_IDS", server.guild_id)
-    rules = configuration.load_settings().access_policy.rules("discord")
+    rules = configuration.load_settings().access_policy.get_rules("discord")
     server.leave("ada")
     async with running(server, tmp_path, echo, rules=rules, guilds=frozenset({int(server.guild_id)})) as bot:
         await bot.says(await server.say("grace", server.open_dm("grace"), "hello"), "heard: hello")
@@ -144,7 +144,7 @@ async def test_a_category_a_channel_and_its_threads_are_one_and_who_has_it_for_h
 ) -> None:
     secret = server.add_channel("secret")
     secret.category = "4711"
-    rules = Rules(frozenset({"channel:4711", DIRECT}))
+    rules = AccessRules(frozenset({"channel:4711", DIRECT_MESSAGES}))
     async with running(server, tmp_path, echo, rules=rules) as bot:
         thread = await server.start_thread("ada", await server.say("ada", secret, "root"), "a thread")
         for place in (secret, thread):
@@ -162,7 +162,7 @@ async def test_what_was_said_in_a_gap_goes_through_the_same_door(server: Discord
             await bot.says(await bot.ask(user, "general", "one"), f"heard: {server.people[user].display_name}: one")
     await bot.ask("grace", "general", "two")
     question = await bot.ask("ada", "general", "two")
-    async with running(server, tmp_path, echo, rules=Rules(block=frozenset({f"role:{role}"}))) as bot:
+    async with running(server, tmp_path, echo, rules=AccessRules(block=frozenset({f"role:{role}"}))) as bot:
         await bot.says(question, "heard: Ada Lovelace: two")
         await heard(bot)
         assert len(await bot.inbox_rows()) == 4
@@ -205,7 +205,7 @@ async def test_too_many_commands_are_not_run_and_each_is_answered_alone(server: 
 
 async def test_who_cannot_be_seen_does_nothing_by_a_press_and_is_told(server: DiscordSandbox, tmp_path: Path) -> None:
     role = server.give_role("ada", "team")
-    rules = Rules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
+    rules = AccessRules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
     server.set_locale("ada", "ko")
     async with running(server, tmp_path, echo, rules=rules) as bot:
         question = await server.say("ada", server.open_dm("ada"), "hello")
@@ -214,4 +214,6 @@ async def test_who_cannot_be_seen_does_nothing_by_a_press_and_is_told(server: Di
         bot.channel._interactions._visits._roles._fresh.clear()
         server.faults.fail("GET /guilds/{guild}/members/{user}", status=403, code=50013, times=9)
         seen = await server.press("ada", answer, answer.buttons[words.WHY])
-        await server.wait_for(lambda: [m.text for m in seen] == [words.of("ko").sorry(SurfaceError.public)])
+        await server.wait_for(
+            lambda: [m.text for m in seen] == [words.messages_for("ko").format_error(SurfaceError.public)]
+        )

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from channels.access import Rules
+from channels.access import AccessRules
 from channels.commands import handlers
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import ASK, QUESTION
@@ -45,7 +45,7 @@ async def heard(bot: Bot, n: int = 0) -> None:
     last = await bot.ask("linus", "random", f"last {n}")
     await bot.shows(last, lambda texts: f"heard: linus: last {n}" in texts)
     await bot.slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in bot.slack.envelopes))
-    await bot.channel._intake.settle(20)
+    await bot.channel._intake.drain(20)
 
 
 async def accepted(bot: Bot, count: int) -> None:
@@ -66,7 +66,7 @@ async def holds(bot: Bot, words_: str) -> list[str]:
 async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    rules = Rules(block=frozenset({f"user:{slack.people['grace'].id}"}))
+    rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
     async with running(slack, tmp_path, echo, rules=rules) as bot:
         question = await bot.ask("ada", "general", "one")
         await bot.shows(question, lambda texts: "heard: ada: one" in texts)
@@ -102,7 +102,7 @@ async def test_a_modal_that_was_opened_before_somebody_was_blocked_asks_nothing(
         message = await slack.say("ada", "general", "this")
         await slack.shortcut("grace", message, ASK)
         (view,) = await slack.wait_for(lambda: slack.modals("grace"))
-        bot.desk.door._rules = {"slack": Rules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
+        bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
         await slack.submit(view, **{QUESTION: "let me in"})
         await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
         assert await bot.inbox_rows() == []
@@ -120,7 +120,7 @@ async def test_people_from_outside_and_other_bots_are_nobody_until_they_are_name
         assert len(await bot.inbox_rows()) == 1
         assert (whispers(bot, "eve"), slack.modals("eve")) == ([words.NOT_YOU], [])
         assert said_by_all(bot) == []
-    named = Rules(frozenset({"workspace:T0OUTSIDE", f"workspace:{slack.team_id}"}))
+    named = AccessRules(frozenset({"workspace:T0OUTSIDE", f"workspace:{slack.team_id}"}))
     async with running(slack, tmp_path, echo, rules=named) as bot:
         for user in ("eve", "ada"):
             question = await bot.ask(user, "general", "again")
@@ -136,7 +136,7 @@ async def test_a_user_group_opens_the_door_and_what_cannot_be_looked_up_opens_no
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     group = slack.add_group("team", ["ada"]).id
-    rules = Rules(frozenset({f"role:{group}"}))
+    rules = AccessRules(frozenset({f"role:{group}"}))
     slack.scopes.discard("usergroups:read")
     async with running(slack, tmp_path, echo, rules=rules) as bot:
         await bot.ask("ada", "general", "early")
@@ -155,13 +155,13 @@ async def test_what_waits_of_somebody_who_is_blocked_meanwhile_is_not_answered(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        bot.desk.door._rules = {"slack": Rules()}
+        bot.desk.access_policy._rules = {"slack": AccessRules()}
         bot.worker._limit = 0
         question = await bot.ask("grace", "general", "one")
         await bot.ask("ada", "general", "two", thread_ts=question.ts)
         lonely = await bot.ask("grace", "random", "three")
         await accepted(bot, 3)
-        bot.desk.door._rules = {"slack": Rules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
+        bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
         bot.worker._limit = 9
         bot.worker.wake()
         await bot.shows(question, lambda texts: "heard: ada: two" in texts)
@@ -194,7 +194,7 @@ async def test_long_commands_of_one_person_do_not_hold_up_another(
         read.append(name)
         return name
 
-    monkeypatch.setattr(handlers, "_bounded", bounded)
+    monkeypatch.setattr(handlers, "_quote_name", bounded)
     async with running(slack, tmp_path, echo) as bot:
         commands = [await bot.ask("linus", "general", f"model {'a' * 39_000}") for _ in range(6)]
         question = await bot.ask("grace", "random", "hello")
@@ -227,7 +227,7 @@ async def test_a_database_that_is_away_lets_nobody_in_who_may_not_speak(
     async def away(*_: Any, **__: Any) -> bool:
         raise StoreError("out of reach")
 
-    rules = Rules(block=frozenset({f"user:{slack.people['grace'].id}"}))
+    rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
     async with running(slack, tmp_path, echo, rules=rules) as bot:
         monkeypatch.setattr(type(bot.desk.refusals), "is_to_be_told", away)
         await bot.ask("grace", "general", "hello")
@@ -237,7 +237,7 @@ async def test_a_database_that_is_away_lets_nobody_in_who_may_not_speak(
 
 async def test_who_cannot_be_seen_does_nothing_and_is_told(slack: SlackSandbox, tmp_path: Path) -> None:
     slack.add_user("mina", locale="ko-KR")
-    rules = Rules(frozenset({f"role:{slack.add_group('team', ['mina']).id}"}))
+    rules = AccessRules(frozenset({f"role:{slack.add_group('team', ['mina']).id}"}))
     async with running(slack, tmp_path, echo, rules=rules) as bot:
         question = await bot.ask("mina", "general", "one")
         await bot.shows(question, lambda texts: "heard: mina: one" in texts)
@@ -246,7 +246,7 @@ async def test_who_cannot_be_seen_does_nothing_and_is_told(slack: SlackSandbox, 
         groups._fresh.clear()
         groups._last.clear()
         slack.scopes.discard("usergroups:read")
-        sorry = words.of("ko").sorry(SurfaceError.public)
+        sorry = words.messages_for("ko").format_error(SurfaceError.public)
         seen = await slack.command("mina", "general", "/reset")
         await slack.wait_for(lambda: [one.text for one in seen] == [sorry])
         await slack.press("mina", answer, next(iter(answer.buttons.values())))
@@ -260,6 +260,6 @@ async def test_who_may_not_speak_any_more_is_told_so_by_slacks_own_button_in_his
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
         question = await slack.say("mina", slack.open_dm("mina"), "a story")
         await bot.shows(question, lambda texts: texts[-1] == "Once")
-        bot.desk.door._rules = {"slack": Rules(block=frozenset({f"user:{slack.people['mina'].id}"}))}
+        bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['mina'].id}"}))}
         await slack.stop("mina", question)
-        await slack.wait_for(lambda: whispers(bot, "mina") == [words.of("ko")(words.NOT_YOU)])
+        await slack.wait_for(lambda: whispers(bot, "mina") == [words.messages_for("ko")(words.NOT_YOU)])

@@ -95,7 +95,7 @@ async def test_no_button_that_was_made_up_does_anything(slack: SlackSandbox, tmp
         for wish in WISHES:
             for made_up in MADE_UP:
                 button = f"{wish}:{made_up.replace('TURN', turn.id)}"
-                word = await bot.channel._intake.presses.press(button, visitor=seen[0], locale="")
+                word = await bot.channel._intake.presses.handle(button, visitor=seen[0], locale="")
                 assert word in (words.NOT_MINE, words.ENDED, words.OVER, words.FORGOTTEN), button
         assert await all_rows(bot) == before
 
@@ -110,7 +110,7 @@ async def test_a_button_of_another_place_obeys_nobody_who_did_not_ask_there(
         before = await all_rows(bot)
         (turn,) = await bot.turn_rows()
         who, _where = await bot.channel._identities.resolve_interaction(*general_and_user(bot, "grace"))
-        word = await bot.channel._intake.presses.press(f"{wish}:{turn.id}", visitor=who, locale="")
+        word = await bot.channel._intake.presses.handle(f"{wish}:{turn.id}", visitor=who, locale="")
         assert word in (words.NOT_YOURS, words.NOT_YOURS_TO_STOP)
         assert await all_rows(bot) == before
 

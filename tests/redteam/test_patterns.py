@@ -17,7 +17,7 @@ import bot
 import channels
 import core
 from channels.discord.text import without_mention as without_discord_mention
-from channels.replies.tool_status import plain
+from channels.replies.tool_status import plain_text
 from channels.slack.text import titled
 from channels.slack.text import without_mention as without_slack_mention
 
@@ -177,7 +177,7 @@ def test_no_text_holds_a_pattern_up(used: Used) -> None:
         pytest.param(lambda text: without_slack_mention(text, "U1"), id="slack mention"),
         pytest.param(lambda text: without_discord_mention(text, 1), id="discord mention"),
         pytest.param(titled, id="slack title"),
-        pytest.param(lambda text: plain(text, 100), id="name in an answer"),
+        pytest.param(lambda text: plain_text(text, 100), id="name in an answer"),
     ],
 )
 @pytest.mark.parametrize("unit", [*_GENERIC, "<@U1|", "<@1", "<@U1> ", "<@1> ", "<@U", "a://"])

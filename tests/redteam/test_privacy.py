@@ -8,7 +8,7 @@ import pytest
 from google.adk.events.event import Event
 from google.genai import types
 
-from channels.commands.handlers import Asker, command_in
+from channels.commands.handlers import CommandContext, parse_command
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from core.models.tokens import TokenCounter
@@ -89,7 +89,7 @@ async def test_a_form_of_discords_export_that_is_made_up_gives_nothing(server: D
         for form in ("discord:1:2", "../x", "json "):
             with pytest.raises(ValueError, match="no choice"):  # Discord lets nobody choose it; nor does the bot
                 await server.command("grace", "general", "export", form=form)
-            commands, asker = bot.channel._intake.commands, Asker("s", "p", "U1", "discord", {}, "k")
+            commands, asker = bot.channel._intake.commands, CommandContext("s", "p", "U1", "discord", {}, "k")
             said = await commands._export("s", form, asker, ENGLISH) if form != "json " else None
             assert said is None or (said.text, said.file) == (words.NO_SUCH_FORM, None)
         seen = await server.command("grace", "general", "export", form="json")
@@ -181,7 +181,7 @@ async def _exported(talk: Any, user: str, form: str) -> str:
     ],
 )
 def test_in_a_message_nothing_names_what_is_taken_or_deleted(said: str) -> None:
-    assert command_in(said) is None
+    assert parse_command(said) is None
 
 
 @pytest.mark.parametrize(

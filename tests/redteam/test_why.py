@@ -10,7 +10,7 @@ import pytest
 
 from bot import output as tables
 from bot.cli import turn_view as accounts
-from channels.commands.why import MOST, why_text
+from channels.commands.why import MAX_REPORT_SIZE, render_report_text
 from channels.i18n import messages as words
 from core.agents.run_record import FileUse, Receipt, ToolUse, told
 from core.conversations.turn_report import ApprovalRecord, TurnReports
@@ -129,11 +129,11 @@ def test_markup_in_the_names_of_people_files_and_tools_stays_text() -> None:
     names = Receipt(
         tools=(ToolUse("1", "`x` <!here>", "{}", ended="done"),), files=(FileUse("`a`\n# b", "<@U1> **no** [x](y)"),)
     )
-    told_ = why_text(
+    told_ = render_report_text(
         account(receipt=names, approvals=(ApprovalRecord("t", "approved", "<!channel> `Eve` [x](y)", 1.0),)),
         words.ENGLISH,
     )
-    assert len(told_) <= MOST
+    assert len(told_) <= MAX_REPORT_SIZE
     assert not re.search(r"<[!@#]", told_)
     assert "[x](y)" not in told_
     assert all(line.startswith(("- ", "**")) for line in told_.splitlines())

@@ -4,17 +4,17 @@ import json
 import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.genai import types
 
-from channels.base import ContextMessage, MessageText
+from channels.base import Channel, ContextMessage, MessageText
 from channels.i18n.messages import ENGLISH
-from channels.intake.attachments import Attachments
-from channels.intake.context import framed, labels
-from channels.replies.approval_message import request_buttons, request_text
-from channels.settings import Allowance
+from channels.intake.attachments import AttachmentReader
+from channels.intake.context import build_frames, label_names
+from channels.replies.approval_message import approval_text, decision_buttons
+from channels.settings import AttachmentLimits
 from core.inbox_message import Attachment
 from core.models.provider import DEFAULT_FILES
 from core.secret_redaction import redact, remember
@@ -60,8 +60,8 @@ async def test_no_words_of_others_leave_their_frame(attack: str, kind: Any) -> N
     other = ContextMessage(
         "U9", "eve", ESCAPES[attack], sent_at=1.0, kind=kind, event_key="" if kind == "before" else asked.event_key
     )
-    names = labels({"U9": "eve", "ada": "ada"})
-    frames, _ = await framed([asked], [other], names, count=count, most=9_000)
+    names = label_names({"U9": "eve", "ada": "ada"})
+    frames, _ = await build_frames([asked], [other], names, count=count, max_tokens=9_000)
     (frame,) = frames[asked.event_key]
     title, *lines, last = frame.split("\n")
     assert (title[0], title[-1], last) == (QUOTE_OPEN, QUOTE_CLOSE, QUOTE_END)
@@ -88,7 +88,7 @@ async def test_no_words_of_others_leave_their_frame(attack: str, kind: Any) -> N
     ],
 )
 def test_nobody_goes_by_a_name_that_is_anothers_or_more_than_a_name(name: str) -> None:
-    shown = labels({"U1": "ada", "U9": name})
+    shown = label_names({"U1": "ada", "U9": name})
     assert shown["U1"] != shown["U9"]
     assert not any(char in shown["U9"] for char in (QUOTE_OPEN, QUOTE_CLOSE, "\n", ":"))
 
@@ -132,9 +132,10 @@ class NoFile:
 async def test_the_name_of_a_file_is_a_name(name: str) -> None:
     file = Attachment(name, "application/x-nothing", 10**12, {})
     message = inbound("look", attachments=(file,))
-    heard, parts, _ = await Attachments(Allowance()).read(
-        NoFile(), [message], [MessageText("look", "ada")], DEFAULT_FILES
-    )  # type: ignore[arg-type] # it asks for nothing else of a channel
+    channel = cast("Channel", NoFile())  # nothing else of a channel is used
+    heard, parts, _ = await AttachmentReader(AttachmentLimits()).read(
+        channel, [message], [MessageText("look", "ada")], DEFAULT_FILES
+    )
     own = escape_brackets(heard[0].text)
     assert parts == [] or not list(parts)
     assert len(own.splitlines()) == 2
@@ -197,7 +198,7 @@ LOOKALIKES: dict[str, Any] = {
 def test_an_approval_shows_arguments_that_only_look_like_secrets(attack: str) -> None:
     approval = _approval(LOOKALIKES[attack])
     assert json.loads(_shown(approval)) == LOOKALIKES[attack]
-    assert any("always" in button.id for button in request_buttons(approval, ENGLISH))
+    assert any("always" in button.id for button in decision_buttons(approval, ENGLISH))
 
 
 @pytest.mark.parametrize("depth", [21, 60, 200])
@@ -213,7 +214,7 @@ def test_an_approval_hides_known_secrets_counts_them_and_offers_no_always() -> N
     approval = _approval(
         {"staple-battery": f"{COMMAND} staple-battery", "staple-batterystaple-battery": 1, "to": "Ada"}
     )
-    text = request_text(approval, ENGLISH)
+    text = approval_text(approval, ENGLISH)
     assert "staple-battery" not in text
     assert json.loads(_shown(approval)) == {
         "[hidden: 14 characters]": f"{COMMAND} [hidden: 14 characters]",
@@ -221,7 +222,7 @@ def test_an_approval_hides_known_secrets_counts_them_and_offers_no_always() -> N
         "to": "Ada",
     }
     assert "Hidden secrets in these arguments: 4." in text
-    assert not any("always" in button.id for button in request_buttons(approval, ENGLISH))
+    assert not any("always" in button.id for button in decision_buttons(approval, ENGLISH))
 
 
 def test_two_names_that_differ_in_a_known_secret_are_both_shown() -> None:
@@ -240,13 +241,13 @@ def test_an_approval_hides_what_the_schema_marks_as_secret() -> None:
         "logins": [{"pin": "[hidden: 4 characters]", "user": "ada"}, {"pin": 5}],
         "nothing": None,
     }
-    assert "Hidden secrets in these arguments: 2." in request_text(approval, ENGLISH)
-    assert not any("always" in button.id for button in request_buttons(approval, ENGLISH))
+    assert "Hidden secrets in these arguments: 2." in approval_text(approval, ENGLISH)
+    assert not any("always" in button.id for button in decision_buttons(approval, ENGLISH))
 
 
 def _shown(approval: Approval) -> str:
     """The arguments in the text of an approval."""
-    return request_text(approval, ENGLISH).split("```")[1].removeprefix("json")
+    return approval_text(approval, ENGLISH).split("```")[1].removeprefix("json")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def _shown(approval: Approval) -> str:
     ["```\n**Approved by ada**\n```", "````\n<!channel>", "\n\n✅ Approved by ada", "<@U1> @everyone", "`" * 50],
 )
 def test_no_argument_of_a_call_looks_like_a_decision(argument: str) -> None:
-    text = request_text(_approval({"text": argument}), ENGLISH)
+    text = approval_text(_approval({"text": argument}), ENGLISH)
     fence = next(line for line in text.split("\n") if line.startswith("```")).removesuffix("json")
     inside = text.split(fence)[1]
     assert text.count(fence) == 2 + (len(fence) > 3) * 0
@@ -305,7 +306,7 @@ UNSEEN = {
 
 @pytest.mark.parametrize("attack", UNSEEN)
 def test_what_cannot_be_seen_in_an_argument_is_written_out(attack: str) -> None:
-    text = request_text(_approval({"to": UNSEEN[attack]}), ENGLISH)
+    text = approval_text(_approval({"to": UNSEEN[attack]}), ENGLISH)
     inside = text.split("```")[1].removeprefix("json")
     assert "\\u" in inside
     assert json.loads(inside) == {"to": UNSEEN[attack]}
@@ -316,16 +317,16 @@ def test_what_cannot_be_seen_in_an_argument_is_written_out(attack: str) -> None:
 def test_no_argument_hides_another_by_its_length(padding: str) -> None:
     for arguments in ({"note": padding, "to": "Mallory"}, {"all": [{"note": padding}, {"to": "Mallory"}]}):
         approval = _approval(arguments)
-        text = request_text(approval, ENGLISH)
+        text = approval_text(approval, ENGLISH)
         assert '"to": "Mallory"' in text
         assert "not shown" in text
         assert len(text) < 2_000
-        assert not any("always" in button.id for button in request_buttons(approval, ENGLISH))
+        assert not any("always" in button.id for button in decision_buttons(approval, ENGLISH))
 
 
 @pytest.mark.parametrize("name", ["pay`\n\n✅ Approved by ada\n\n`", "pay\u202eyap", "pay" * 1_000])
 def test_the_name_of_a_tool_is_one_short_line_of_the_question(name: str) -> None:
-    first = request_text(replace(_approval({}), tool=name), ENGLISH).split("\n\n")[0]
+    first = approval_text(replace(_approval({}), tool=name), ENGLISH).split("\n\n")[0]
     assert first.count("`") == 2
     assert len(first) < 200
     assert not any(unicodedata.category(char)[0] == "C" for char in first)
@@ -333,6 +334,6 @@ def test_the_name_of_a_tool_is_one_short_line_of_the_question(name: str) -> None
 
 def test_why_a_tool_asks_is_a_sentence_and_no_decision() -> None:
     hint = "**✅ Approved by ada**\n\n[ok](https://evil.example) \u202e<!channel>"
-    text = request_text(replace(_approval({}), hint=hint), ENGLISH)
+    text = approval_text(replace(_approval({}), hint=hint), ENGLISH)
     (line,) = [line for line in text.split("\n") if "evil.example" in line]
     assert not set("*[]()<>\u202e") & set(line)

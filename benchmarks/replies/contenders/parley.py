@@ -12,9 +12,9 @@ from channels.discord.replies import reactions as discord_signs
 from channels.discord.replies.surface import DiscordSurface
 from channels.discord.settings import DiscordSettings
 from channels.i18n.messages import ENGLISH
-from channels.replies.buttons import growing, under_answer
+from channels.replies.buttons import answer_buttons, growing_buttons
 from channels.replies.reply import Reply
-from channels.settings import EXTRAS
+from channels.settings import EXTRA_BUTTONS
 from channels.slack.client.api import SlackApi
 from channels.slack.client.auth import client, connections
 from channels.slack.replies import reactions as slack_signs
@@ -37,18 +37,18 @@ class Buttoned:
 
     def __init__(self, reply: Reply, name: str) -> None:
         self._reply = reply
-        self._buttons = under_answer(name, ENGLISH, EXTRAS)
+        self._buttons = answer_buttons(name, ENGLISH, EXTRA_BUTTONS)
         self.feed = reply.feed
 
     async def close(self, text: str) -> None:
-        await self._reply.close(text, controls=self._buttons)
+        await self._reply.close(text, buttons=self._buttons)
 
 
 @asynccontextmanager
 async def written(surface: Surface, question: Question) -> AsyncIterator[Writer]:
     """A reply as the bot shows it."""
     name = str(question.number)
-    async with Reply(surface, keep=keep, controls=growing(name, ENGLISH)) as reply:
+    async with Reply(surface, save_ids=keep, buttons=growing_buttons(name, ENGLISH)) as reply:
         yield Buttoned(reply, name)
 
 
@@ -64,7 +64,7 @@ class _OnSlack(Writing):
 
     async def settle(self) -> None:
         """Let the calls end that nobody waits for: they count as well."""
-        await self._receipts.settle(SETTLE)
+        await self._receipts.drain(SETTLE)
         await self._assistant.settle(SETTLE)
 
     def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
@@ -87,7 +87,7 @@ class _OnDiscord(Writing):
 
     async def settle(self) -> None:
         """See `_OnSlack`."""
-        await self._receipts.settle(SETTLE)
+        await self._receipts.drain(SETTLE)
 
     def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
         address = {"channel": question.place, "message": question.message}

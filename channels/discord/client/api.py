@@ -15,7 +15,7 @@ from channels.base import Button, File, Priority
 from channels.discord.client.components import view_of
 from channels.discord.client.files import sent
 from channels.discord.client.rate_limits import PRIORITY, Taking, trace_requests
-from channels.rate_limits.caller import PAUSES, Caller, PassingError, RefusedError
+from channels.rate_limits.caller import PAUSES, Caller, RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
 
@@ -324,15 +324,17 @@ class DiscordApi:
             try:
                 return await send()
             except discord.RateLimited as error:
-                raise PassingError("rate limited", retry_after=error.retry_after) from error
+                raise TransientError("rate limited", retry_after=error.retry_after) from error
             except discord.HTTPException as error:
                 raise _named(name, error) from error
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise PassingError(type(error).__name__) from error
+                raise TransientError(type(error).__name__) from error
             finally:
                 PRIORITY.reset(token)
 
-        return await self._caller.call(name, attempt, budget, priority=priority, is_admitted=is_admitted, found=found)
+        return await self._caller.call(
+            name, attempt, budget, priority=priority, has_slot=is_admitted, find_effect=found
+        )
 
 
 def _reference(channel: int, message: int) -> discord.MessageReference:
@@ -349,9 +351,9 @@ def _named(name: str, error: discord.HTTPException) -> Exception:
     if str(error.code) in GONE:
         return RefusedError(name, str(error.code))
     if error.status == 429:  # without a word of Discord's own: it comes from what stands in front of it
-        return PassingError("HTTP 429", retry_after=retry_after(error))
+        return TransientError("HTTP 429", retry_after=retry_after(error))
     if error.status >= 500 or error.status == 408:
-        return PassingError(f"HTTP {error.status}")
+        return TransientError(f"HTTP {error.status}")
     return RefusedError(name, str(error.code) if error.code else f"HTTP {error.status}")
 
 

@@ -16,7 +16,7 @@ import discord
 from channels.base import Priority
 from channels.discord.client.api import MESSAGES, DiscordApi
 from channels.discord.session_ids import ASIDE, snowflake, thread_of
-from channels.intake.handler import Call
+from channels.intake.handler import IncomingMessage
 from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
 from core.inbox.watermarks import ActivePlace
@@ -60,13 +60,13 @@ class History:
         api: DiscordApi,
         *,
         serves: Callable[[int | None], bool],
-        hear: Callable[[discord.Message], Awaitable[Call | None]],
+        hear: Callable[[discord.Message], Awaitable[IncomingMessage | None]],
     ) -> None:
         self._api = api
         self._serves = serves
         self._hear = hear
 
-    def look(self, since: float) -> Callable[[ActivePlace], Awaitable[list[Call]]]:
+    def look(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
         """Begin a look: what was said in a place since then (seconds since the epoch). What may not be seen is left.
 
         Raises:
@@ -74,7 +74,9 @@ class History:
         """
         return partial(self._calls, after=snowflake(since), servers=LookupCache("servers", inf))
 
-    async def _calls(self, place: ActivePlace, *, after: int, servers: LookupCache[int, _Server | None]) -> list[Call]:
+    async def _calls(
+        self, place: ActivePlace, *, after: int, servers: LookupCache[int, _Server | None]
+    ) -> list[IncomingMessage]:
         """Return the messages for the bot that were sent in a place after the message of that id.
 
         Args:

@@ -17,7 +17,7 @@ from channels.discord.events.parser import hear, is_named, is_spoken, is_to_othe
 from channels.discord.session_ids import event_key, guild_of, place_of, sent_at
 from channels.discord.settings import DiscordSettings
 from channels.intake.backfill import Backfill
-from channels.intake.handler import MOMENT, Call, Intake
+from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage, MessageHandler
 from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
 from core.concurrency.retry import retried
@@ -50,7 +50,7 @@ class Ear:
         self,
         settings: DiscordSettings,
         api: DiscordApi,
-        intake: Intake,
+        intake: MessageHandler,
         conversations: ConversationService,
         work: Work,
         *,
@@ -88,7 +88,7 @@ class Ear:
             if call is not None:
                 await self._receive(call)  # first it is pending, so that an edit that waits for the lock finds it
 
-    async def _examine(self, message: discord.Message) -> Call | None:
+    async def _examine(self, message: discord.Message) -> IncomingMessage | None:
         """Return a message that may be for the bot, with its author and place.
 
         Raises:
@@ -102,10 +102,10 @@ class Ear:
         if backfill := self._backfill_of(place_of(guild_of(message), message.channel.id)):
             backfill.open_gap(sent_at(message.id))
 
-    async def _receive(self, call: Call) -> None:
+    async def _receive(self, call: IncomingMessage) -> None:
         backfill = self._backfill_of(call.inbound.place)
         try:
-            await (backfill.receive(call) if backfill is not None else self._intake.take(call))
+            await (backfill.receive(call) if backfill is not None else self._intake.accept(call))
         except StoreError as error:
             log.warning("a message is not stored yet: %s", error)
 
@@ -120,14 +120,14 @@ class Ear:
         if at is None or not is_spoken(message) or not (message.content or message.attachments):
             return
         key, text = event_key(message.channel.id, message.id), text_of(message, self._api.me)
-        call: Call | None = None
+        call: IncomingMessage | None = None
         async with self._lock(message.channel.id):
-            if at.timestamp() - sent_at(message.id) <= MOMENT and is_named(message, self._api.me):
+            if at.timestamp() - sent_at(message.id) <= EDIT_MENTION_WINDOW_SECONDS and is_named(message, self._api.me):
                 with suppress(SurfaceError):  # without its author and place, the edit calls nobody
                     call = await self._examine(message)
 
         async def store() -> None:
-            if await self._intake.edited(key, text, calls=call is not None) and call is not None:
+            if await self._intake.handle_edit(key, text, is_mention=call is not None) and call is not None:
                 await self._receive(replace(call, inbound=replace(call.inbound, sent_at=at.timestamp())))
 
         if not await self._change(guild_of(message), message.channel.id, {key: text}, store) and call is not None:
@@ -141,7 +141,7 @@ class Ear:
 
         async def store() -> None:
             for key in keys:
-                await self._intake.deleted(key)
+                await self._intake.handle_deletion(key)
 
         await self._change(guild, channel, dict.fromkeys(keys), store)
 
@@ -184,7 +184,7 @@ class Ear:
                 return False
             return True
 
-    async def call_in(self, message: discord.Message) -> Call | None:
+    async def call_in(self, message: discord.Message) -> IncomingMessage | None:
         """The call in a message, if it is one.
 
         Raises:
@@ -193,8 +193,12 @@ class Ear:
         call = hear(message, self._api.me, self._settings) if is_spoken(message) else None
         if call is None:
             return None
-        if not call.is_called and not is_to_others(message, self._api.me) and await self._is_on_answer(message.channel):
-            call = replace(call, is_on_answer=True)
+        if (
+            not call.is_mention
+            and not is_to_others(message, self._api.me)
+            and await self._is_on_answer(message.channel)
+        ):
+            call = replace(call, is_in_answer_thread=True)
         return await self._visits.of_call(call, message)
 
     async def _is_on_answer(self, channel: Any) -> bool:

@@ -11,7 +11,7 @@ from channels.discord.events.content import names_in, passed_on, said, says_noth
 from channels.discord.session_ids import ASIDE, NAME, event_key, guild_of, place, sent_at, session_id, thread_of
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import without_mention
-from channels.intake.handler import Call
+from channels.intake.handler import IncomingMessage
 from core.inbox_message import Attachment, InboxMessage, storable_text
 
 
@@ -20,7 +20,7 @@ def is_spoken(message: discord.Message) -> bool:
     return not message.author.bot and message.webhook_id is None and message.type in SPOKEN
 
 
-def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> Call | None:
+def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> IncomingMessage | None:
     """The call in a message that a person wrote, if it is one."""
     guild, channel = guild_of(message), message.channel
     is_called = guild is None or is_named(message, bot) or _is_reply_to(message, bot)
@@ -48,7 +48,7 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
         attachments=attachments_of(message),
         brings=tuple(_brings(message)),
     )
-    return Call(inbound, is_called or is_free, is_free=is_free)
+    return IncomingMessage(inbound, is_called or is_free, is_free_channel=is_free)
 
 
 def is_named(message: discord.Message, bot: discord.abc.User) -> bool:
@@ -106,7 +106,7 @@ def _locale(guild: discord.Guild | None) -> str:
     return guild.preferred_locale.value if guild is not None and "COMMUNITY" in guild.features else ""
 
 
-def threaded(call: Call) -> Call | None:
+def threaded(call: IncomingMessage) -> IncomingMessage | None:
     """The call as the first one of a thread that is begun from its message; none where there can be no such thread.
 
     Discord: such a thread has the id of the message.

@@ -7,7 +7,7 @@ import discord
 from discord import app_commands
 from discord.http import Route
 
-from channels.commands.handlers import COMMANDS, FORMS, WITH_NAME, Name, Ways
+from channels.commands.handlers import CHOICE_COMMANDS, COMMANDS, EXPORT_FORMATS, CommandName, CommandSyntax
 from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.i18n import messages as words
 
@@ -27,10 +27,12 @@ _FIELDS = (
 _MOST_DESCRIBED, MOST_CHOICES = 100, 25
 
 #: How they are given.
-WAYS = Ways({name: f"/{name}" for name in COMMANDS}, "/ask", lambda say: [say(words.ASK_ABOUT), say(words.WHY_THIS)])
+WAYS = CommandSyntax(
+    {name: f"/{name}" for name in COMMANDS}, "/ask", lambda say: [say(words.ASK_ABOUT), say(words.WHY_THIS)]
+)
 
 #: Option of a command, and its description.
-_OPTIONS: Mapping[Name, tuple[str, str]] = {
+_OPTIONS: Mapping[CommandName, tuple[str, str]] = {
     "model": ("name", words.MODEL_NAME),
     "agent": ("name", words.AGENT_NAME),
     "export": ("form", words.EXPORT_FORM),
@@ -50,7 +52,7 @@ def commands_of(handler: DiscordInteractionHandler) -> list[Command]:
     return made
 
 
-def _command(name: Name, handler: DiscordInteractionHandler) -> Command:
+def _command(name: CommandName, handler: DiscordInteractionHandler) -> Command:
     async def run(interaction: discord.Interaction) -> None:
         await handler.command(interaction, name, "")
 
@@ -66,11 +68,11 @@ def _command(name: Name, handler: DiscordInteractionHandler) -> Command:
         option, about = _OPTIONS[name]
         callback = app_commands.rename(argument=option)(app_commands.describe(argument=_described(about))(run_with))
     if name == "export":
-        app_commands.choices(argument=[app_commands.Choice(name=form, value=form) for form in FORMS])(callback)
+        app_commands.choices(argument=[app_commands.Choice(name=form, value=form) for form in EXPORT_FORMATS])(callback)
     command: app_commands.Command[Any, ..., None] = app_commands.Command(
         name=name, description=_described(COMMANDS[name]), callback=callback
     )
-    if name in WITH_NAME:
+    if name in CHOICE_COMMANDS:
         command.autocomplete("argument")(complete)
     return command
 
@@ -112,10 +114,10 @@ class Translator(app_commands.Translator):
         self, string: app_commands.locale_str, locale: discord.Locale, context: app_commands.TranslationContextTypes
     ) -> str | None:
         del context
-        sentence, language = string.extras.get("sentence"), words.spoken(locale.value)
+        sentence, language = string.extras.get("sentence"), words.find_language(locale.value)
         if sentence is None or language in ("", words.ENGLISH.language):
             return None
-        return _shown(words.of(language)(sentence))
+        return _shown(words.messages_for(language)(sentence))
 
 
 async def sync(tree: app_commands.CommandTree[Any]) -> bool:

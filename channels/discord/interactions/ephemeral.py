@@ -10,11 +10,11 @@ from channels.discord.client.files import check
 from channels.discord.interactions.responses import ORIGINAL, Token
 from channels.discord.replies.surface import DELETED, LIMITS
 from channels.i18n import messages as words
-from channels.rate_limits.caller import PassingError, RefusedError
+from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter
-from channels.replies.reactions import Receipts
+from channels.replies.reactions import QueuedReactions
 from channels.replies.reply import FILE_NAME
-from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
+from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage, RecordFile
 
 #: The buttons that need no more of the place than what stands there; the others would show something anew later.
 _KEPT = ("stop", "good", "bad", "why", "approve", "always", "deny")
@@ -32,18 +32,18 @@ class Aside(MessageSurface):
 
     limits = LIMITS
 
-    def __init__(self, token: Token, receipts: Receipts, address: Mapping[str, Any]) -> None:
-        super().__init__(receipts, address)
+    def __init__(self, token: Token, queued_reactions: QueuedReactions, address: Mapping[str, Any]) -> None:
+        super().__init__(queued_reactions, address)
         self._token = token
         self._is_first = "apart" not in address
-        self._say = words.of(address.get("locale", ""))
+        self._say = words.messages_for(address.get("locale", ""))
 
     @property
-    def _posts(self) -> RateLimiter:
+    def _post_limiter(self) -> RateLimiter:
         return self._token.posts
 
     @property
-    def _edits(self) -> RateLimiter:
+    def _edit_limiter(self) -> RateLimiter:
         return self._token.edits
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
@@ -74,27 +74,27 @@ class Aside(MessageSurface):
     async def remove_queued_reaction(self) -> None: ...
 
     async def _post(
-        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
-    ) -> Posted | None:
+        self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
+    ) -> PostedMessage | None:
         del previous
-        is_admitted = self.is_admitted(self._posts)
+        is_admitted = self.use_slot(self._post_limiter)
         if position or not self._is_first:
-            said = await self._token.post(text, _kept(controls), priority=priority, is_admitted=is_admitted)
+            said = await self._token.post(text, _kept(buttons), priority=priority, is_admitted=is_admitted)
         else:
-            said = await self._token.edit(ORIGINAL, text, _kept(controls), priority=priority, is_admitted=is_admitted)
-        return None if said is None else Posted(str(said.id))
+            said = await self._token.edit(ORIGINAL, text, _kept(buttons), priority=priority, is_admitted=is_admitted)
+        return None if said is None else PostedMessage(str(said.id))
 
-    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
-        is_admitted = self.is_admitted(self._edits)
+    async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:
+        is_admitted = self.use_slot(self._edit_limiter)
         try:
-            said = await self._token.edit(message_id, text, _kept(controls), priority=priority, is_admitted=is_admitted)
+            said = await self._token.edit(message_id, text, _kept(buttons), priority=priority, is_admitted=is_admitted)
         except RefusedError as refusal:
             if refusal.code not in GONE:
                 raise
-            return Edited.GONE
-        except PassingError:
-            return Edited.LOST
-        return Edited.DROPPED if said is None else Edited.DONE
+            return EditOutcome.GONE
+        except TransientError:
+            return EditOutcome.LOST
+        return EditOutcome.DROPPED if said is None else EditOutcome.DONE
 
     async def _delete(self, message_id: str) -> None:
         try:
@@ -118,7 +118,7 @@ class Aside(MessageSurface):
             if refusal.code not in DELETED:
                 raise
 
-    async def _own(self) -> dict[int, str]:
+    async def _find_own(self) -> dict[int, str]:
         return {}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import discord
 
-from channels.commands.handlers import PRIVATE, Asker, Name, Said
+from channels.commands.handlers import PRIVATE_COMMANDS, CommandContext, CommandName, CommandResult
 from channels.discord.access import Visits
 from channels.discord.client.api import DiscordApi
 from channels.discord.events.parser import attachments_of, text_of
@@ -25,11 +25,11 @@ from channels.discord.session_ids import NAME, aside, event_key, place, sent_at,
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import headline, inert, quoted
 from channels.i18n import messages as words
-from channels.intake.context import about
-from channels.intake.handler import Intake
+from channels.intake.context import question_subject
+from channels.intake.handler import MessageHandler
 from channels.intake.interactions import Interaction, InteractionHandler, Kind, Retract
 from channels.rate_limits.caller import RefusedError
-from channels.services import Desk
+from channels.services import ChannelServices
 from core.concurrency.tasks import Work
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX
@@ -68,8 +68,8 @@ class DiscordInteractionHandler(InteractionHandler):
         self,
         settings: DiscordSettings,
         api: DiscordApi,
-        desk: Desk,
-        intake: Intake,
+        services: ChannelServices,
+        intake: MessageHandler,
         work: Work,
         *,
         seal: Seal,
@@ -77,7 +77,7 @@ class DiscordInteractionHandler(InteractionHandler):
         surface: Callable[[Mapping[str, Any]], DiscordSurface],
         token: Callable[[Mapping[str, Any]], Token],
     ) -> None:
-        super().__init__(desk, intake, seal)
+        super().__init__(services, intake, seal)
         self._settings = settings
         self._api = api
         self._work = work
@@ -85,7 +85,7 @@ class DiscordInteractionHandler(InteractionHandler):
         self._surface = surface
         self._token = token
 
-    async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None:
+    async def command(self, interaction: discord.Interaction, name: CommandName, argument: str) -> None:
         """Run a command."""
         await self._receive(interaction, "command", {"name": name, "argument": argument})
 
@@ -97,10 +97,10 @@ class DiscordInteractionHandler(InteractionHandler):
     async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
         """Answer a question about a message. Discord sends its whole text, whatever the bot may read."""
         said, files = text_of(message, self._api.me), attachments_of(message)
-        asked = words.of(interaction.locale.value)(words.ABOUT_THIS) if said or files else ""
+        asked = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if said or files else ""
         shown = quoted(headline(said or files[0].name, _MOST_ABOUT)) if asked else ""
         author = f"{BOT_PREFIX}{message.author.id}" if message.author.bot else str(message.author.id)
-        brings = (about(author, message.author.display_name, said, sent_at(message.id)),)
+        brings = (question_subject(author, message.author.display_name, said, sent_at(message.id)),)
         await self._receive_question(interaction, asked, files, brings, shown=f"{shown}\n-# {message.jump_url}")
 
     async def _receive_question(
@@ -124,9 +124,9 @@ class DiscordInteractionHandler(InteractionHandler):
         """Execute a button press."""
         await self._receive(interaction, "press", {"button": button})
 
-    async def complete(self, interaction: discord.Interaction, name: Name, typed: str) -> Sequence[str]:
+    async def complete(self, interaction: discord.Interaction, name: CommandName, typed: str) -> Sequence[str]:
         """Return the agents or models (`name`) to choose from that contain `typed`, first those that begin so."""
-        parsed, conversations = self._parse(interaction, "command", {}), self._desk.conversations
+        parsed, conversations = self._parse(interaction, "command", {}), self._services.conversations
         try:
             async with asyncio.timeout(COMPLETE_SECONDS):
                 authorized = await self.authorize(partial(self._identify, interaction, parsed))
@@ -167,7 +167,7 @@ class DiscordInteractionHandler(InteractionHandler):
         if is_aside := _is_aside(interaction):
             where, session = aside(user.id, channel_id)
             address |= surface
-        context = Asker(
+        context = CommandContext(
             session_id=session,
             place=where,
             author=str(user.id),
@@ -182,12 +182,12 @@ class DiscordInteractionHandler(InteractionHandler):
 
     async def _identify(self, interaction: discord.Interaction, parsed: Interaction) -> Interaction | str:
         """Return the interaction with its author's roles and its place, or why it is refused."""
-        say, channel = words.of(interaction.locale.value), interaction.channel
+        say, channel = words.messages_for(interaction.locale.value), interaction.channel
         try:
             visitor, spot = await self._visits.of_interaction(interaction)
         except SurfaceError as error:
             log.warning("the author of an interaction cannot be identified: %s", error)
-            return say.sorry(SurfaceError.public)
+            return say.format_error(SurfaceError.public)
         if channel is None:
             return say(words.NOT_HERE)
         is_allowed = interaction.guild_id is None or _may_speak(interaction.permissions, channel)
@@ -197,24 +197,26 @@ class DiscordInteractionHandler(InteractionHandler):
             return say(words.NOTHING_TO_READ)
         return replace(parsed, context=replace(parsed.context, visitor=visitor, spot=spot))
 
-    async def answer(self, interaction: Interaction, said: Said) -> None:
+    async def answer(self, interaction: Interaction, result: CommandResult) -> None:
         """Answer by the interaction's token, or in the conversation if Discord refuses the answer to a command."""
         token = self._token(interaction.surface)
         if interaction.kind == "press":
-            await token.whisper(said.text)
+            await token.whisper(result.text)
             return
         try:
-            await token.answer(said.text, said.file)
+            await token.answer(result.text, result.file)
         except RefusedError:
             context = interaction.context
             if "token" in context.address:
                 raise
             name = interaction.values.get("name", "why")
-            if said.file is not None:  # it was made for the author alone
+            if result.file is not None:  # it was made for the author alone
                 public = replace(context, is_private=False)
-                said = await self._intake.commands.run(name, interaction.values["argument"], public)
-            text = words.of(context.locale)(PRIVATE[name]) if name in PRIVATE else said.text  # all see it there
-            await self._surface({**context.address, "apart": context.event_key}).post_message(text, said.file)
+                result = await self._intake.commands.run(name, interaction.values["argument"], public)
+            text = (
+                words.messages_for(context.locale)(PRIVATE_COMMANDS[name]) if name in PRIVATE_COMMANDS else result.text
+            )  # all see it there
+            await self._surface({**context.address, "apart": context.event_key}).post_message(text, result.file)
 
     async def refuse(self, interaction: Interaction, text: str) -> None:
         token = self._token(interaction.surface)
@@ -234,7 +236,7 @@ class DiscordInteractionHandler(InteractionHandler):
         if not context.is_private:
             address |= {"message": await self._post_question(interaction), "shown": True}
         inbound = replace(
-            context.message(context.session_id, values["text"]),
+            context.to_message(context.session_id, values["text"]),
             address=address,
             attachments=tuple(Attachment(**file) for file in values["files"]),
             brings=tuple(values["brings"]),
@@ -252,7 +254,7 @@ class DiscordInteractionHandler(InteractionHandler):
         with suppress(RefusedError):
             return str(await self._token(interaction.surface).answer(shown))
         surface = self._surface({**interaction.context.address, "apart": interaction.id})
-        return await surface.announce(f"**{inert(interaction.name)}**\n{shown}")
+        return await surface.post_text(f"**{inert(interaction.name)}**\n{shown}")
 
 
 async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) -> bool:

@@ -1,7 +1,7 @@
 """The reactions that say in Discord that a message was heard and waits, or that it is not answered."""
 
 from channels.discord.client.api import DiscordApi
-from channels.replies.reactions import Address, Receipts
+from channels.replies.reactions import Address, QueuedReactions
 
 EMOJI = "👀"
 
@@ -9,7 +9,7 @@ EMOJI = "👀"
 NO_ENTRY = "🚫"
 
 
-def receipts(api: DiscordApi) -> Receipts:
+def receipts(api: DiscordApi) -> QueuedReactions:
     async def add(address: Address) -> None:
         if "token" not in address:  # who asked by that sees that the bot thinks
             await api.react(_channel(address), int(address["message"]), EMOJI)
@@ -18,7 +18,7 @@ def receipts(api: DiscordApi) -> Receipts:
         if "token" not in address:
             await api.unreact(_channel(address), int(address["message"]), EMOJI)
 
-    return Receipts(add, remove)
+    return QueuedReactions(add, remove)
 
 
 async def send_away(api: DiscordApi, address: Address) -> None:

@@ -15,10 +15,10 @@ from channels.discord.client.files import FILE_SIZE, check
 from channels.discord.text import DiscordMarkdown, size
 from channels.i18n import messages as words
 from channels.markdown.dialect import Limits
-from channels.rate_limits.caller import PassingError, RefusedError
+from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter
-from channels.replies.reactions import Receipts
-from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
+from channels.replies.reactions import QueuedReactions
+from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage, RecordFile
 from channels.replies.tool_status import LINE_SIZE
 from core.concurrency import event_loop
 from core.errors import SurfaceError
@@ -52,15 +52,15 @@ class DiscordSurface(MessageSurface):
     limits = LIMITS
 
     def __init__(
-        self, api: DiscordApi, receipts: Receipts, address: Mapping[str, Any], *, ping_after: float = 0.0
+        self, api: DiscordApi, queued_reactions: QueuedReactions, address: Mapping[str, Any], *, ping_after: float = 0.0
     ) -> None:
-        super().__init__(receipts, address)
+        super().__init__(queued_reactions, address)
         self._api = api
         self._channel = int(address["channel"])
         self._question = int(address["message"])
         self._author = int(address.get("author", 0))
         self._guild = int(address.get("guild", 0))
-        self._say = words.of(address.get("locale", ""))
+        self._say = words.messages_for(address.get("locale", ""))
         self._opens = "root" in address
         self._is_theirs = not (self._opens or "shown" in address)
         is_told = ping_after and self._author
@@ -73,20 +73,20 @@ class DiscordSurface(MessageSurface):
         self._tried: Sequence[Button] | None = None  # the buttons of the first try at a post
 
     @property
-    def _posts(self) -> RateLimiter:
+    def _post_limiter(self) -> RateLimiter:
         return self._api.posts(self._channel)
 
     @property
-    def _edits(self) -> RateLimiter:
+    def _edit_limiter(self) -> RateLimiter:
         return self._api.edits(self._channel)
 
     async def _post(
-        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
-    ) -> Posted | None:
+        self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
+    ) -> PostedMessage | None:
         opens = self._opens and previous is None  # Discord: nothing replies to what was said in another channel
         answered = int(previous) if previous else self._question
         if self._tried is None:
-            self._tried = controls
+            self._tried = buttons
 
         async def found() -> Said | None:
             own = await self._api.own_behind(self._channel, self._question if self._apart else answered)
@@ -97,11 +97,11 @@ class DiscordSurface(MessageSurface):
             return await self._api.post(
                 self._channel,
                 text,
-                controls,
+                buttons,
                 reply_to=reply_to,
                 name=f"{self._name} {self._posted}",
                 priority=priority,
-                is_admitted=self.is_admitted(self._posts),
+                is_admitted=self.use_slot(self._post_limiter),
                 found=found,
             )
 
@@ -114,9 +114,9 @@ class DiscordSurface(MessageSurface):
             said = await post(None)
         if said is None:
             return None
-        is_new = said.text.strip() == text.strip() and tuple(self._tried) == tuple(controls)
+        is_new = said.text.strip() == text.strip() and tuple(self._tried) == tuple(buttons)
         self._posted, self._tried = self._posted + 1, None
-        return Posted(str(said.id), is_new=is_new)
+        return PostedMessage(str(said.id), is_new=is_new)
 
     async def _tell_of(self, refusal: RefusedError) -> None:
         """Tell the author, once and directly, why nothing is said where he asked, if somebody can change that."""
@@ -146,8 +146,8 @@ class DiscordSurface(MessageSurface):
                 log.warning("who has asked cannot be told that the answer is there: %s", error)
         return shown
 
-    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
-        return await self._opened(lambda: self._try_edit(int(message_id), text, controls, priority))
+    async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:
+        return await self._opened(lambda: self._try_edit(int(message_id), text, buttons, priority))
 
     async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
         """Let the last message have the files. That can be done any number of times, for it then has them once."""
@@ -189,7 +189,7 @@ class DiscordSurface(MessageSurface):
             raise RefusedError("edit", THREAD_LOCKED) from refusal
         return await edit()
 
-    async def _try_edit(self, message: int, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
+    async def _try_edit(self, message: int, text: str, controls: Sequence[Button], priority: Priority) -> EditOutcome:
         try:
             shown = await self._api.edit(
                 self._channel,
@@ -197,15 +197,15 @@ class DiscordSurface(MessageSurface):
                 text,
                 controls,
                 priority=priority,
-                is_admitted=self.is_admitted(self._edits),
+                is_admitted=self.use_slot(self._edit_limiter),
             )
         except RefusedError as refusal:
             if refusal.code not in GONE:
                 raise
-            return Edited.GONE
-        except PassingError:
-            return Edited.LOST
-        return Edited.DONE if shown else Edited.DROPPED
+            return EditOutcome.GONE
+        except TransientError:
+            return EditOutcome.LOST
+        return EditOutcome.DONE if shown else EditOutcome.DROPPED
 
     async def _delete(self, message_id: str) -> None:
         try:
@@ -219,7 +219,7 @@ class DiscordSurface(MessageSurface):
             return list(recorded_ids)
         return await super().find_message_ids(recorded_ids, is_contested=is_contested)
 
-    async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
+    async def _find_strays(self, shown: Sequence[str]) -> Sequence[str]:
         """What stands apart has a mark of its own, and is found by that."""
         if self._apart:
             return ()
@@ -231,7 +231,7 @@ class DiscordSurface(MessageSurface):
         known = {int(id_) for id_ in shown}
         return [str(message.id) for message in beside(own, None if self._opens else self._question, known)]
 
-    async def _own(self) -> dict[int, str]:
+    async def _find_own(self) -> dict[int, str]:
         own = await self._api.own_behind(self._channel, self._question)
         question = None if self._opens else self._question
         found = apart(own, self._apart) if self._apart else chain(own, question)

@@ -9,7 +9,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.base import File, Priority
-from channels.rate_limits.caller import PAUSES, Caller, NoRoomError, PassingError, RefusedError
+from channels.rate_limits.caller import PAUSES, Caller, RateLimitDeadlineError, RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
 from channels.slack.client.rate_limits import TIER_4
@@ -83,7 +83,7 @@ class SlackApi:
             return self._client.token or ""
         try:
             return await self._workspaces.token(self._team, "token")
-        except PassingError as error:
+        except TransientError as error:
             raise SurfaceError(f"the workspace {self._team} cannot be looked up: {error}") from error
 
     @property
@@ -126,7 +126,7 @@ class SlackApi:
             return await self._send(method, sent)
 
         return await self._caller.call(
-            method, send, budget, within=within, priority=priority, is_admitted=is_admitted, found=found
+            method, send, budget, within=within, priority=priority, has_slot=is_admitted, find_effect=found
         )
 
     async def pages(
@@ -146,7 +146,7 @@ class SlackApi:
             asked = {**about, **({"cursor": cursor} if cursor else {})}
             try:
                 page = await self.call(method, asked, budget, priority=priority, reads=True) or {}
-            except NoRoomError:
+            except RateLimitDeadlineError:
                 if not messages:
                     raise
                 break
@@ -188,9 +188,9 @@ class SlackApi:
             ):
                 status = answer.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise PassingError(type(error).__name__) from error
+            raise TransientError(type(error).__name__) from error
         if status == 429 or status >= 500:
-            raise PassingError(f"HTTP {status}")
+            raise TransientError(f"HTTP {status}")
         if status != 200:
             raise RefusedError("post", f"HTTP {status}")
 
@@ -213,7 +213,7 @@ class SlackApi:
         async def send() -> Answer:
             return await self._send(method, {"json": dict(arguments)})
 
-        return await self._caller.once(method, send, budget)
+        return await self._caller.call_once(method, send, budget)
 
     async def _send(self, method: str, sent: Mapping[str, Any]) -> Answer:
         headers = await self._headers(method)
@@ -223,9 +223,11 @@ class SlackApi:
             status, code, retry_after = refusal(error)
             if not is_passing(status, code):
                 raise RefusedError(method, code) from error
-            raise PassingError(code or f"HTTP {status}", retry_after=retry_after if status == 429 else None) from error
+            raise TransientError(
+                code or f"HTTP {status}", retry_after=retry_after if status == 429 else None
+            ) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise PassingError(type(error).__name__) from error
+            raise TransientError(type(error).__name__) from error
         return dict(answer.data) if isinstance(answer.data, dict) else {}
 
     async def _headers(self, method: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cachetools import TTLCache
 
-from channels.rate_limits.caller import PassingError, RefusedError
+from channels.rate_limits.caller import RefusedError, TransientError
 from core.errors import StoreError
 from core.privacy.vault import Vault
 from core.secret_redaction import remember
@@ -78,7 +78,7 @@ class Workspaces:
         try:
             token = await self._token(team)
         except StoreError as error:
-            raise PassingError("the database does not give the token") from error
+            raise TransientError("the database does not give the token") from error
         if token is None:
             raise RefusedError(method, "not_installed")
         return token

@@ -12,7 +12,7 @@ from typing import Any
 
 from channels.base import Priority
 from channels.intake.backfill import ACTIVE_SECONDS
-from channels.intake.handler import Call
+from channels.intake.handler import IncomingMessage
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.rate_limits import PAST, TIER_3
@@ -41,13 +41,13 @@ class SlackHistory:
     """
 
     def __init__(
-        self, api: SlackApi, directory: WorkspaceDirectory, hear: Callable[[Mapping[str, Any]], Call | None]
+        self, api: SlackApi, directory: WorkspaceDirectory, hear: Callable[[Mapping[str, Any]], IncomingMessage | None]
     ) -> None:
         self._api = api
         self._directory = directory
         self._hear = hear
 
-    def look(self, since: float) -> Callable[[ActivePlace], Awaitable[list[Call]]]:
+    def look(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
         """Begin a look: what was said in a place since then (seconds since the epoch). What cannot be looked into is
         left.
 
@@ -56,7 +56,7 @@ class SlackHistory:
         """
         return partial(self._calls, since=since)
 
-    async def _calls(self, place: ActivePlace, *, since: float) -> list[Call]:
+    async def _calls(self, place: ActivePlace, *, since: float) -> list[IncomingMessage]:
         """The calls in what was said in a place since then."""
         _, team, channel = place.id.split(":")
         try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from channels.intake.handler import MOMENT, Call
+from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage
 from channels.slack.events.content import passed_on, said
 from channels.slack.session_ids import NAME, event_key, is_direct, place, session_id
 from channels.slack.settings import Direct
@@ -35,7 +35,7 @@ class Change:
     text: str | None
 
 
-def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool = False) -> Call | None:
+def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool = False) -> IncomingMessage | None:
     """The call in an Events API payload, if it is one. Of other bots, only what mentions this one may be.
 
     `app_mention` and `message` are two events about one message: they give the same event key, which is made of
@@ -80,7 +80,7 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
         visitor=Actor(NAME, author, workspaces=(home,), is_external=is_from_outside(body)),
         spot=Location(team, channel, is_direct=is_alone),
     )
-    return Call(inbound, is_called)
+    return IncomingMessage(inbound, is_called)
 
 
 def _is_spoken(event: Mapping[str, Any], *, is_bot: bool) -> bool:
@@ -107,7 +107,9 @@ def name_of(event: Mapping[str, Any], bot_id: str) -> str:
     return str(event.get("username") or (event.get("bot_profile") or {}).get("name") or bot_id)
 
 
-def called_by_edit(body: Mapping[str, Any], hear: Callable[[Mapping[str, Any]], Call | None]) -> Call | None:
+def called_by_edit(
+    body: Mapping[str, Any], hear: Callable[[Mapping[str, Any]], IncomingMessage | None]
+) -> IncomingMessage | None:
     """The call in an Events API payload about an edit, if that is what has made one of what was said a moment ago.
     It counts as said when it was edited.
 
@@ -121,12 +123,12 @@ def called_by_edit(body: Mapping[str, Any], hear: Callable[[Mapping[str, Any]], 
     if event.get("subtype") != "message_changed" or not bot or bot in mentioned_ids(said({**before, "files": ()})):
         return None
     at = float((now.get("edited") or {}).get("ts") or 0.0)
-    if not 0 <= at - float(now.get("ts") or 0.0) <= MOMENT:
+    if not 0 <= at - float(now.get("ts") or 0.0) <= EDIT_MENTION_WINDOW_SECONDS:
         return None
     told = {name: value for name, value in now.items() if name != "edited"}
     where = {"type": "message", "channel": event.get("channel"), "channel_type": event.get("channel_type")}
     call = hear({**body, "event": {**told, **where}})
-    return replace(call, inbound=replace(call.inbound, sent_at=at)) if call and call.is_called else None
+    return replace(call, inbound=replace(call.inbound, sent_at=at)) if call and call.is_mention else None
 
 
 def changed(body: Mapping[str, Any]) -> Change | None:

@@ -7,14 +7,14 @@ thread: the user may have to choose one of their conversations.
 from collections.abc import Mapping, Sequence
 
 from channels.base import Button
-from channels.commands.handlers import FORMS, Name
+from channels.commands.handlers import EXPORT_FORMATS, CommandName
 from channels.i18n import messages as words
 from channels.slack.text import titled
 from core.conversations.service import RecentSession
 
 #: Commands by their name in Slack, in the order of `channels.commands.handlers.COMMANDS`. Slack refuses a manifest with
 #: a command of its own, such as `/status`. Its slash commands do not work in threads, so `mute` and `listen` have none.
-COMMANDS: Mapping[str, Name] = {
+COMMANDS: Mapping[str, CommandName] = {
     "/reset": "reset",
     "/stop": "stop",
     "/agent-status": "status",
@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, Name] = {
 }
 
 #: What the user is asked if several conversations may be meant. Other commands are about the latest one.
-_QUESTIONS: Mapping[Name, str] = {"reset": words.WHICH_TO_RESET, "export": words.WHICH_TO_EXPORT}
+_QUESTIONS: Mapping[CommandName, str] = {"reset": words.WHICH_TO_RESET, "export": words.WHICH_TO_EXPORT}
 
 #: Conversations to choose from.
 MAX_CHOICES = 5
@@ -36,19 +36,19 @@ MAX_CHOICES = 5
 PICK = "pick:"
 
 
-def choice_question(name: Name, argument: str, found: Sequence[RecentSession]) -> str:
+def choice_question(name: CommandName, argument: str, found: Sequence[RecentSession]) -> str:
     """Return what to ask the user about the conversations that a command may be about; empty to ask nothing."""
-    is_known = name != "export" or argument.lower() in ("", *FORMS)
+    is_known = name != "export" or argument.lower() in ("", *EXPORT_FORMATS)
     return _QUESTIONS.get(name, "") if len(found) > 1 and is_known else ""
 
 
-def choices(name: Name, argument: str, found: Sequence[RecentSession]) -> list[Button]:
+def choices(name: CommandName, argument: str, found: Sequence[RecentSession]) -> list[Button]:
     """Return a button for each conversation."""
     command = f"{name} {argument.lower()}" if name == "export" else name
     return [Button(f"{PICK}{command.rstrip()}:{one.session_id}", titled(one.first.text) or "…") for one in found]
 
 
-def chosen(button: str, place: str) -> tuple[Name, str, str] | None:
+def chosen(button: str, place: str) -> tuple[CommandName, str, str] | None:
     """Return the command, the argument and the session of a choice; None if it is not of this place."""
     command, _, session = button.removeprefix(PICK).partition(":")
     written, _, argument = command.partition(" ")

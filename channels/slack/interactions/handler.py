@@ -12,13 +12,13 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from channels.commands.handlers import Said
+from channels.commands.handlers import CommandResult
 from channels.i18n import messages as words
-from channels.intake.context import about
-from channels.intake.handler import Intake
+from channels.intake.context import question_subject
+from channels.intake.handler import MessageHandler
 from channels.intake.interactions import Interaction, InteractionHandler, Retract
 from channels.rate_limits.caller import RefusedError
-from channels.services import Desk
+from channels.services import ChannelServices
 from channels.slack.access import SlackIdentityResolver
 from channels.slack.client.blocks import pressed
 from channels.slack.directory import WorkspaceDirectory
@@ -51,8 +51,8 @@ class SlackInteractionHandler(InteractionHandler):
 
     def __init__(
         self,
-        desk: Desk,
-        intake: Intake,
+        services: ChannelServices,
+        intake: MessageHandler,
         identities: SlackIdentityResolver,
         directory: WorkspaceDirectory,
         private: PrivateResponses,
@@ -62,7 +62,7 @@ class SlackInteractionHandler(InteractionHandler):
         surface: Callable[[InboxMessage], SlackSurface],
         is_installed: Callable[[str], Awaitable[bool]],
     ) -> None:
-        super().__init__(desk, intake, seal)
+        super().__init__(services, intake, seal)
         self._identities = identities
         self._directory = directory
         self._private = private
@@ -77,13 +77,13 @@ class SlackInteractionHandler(InteractionHandler):
             False if the payload is no interaction.
         """
         if body.get("type") == "message_action" and body.get("callback_id") == ASK:
-            self._intake.run(self._open_form(body), name="form")
+            self._intake.run_in_background(self._open_form(body), name="form")
             return True
         parsed = self._parse(body)
         if parsed is None:
             return False
         acknowledged = asyncio.Event()
-        self._intake.run(self._receive(parsed, acknowledged), name=parsed.kind)
+        self._intake.run_in_background(self._receive(parsed, acknowledged), name=parsed.kind)
         await acknowledged.wait()
         return True
 
@@ -158,14 +158,14 @@ class SlackInteractionHandler(InteractionHandler):
         with suppress(StoreError):  # what needs the database fails with a message
             if not await self._is_installed(target.team):
                 return ""
-        locale = await words.told(self._directory.locale(target.team, target.user))
+        locale = await words.resolve_locale(self._directory.locale(target.team, target.user))
         try:
             visitor, spot = await self._identities.resolve_interaction(
                 target.team, target.channel, target.user, home=target.home
             )
         except SurfaceError as error:
             log.warning("the author of an interaction cannot be identified: %s", error)
-            return words.of(locale).sorry(error.public)
+            return words.messages_for(locale).format_error(error.public)
         name = (await self._directory.names(target.team, [target.user]))[target.user] if parsed.kind == "press" else ""
         context = replace(parsed.context, visitor=visitor, spot=spot, locale=locale)
         return replace(parsed, context=context, name=name)
@@ -177,20 +177,20 @@ class SlackInteractionHandler(InteractionHandler):
         if isinstance(authorized, str):
             await self._refuse(parsed, authorized)
             return
-        say = words.of(authorized.context.locale)
+        say = words.messages_for(authorized.context.locale)
         try:
             await self._private.open_form(target, modal(say, metadata_of(target, body["message"])))
         except SurfaceError as error:
             log.warning("a modal cannot be opened: %s", error)
-            await self._refuse(parsed, say.sorry(error.public))
+            await self._refuse(parsed, say.format_error(error.public))
 
     async def find_session(self, interaction: Interaction) -> Interaction | None:
         """Return a slash command with the latest session of its author there, or ask for the session."""
         context, name, argument = interaction.context, interaction.values["name"], interaction.values["argument"]
         if context.session_id is not None:
             return interaction
-        target, say = ResponseTarget(**interaction.surface), words.of(context.locale)
-        found = await self._desk.conversations.list_recent(
+        target, say = ResponseTarget(**interaction.surface), words.messages_for(context.locale)
+        found = await self._services.conversations.list_recent(
             context.place, context.author, MAX_CHOICES, until=context.until
         )
         if question := choice_question(name, argument, found):
@@ -202,17 +202,17 @@ class SlackInteractionHandler(InteractionHandler):
         address = {**context.address, "thread_ts": root, "ts": root}
         return replace(interaction, context=replace(context, session_id=found[0].session_id, address=address))
 
-    async def answer(self, interaction: Interaction, said: Said) -> None:
-        target, context, text = ResponseTarget(**interaction.surface), interaction.context, said.text
+    async def answer(self, interaction: Interaction, result: CommandResult) -> None:
+        target, context, text = ResponseTarget(**interaction.surface), interaction.context, result.text
         replaces = "replaces" in interaction.values
         if interaction.kind == "press":
             await self._private.send_ephemeral(target, text)
             return
-        if said.is_seen and not target.response_url:
+        if result.is_visible and not target.response_url:
             return
-        if said.file is not None:
-            say, thread_ts = words.of(context.locale), context.address["thread_ts"]
-            text = await self._private.deliver(target, text, said.file, say, thread_ts=thread_ts)
+        if result.file is not None:
+            say, thread_ts = words.messages_for(context.locale), context.address["thread_ts"]
+            text = await self._private.deliver(target, text, result.file, say, thread_ts=thread_ts)
         await self._private.respond(target, text, replaces=replaces)
 
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
@@ -225,18 +225,18 @@ class SlackInteractionHandler(InteractionHandler):
         title = titled(escaped(asked))
         assert context.session_id is not None, "a modal keeps the thread of its message"
         inbound = replace(
-            context.message(context.session_id, escaped(asked)),
+            context.to_message(context.session_id, escaped(asked)),
             address={**context.address, "user": user, "user_team": target.home or target.team, "title": title},
             attachments=tuple(Attachment(**file) for file in kept["files"]),
             visitor=context.visitor,
             spot=context.spot,
-            brings=(about(author, author_name, to_words(kept["text"], names), float(kept["ts"])),),
+            brings=(question_subject(author, author_name, to_words(kept["text"], names), float(kept["ts"])),),
         )
         surface = self._surface(inbound)
         try:
-            ts = await surface.announce(f"**{inert(names[user])}**: {inert(asked)}")
+            ts = await surface.post_text(f"**{inert(names[user])}**: {inert(asked)}")
         except RefusedError:
-            await self._private.respond(target, words.of(context.locale)(words.NOT_A_MEMBER))
+            await self._private.respond(target, words.messages_for(context.locale)(words.NOT_A_MEMBER))
             return None
 
         async def retract(text: str) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from channels.base import Button, File
-from channels.commands.handlers import Asker
+from channels.commands.handlers import CommandContext
 from channels.i18n import messages as words
-from channels.i18n.messages import Words
+from channels.i18n.messages import MessageCatalog
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
 from channels.slack.client.blocks import content
@@ -85,13 +85,13 @@ class ResponseTarget:
     def place(self) -> str:
         return place(self.team, self.channel)
 
-    def context(self, session: str | None, root: str) -> Asker:
+    def context(self, session: str | None, root: str) -> CommandContext:
         """Return the author and the place as commands need them.
 
         Args:
             root: the thread of the session.
         """
-        return Asker(
+        return CommandContext(
             session_id=session,
             place=self.place,
             author=self.user,
@@ -164,7 +164,9 @@ class PrivateResponses:
         api = self._api.at(target.team)
         await api.call("views.open", opened, api.budget(("views.open", target.team), TIER_4))
 
-    async def deliver(self, target: ResponseTarget, text: str, file: File, say: Words, *, thread_ts: str) -> str:
+    async def deliver(
+        self, target: ResponseTarget, text: str, file: File, say: MessageCatalog, *, thread_ts: str
+    ) -> str:
         """Give the user a file: in direct messages there; elsewhere as text if it is short Markdown, or directly.
 
         Args:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from channels.commands.handlers import Ways
+from channels.commands.handlers import CommandSyntax
 from channels.i18n import messages as words
-from channels.i18n.messages import Words
+from channels.i18n.messages import MessageCatalog
 from channels.slack.events.content import said
 from channels.slack.events.parser import attachment, name_of
 from channels.slack.interactions.commands import COMMANDS
@@ -30,7 +30,7 @@ ABOUT: Mapping[str, str] = {
 }
 
 #: How commands are given. Slack: its menus have one language.
-WAYS = Ways({name: written for written, name in COMMANDS.items()}, "", lambda _: list(SHORTCUTS.values()))
+WAYS = CommandSyntax({name: written for written, name in COMMANDS.items()}, "", lambda _: list(SHORTCUTS.values()))
 
 #: The callback id of the modal, and the id of its input.
 ASKED, QUESTION = "asked", "question"
@@ -39,7 +39,7 @@ ASKED, QUESTION = "asked", "question"
 QUOTED, KEPT = 2_000, 3_000
 
 
-def modal(say: Words, metadata: str) -> dict[str, Any]:
+def modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
     """Return the modal that asks a question about a message."""
     asked = {"type": "plain_text_input", "action_id": QUESTION, "multiline": True}
     label = _plain(say(words.YOUR_QUESTION))

@@ -3,7 +3,7 @@
 from functools import partial
 
 from channels.rate_limits.caller import RefusedError
-from channels.replies.reactions import Address, Receipts
+from channels.replies.reactions import Address, QueuedReactions
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_2, TIER_3
 
@@ -15,8 +15,8 @@ _TIERS = {"reactions.add": TIER_3, "reactions.remove": TIER_2}
 _DONE = {"already_reacted", "no_reaction"}
 
 
-def receipts(api: SlackApi) -> Receipts:
-    return Receipts(partial(_react, api, "reactions.add"), partial(_react, api, "reactions.remove"))
+def receipts(api: SlackApi) -> QueuedReactions:
+    return QueuedReactions(partial(_react, api, "reactions.add"), partial(_react, api, "reactions.remove"))
 
 
 async def _react(api: SlackApi, method: str, address: Address) -> None:

@@ -15,10 +15,10 @@ from cachetools import TTLCache
 
 from channels.base import FINAL_PRIORITIES, Priority
 from channels.i18n.messages import PLACEHOLDER
-from channels.rate_limits.caller import PassingError, RefusedError
+from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter
-from channels.replies.reactions import Receipts
-from channels.replies.surface import Edited, Piece, Posted
+from channels.replies.reactions import QueuedReactions
+from channels.replies.surface import EditOutcome, PlannedMessage, PostedMessage
 from channels.slack.client.api import SlackApi
 from channels.slack.client.blocks import below
 from channels.slack.client.rate_limits import TIER_2, TIER_4
@@ -134,14 +134,14 @@ class StreamSurface(SlackSurface):
     def __init__(
         self,
         api: SlackApi,
-        receipts: Receipts,
+        queued_reactions: QueuedReactions,
         address: Mapping[str, Any],
         turn_id: str,
         streams: Streams,
         *,
         assistant: AssistantThreads | None = None,
     ) -> None:
-        super().__init__(api, receipts, address, turn_id, assistant=assistant)
+        super().__init__(api, queued_reactions, address, turn_id, assistant=assistant)
         self._streams = streams
         self._user = str(address.get("user", ""))
         self._user_team = str(address.get("user_team", ""))
@@ -152,20 +152,20 @@ class StreamSurface(SlackSurface):
     def try_open(self) -> bool:
         """The way that a message goes is chosen here."""
         if not self._is_open and self._is_better_streamed():
-            self._open()  # what is not to stay of it goes by an edit
+            self._open_message()  # what is not to stay of it goes by an edit
             self._is_native = True
-            self._kept.enter_context(self._stops.reserve())
-            self._kept.enter_context(self._appends.track_reply(self._began))
+            self._tracking.enter_context(self._stops.reserve())
+            self._tracking.enter_context(self._appends.track_reply(self._began_at))
         return super().try_open()
 
-    def _close(self) -> None:
+    def _close_message(self) -> None:
         self._is_native = False
-        super()._close()
+        super()._close_message()
 
     def _goes_on(self, stream: Stream) -> Stream:
         """What stands of a stream now. Its end takes an edit only if a card is to go then."""
         if not stream.card.is_placeholder:
-            self._give_up()
+            self._release_reserve()
         return stream
 
     def _is_better_streamed(self) -> bool:
@@ -179,12 +179,12 @@ class StreamSurface(SlackSurface):
             return False
         if not (self._stops.can_reserve(1) and self._starts.can_reserve(1)):
             return False
-        if not self._has_room():
+        if not self._can_end_message():
             return False
         if self._streams.streaming == "native":
             return True
         is_between_two = self._is_direct or self._asked_ts == self._thread_ts
-        return is_between_two and self._appends.calls_per_reply >= self._edits.calls_per_reply
+        return is_between_two and self._appends.calls_per_reply >= self._edit_limiter.calls_per_reply
 
     @property
     def _is_direct(self) -> bool:
@@ -201,16 +201,19 @@ class StreamSurface(SlackSurface):
     async def acquire_slot(
         self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
     ) -> None:
-        if self._next(is_new=is_post, ends=is_last_edit) in (self._starts, self._stops):  # those are no idle calls
+        if self._get_next_limiter(is_post=is_post, is_last_edit=is_last_edit) in (
+            self._starts,
+            self._stops,
+        ):  # those are no idle calls
             priority = min(priority, Priority.PROGRESS)
         await super().acquire_slot(priority, is_post=is_post, is_last_edit=is_last_edit, outdated_since=outdated_since)
 
-    def _next(self, *, is_new: bool, ends: bool) -> RateLimiter:
+    def _get_next_limiter(self, *, is_post: bool, is_last_edit: bool) -> RateLimiter:
         if self._stream is not None:
-            return self._stops if ends else self._appends
-        if is_new and self._is_native and not ends:
+            return self._stops if is_last_edit else self._appends
+        if is_post and self._is_native and not is_last_edit:
             return self._starts
-        return super()._next(is_new=is_new, ends=ends)
+        return super()._get_next_limiter(is_post=is_post, is_last_edit=is_last_edit)
 
     def _go_by_edits(self) -> None:
         """From here on, the reply is shown by edits."""
@@ -221,22 +224,22 @@ class StreamSurface(SlackSurface):
     def _go_on_by_edits(self) -> None:
         """The message that grows is shown by edits."""
         self._is_native = False
-        self._kept.close()
-        self._keep_back()
-        self._keep()
+        self._tracking.close()
+        self._reserve_final_edit()
+        self._track_message()
 
-    async def _create(self, piece: Piece, previous: str | None) -> Posted | None:
-        if self._is_native and not piece.is_done and self._stops.can_reserve(0):
+    async def _post_planned(self, piece: PlannedMessage, previous: str | None) -> PostedMessage | None:
+        if self._is_native and not piece.is_complete and self._stops.can_reserve(0):
             self._stream = await self._start(piece)
             if self._stream is not None:
-                return Posted(self._stream.ts, is_new=False)
+                return PostedMessage(self._stream.ts, is_new=False)
             if self._is_native:
                 self._go_on_by_edits()
-        return await super()._create(piece, previous)
+        return await super()._post_planned(piece, previous)
 
-    async def _start(self, piece: Piece) -> Stream | None:
+    async def _start(self, piece: PlannedMessage) -> Stream | None:
         """Begin a stream, if there may be one."""
-        if not (self.is_admitted(self._starts) or self._starts.try_acquire(Priority.PROGRESS)):
+        if not (self.use_slot(self._starts) or self._starts.try_acquire(Priority.PROGRESS)):
             return None
         text = _settled(piece)
         card, chunks = Card().turned(piece.plan.status, piece.plan.elapsed, is_silent=not text)
@@ -261,7 +264,7 @@ class StreamSurface(SlackSurface):
             log.warning("%s; for a while, replies there are shown by edits", refusal)
             self._streams.refuse(self._channel)
             ts = ""
-        except PassingError as failure:
+        except TransientError as failure:
             ts = "" if failure.retry_after is not None else await self._begun_at(piece.position)
         if not ts:
             self._go_by_edits()
@@ -274,32 +277,34 @@ class StreamSurface(SlackSurface):
         """The message of a stream of whose start no answer came; empty if there is none as yet. It may come still, and
         is taken away then, when the last word stands.
         """
-        ts = (await self._own()).get(position, "")
+        ts = (await self._find_own()).get(position, "")
         if not ts:
             self._has_strays = self._is_start_lost = True
         return ts
 
-    async def _change(self, message_id: str, piece: Piece) -> Edited:
+    async def _edit_planned(self, message_id: str, piece: PlannedMessage) -> EditOutcome:
         stream = self._stream
         if stream is None or stream.ts != message_id:
-            return await super()._change(message_id, piece)
+            return await super()._edit_planned(message_id, piece)
         goes_on = piece.chunk.text.startswith(stream.text)
-        if goes_on and not piece.is_done:
+        if goes_on and not piece.is_complete:
             grown = await self._grow(stream, piece)
             if grown is not None:
                 return grown
         self._stream = None
-        if not (goes_on and piece.is_done and await self._finish(stream, piece)):
+        if not (goes_on and piece.is_complete and await self._finish(stream, piece)):
             await self._stop(stream.ts)
-            if goes_on or not piece.is_done:  # not if only its end has moved to the next message
+            if goes_on or not piece.is_complete:  # not if only its end has moved to the next message
                 self._go_by_edits()
         elif not stream.card.is_placeholder:
             self._shown[message_id] = piece.content
         else:  # all of the text stands, so that taking the card away may wait for others
             piece = _urgent(piece)
-        return await super()._change(message_id, piece if piece.plan.priority in FINAL_PRIORITIES else _urgent(piece))
+        return await super()._edit_planned(
+            message_id, piece if piece.plan.priority in FINAL_PRIORITIES else _urgent(piece)
+        )
 
-    async def _grow(self, stream: Stream, piece: Piece) -> Edited | None:
+    async def _grow(self, stream: Stream, piece: PlannedMessage) -> EditOutcome | None:
         """Append what is new; none if the stream cannot go on."""
         new = _settled(piece)[len(stream.text) :]
         is_silent = not (stream.text or new)
@@ -308,9 +313,9 @@ class StreamSurface(SlackSurface):
         if not stream.holds(chunks):
             return None
         if not chunks:
-            return Edited.DONE
-        if not (self.is_admitted(self._appends) or self._appends.try_acquire(Priority.STREAM_UPDATE)):
-            return Edited.DROPPED
+            return EditOutcome.DONE
+        if not (self.use_slot(self._appends) or self._appends.try_acquire(Priority.STREAM_UPDATE)):
+            return EditOutcome.DROPPED
         try:
             await self._api.once(
                 "chat.appendStream", {"channel": self._channel, "ts": stream.ts, "chunks": chunks}, self._appends
@@ -318,13 +323,13 @@ class StreamSurface(SlackSurface):
         except RefusedError as refusal:  # Slack has ended it
             log.info("%s", refusal)
             return None
-        except PassingError as failure:  # whether it was appended is not known, unless it came too often
-            return None if failure.retry_after is None else Edited.DROPPED
+        except TransientError as failure:  # whether it was appended is not known, unless it came too often
+            return None if failure.retry_after is None else EditOutcome.DROPPED
         size = stream.size + _size(chunks)
         self._stream = self._goes_on(replace(stream, text=stream.text + new, card=card, size=size))
-        return Edited.DONE
+        return EditOutcome.DONE
 
-    async def _finish(self, stream: Stream, piece: Piece) -> bool:
+    async def _finish(self, stream: Stream, piece: PlannedMessage) -> bool:
         """Stop a stream with the rest of its text, and what is to be pressed below; whether that is known to have
         succeeded.
         """
@@ -332,7 +337,7 @@ class StreamSurface(SlackSurface):
         rest = [*stream.card.ended(), *_said(piece.chunk.text[len(stream.text) :])]
         if not stream.holds(rest):
             return False
-        if not self.is_admitted(self._stops):
+        if not self.use_slot(self._stops):
             await self._stops.acquire(priority)
         try:
             await self._api.once(
@@ -342,25 +347,25 @@ class StreamSurface(SlackSurface):
                     "ts": stream.ts,
                     "metadata": self._mark(stream.position),
                     **({"chunks": rest} if rest else {}),
-                    **({"blocks": below(piece.controls)} if piece.controls else {}),
+                    **({"blocks": below(piece.buttons)} if piece.buttons else {}),
                 },
                 self._stops,
             )
         except RefusedError as refusal:
             log.info("%s", refusal)
             return False
-        except PassingError:
+        except TransientError:
             return False
         self._streamed.pop(stream.ts, None)
         return True
 
 
-def _urgent(piece: Piece) -> Piece:
+def _urgent(piece: PlannedMessage) -> PlannedMessage:
     """The piece, by a call that is not an idle one."""
     return replace(piece, plan=replace(piece.plan, priority=Priority.PROGRESS))
 
 
-def _settled(piece: Piece) -> str:
+def _settled(piece: PlannedMessage) -> str:
     """What of a piece may be appended. The start of one of Slack's tokens waits for what comes of it."""
     return piece.chunk.text[: piece.chunk.stable_length].rstrip("<")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from channels.base import STATUS_RESERVE, Button, File, FileRefusedError, Priority
 from channels.markdown.dialect import Limits
-from channels.rate_limits.caller import PassingError, RefusedError
+from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
-from channels.replies.reactions import Receipts
-from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
+from channels.replies.reactions import QueuedReactions
+from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage, RecordFile
 from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.blocks import content
 from channels.slack.client.rate_limits import PAST, TIER_2, TIER_3, TIER_4
@@ -64,13 +64,13 @@ class SlackSurface(MessageSurface):
     def __init__(
         self,
         api: SlackApi,
-        receipts: Receipts,
+        queued_reactions: QueuedReactions,
         address: Mapping[str, Any],
         turn_id: str,
         *,
         assistant: AssistantThreads | None = None,
     ) -> None:
-        super().__init__(receipts, address)
+        super().__init__(queued_reactions, address)
         self._team = str(address["team"])
         self._api = api.at(self._team)
         self._channel = str(address["channel"])
@@ -102,23 +102,25 @@ class SlackSurface(MessageSurface):
         return {"thread_ts": self._thread_ts} if self._thread_ts else {}
 
     @property
-    def _posts(self) -> RateLimiter:
+    def _post_limiter(self) -> RateLimiter:
         return self._api.budget(("chat.postMessage", self._team, self._channel), POSTS)
 
     @property
-    def _edits(self) -> RateLimiter:
+    def _edit_limiter(self) -> RateLimiter:
         return self._api.budget(("chat.update", self._team), TIER_3)
 
-    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
+    async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:
         try:
-            return await self._try_edit(message_id, text, controls, priority)
+            return await self._try_edit(message_id, text, buttons, priority)
         except RefusedError as refusal:
             if refusal.code != _STILL_STREAMED:
                 raise
         await self._stop(message_id)
-        return await self._try_edit(message_id, text, controls, priority)
+        return await self._try_edit(message_id, text, buttons, priority)
 
-    async def _try_edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
+    async def _try_edit(
+        self, message_id: str, text: str, controls: Sequence[Button], priority: Priority
+    ) -> EditOutcome:
         position = self._streamed.get(message_id)
         try:
             answer = await self._api.call(
@@ -129,20 +131,20 @@ class SlackSurface(MessageSurface):
                     **({} if position is None else {"metadata": self._mark(position)}),
                     **content(text, controls),
                 },
-                self._edits,
+                self._edit_limiter,
                 priority=priority,
-                is_admitted=self.is_admitted(self._edits),
+                is_admitted=self.use_slot(self._edit_limiter),
             )
         except RefusedError as refusal:
             if refusal.code not in _NOT_EDITABLE:
                 raise
-            return Edited.GONE
-        except PassingError:
-            return Edited.LOST
+            return EditOutcome.GONE
+        except TransientError:
+            return EditOutcome.LOST
         if answer is None:
-            return Edited.DROPPED
+            return EditOutcome.DROPPED
         self._streamed.pop(message_id, None)
-        return Edited.DONE
+        return EditOutcome.DONE
 
     @property
     def _stops(self) -> RateLimiter:
@@ -155,14 +157,14 @@ class SlackSurface(MessageSurface):
                 "chat.stopStream",
                 {"channel": self._channel, "ts": message_id},
                 self._stops,
-                is_admitted=self.is_admitted(self._stops),
+                is_admitted=self.use_slot(self._stops),
             )
         except RefusedError as refusal:  # Slack has ended it already; if that is not so, the edit will tell
             log.info("%s", refusal)
 
     async def _post(
-        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
-    ) -> Posted | None:
+        self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
+    ) -> PostedMessage | None:
         stood: Answer | None = None
 
         async def found() -> Answer | None:
@@ -179,21 +181,21 @@ class SlackSurface(MessageSurface):
                 "unfurl_links": False,
                 "unfurl_media": False,
                 "metadata": self._mark(position),
-                **content(text, controls),
+                **content(text, buttons),
             },
-            self._posts,
+            self._post_limiter,
             within=self._api.budget(("chat.postMessage", self._team), ALL_POSTS),
             priority=priority,
-            is_admitted=self.is_admitted(self._posts),
+            is_admitted=self.use_slot(self._post_limiter),
             found=found,
         )
-        return None if answer is None else Posted(str(answer["ts"]), is_new=answer is not stood)
+        return None if answer is None else PostedMessage(str(answer["ts"]), is_new=answer is not stood)
 
     def _mark(self, position: int) -> dict[str, Any]:
         """What a message of this reply is found again by."""
         return {"event_type": _METADATA, "event_payload": {"turn": self._turn_id, "chunk": position}}
 
-    async def _own(self) -> dict[int, str]:
+    async def _find_own(self) -> dict[int, str]:
         return {position: str(message["ts"]) for position, message in (await self._messages()).items()}
 
     async def _messages(self) -> dict[int, Answer]:
@@ -219,7 +221,7 @@ class SlackSurface(MessageSurface):
             return False
         return bool(self._bot) and message.get("user") == self._bot and float(message["ts"]) > float(self._asked_ts)
 
-    async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
+    async def _find_strays(self, shown: Sequence[str]) -> Sequence[str]:
         try:
             beside = [message for message in await self._thread() if message["ts"] not in shown]
         except SurfaceError as error:

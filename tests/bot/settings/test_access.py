@@ -35,11 +35,11 @@ def test_ids_are_read_with_their_kinds_and_slacks_without(monkeypatch: pytest.Mo
     }
     set_all(monkeypatch, lists)
     settings = configuration.load_settings()
-    slack, discord = settings.access_policy.rules("slack"), settings.access_policy.rules("discord")
+    slack, discord = settings.access_policy.get_rules("slack"), settings.access_policy.get_rules("discord")
     assert slack.allow == {"user:U024BE7LH", "workspace:T024BE7LD", "role:S0615G0KT", "channel:dm"}
     assert slack.block == {"channel:C024BE91L", "user:B012345"}
     assert discord.allow == {"guild:7", "guild:8", "role:11"}
-    assert discord.served == {"7", "8"}
+    assert discord.guilds == {"7", "8"}
     assert discord.block == {"user:9", "channel:dm"}
     assert settings.access_policy.is_admin(Actor("discord", "1", roles=("12",)))
     assert settings.user_rate_limits.person == RateLimit(20, 3600)
@@ -59,9 +59,7 @@ def test_by_default_the_home_workspace_and_the_named_servers_are_served(monkeypa
         "stranger directly": (Actor("discord", "1"), Location("", "71", is_direct=True)),
     }
     admitted = {
-        name
-        for name, (visitor, spot) in seen.items()
-        if settings.access_policy.admits(visitor, spot).name == "ADMITTED"
+        name for name, (visitor, spot) in seen.items() if settings.access_policy.check(visitor, spot).name == "ALLOWED"
     }
     assert admitted == {"home", "named", "member directly"}
     assert not settings.user_rate_limits

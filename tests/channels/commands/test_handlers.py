@@ -2,7 +2,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from channels.commands.handlers import COMMANDS, PRIVATE, command_in
+from channels.commands.handlers import COMMANDS, PRIVATE_COMMANDS, parse_command
 from channels.discord.interactions import commands as discord
 from channels.slack.interactions import commands as slack
 
@@ -20,20 +20,20 @@ from channels.slack.interactions import commands as slack
     ],
 )
 def test_a_message_that_is_nothing_but_a_command_is_one(text: str, command: tuple[str, str]) -> None:
-    assert command_in(text) == command
+    assert parse_command(text) == command
 
 
 @pytest.mark.parametrize(
     "text", ["", "reset the counter", "help me", "stop?", "model trains?", "model a b", "preset", "mute/listen"]
 )
 def test_a_message_that_only_speaks_of_it_is_a_question(text: str) -> None:
-    assert command_in(text) is None
+    assert parse_command(text) is None
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_is_understood(name: str) -> None:
-    assert command_in(f"/{name}") == (name, "")
-    assert command_in(name) == (None if name in PRIVATE else (name, ""))
+    assert parse_command(f"/{name}") == (name, "")
+    assert parse_command(name) == (None if name in PRIVATE_COMMANDS else (name, ""))
 
 
 def test_slack_and_discord_have_the_same_commands_in_the_same_order() -> None:

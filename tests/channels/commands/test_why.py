@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 
 from bot.cli import turn_view
 from bot.sandbox.feed import feeding
-from channels.commands.why import MOST, MOST_TOOLS, why_text
+from channels.commands.why import MAX_REPORT_SIZE, MAX_TOOLS, render_report_text
 from channels.i18n import messages as words
 from core.agents.run_record import FileUse, Others, Receipt, ToolUse
 from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
@@ -220,7 +220,7 @@ def test_it_tells_what_was_read_and_what_was_left_out() -> None:
         others=Others(messages=3, tokens=120, left_out=2),
         files=(FileUse("a.pdf"), FileUse("b.zip", "I cannot read files of its kind")),
     )
-    told = why_text(
+    told = render_report_text(
         account(receipt=receipt, left_out=40, kind="retry", attempt=2, messages=2), words.ENGLISH
     ).splitlines()
     assert told[1:] == [
@@ -245,7 +245,9 @@ def test_it_tells_which_models_were_asked_and_which_took_anothers_place() -> Non
         ModelCall("openai/y", input=10, output=1, instead_of="gemini-x"),
     )
     facts: dict[str, Any] = {"calls": calls, "model": "gemini-x", "usage": {"input": 3010}}
-    told = why_text(account(**facts, cost=5 * UNITS_PER_DOLLAR // 1000, unpriced=11), words.ENGLISH).splitlines()
+    told = render_report_text(
+        account(**facts, cost=5 * UNITS_PER_DOLLAR // 1000, unpriced=11), words.ENGLISH
+    ).splitlines()
     assert told[1:4] == [
         "- Model: `gemini-x` (2.5 s); calls: 2; tokens: 3,000 read, 25 written",
         "- Model: `gemini-x` has failed (0.2 s); calls: 1",
@@ -257,14 +259,16 @@ def test_it_tells_which_models_were_asked_and_which_took_anothers_place() -> Non
 
 def test_it_tells_how_many_tokens_the_prompt_cache_has_read_and_written() -> None:
     call = ModelCall("m", input=3000, output=10, cached=2500, cache_write=400)
-    told = why_text(account(calls=(call,), usage={"input": 3000, "cached": 2500, "cache_write": 400}), words.ENGLISH)
+    told = render_report_text(
+        account(calls=(call,), usage={"input": 3000, "cached": 2500, "cache_write": 400}), words.ENGLISH
+    )
     assert "- Prompt cache: 2,500 tokens read, 400 written" in told.splitlines()
 
 
 def test_what_has_no_price_is_said_to_have_none_and_a_summary_is_told_of() -> None:
     receipt = Receipt(history=HistoryWindow(messages=2, tokens=90, budget=32_000, newest_id=90, summarized_id=60))
     calls = (ModelCall("m", input=9, output=2), ModelCall("n", input=7, output=1, is_summary=True))
-    told = why_text(account(receipt=receipt, calls=calls, unpriced=19), words.ENGLISH).splitlines()
+    told = render_report_text(account(receipt=receipt, calls=calls, unpriced=19), words.ENGLISH).splitlines()
     assert told[1:6] == [
         "- Model: `m`; calls: 1; tokens: 9 read, 2 written",
         "- Summed up afterwards by `n`; calls: 1; tokens: 7 read, 1 written",
@@ -280,7 +284,7 @@ def test_it_tells_who_has_decided() -> None:
         ApprovalRecord("sell", None, "", None),
         ApprovalRecord("buy", "expired", "", 1),
     )
-    told = why_text(account(approvals=rulings), words.ENGLISH)
+    told = render_report_text(account(approvals=rulings), words.ENGLISH)
     assert "`pay`: ✅ Approved by Grace, 1970-01-01 00:00 (UTC)." in told
     assert "`sell`: nobody has decided yet." in told
     assert f"`buy`: {words.EXPIRED}" in told
@@ -288,19 +292,19 @@ def test_it_tells_who_has_decided() -> None:
 
 def test_it_is_never_a_wall() -> None:
     tools = tuple(ToolUse(str(n), "t" * 300, "x" * 600, 10, 1.0, "failed", "e" * 300) for n in range(50))
-    told = why_text(
+    told = render_report_text(
         account(
             receipt=Receipt(tools=tools, tools_hidden=7), approvals=(ApprovalRecord("r" * 99, None, "", None),) * 9
         ),
-        words.of("ko"),
+        words.messages_for("ko"),
     )
-    assert len(told) <= MOST
-    assert told.count("t" * 40) <= MOST_TOOLS
+    assert len(told) <= MAX_REPORT_SIZE
+    assert told.count("t" * 40) <= MAX_TOOLS
     assert told.splitlines()[-1].startswith("- ")
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "cancelled"])
 def test_what_was_not_answered_is_told_in_the_askers_language(state: Any) -> None:
     sentences = {"running": words.WHY_RUNS, "failed": words.WHY_FAILED, "cancelled": words.WHY_STOPPED}
-    korean = words.of("ko")
-    assert korean(sentences[state]) in why_text(account(state=state, receipt=None), korean)
+    korean = words.messages_for("ko")
+    assert korean(sentences[state]) in render_report_text(account(state=state, receipt=None), korean)

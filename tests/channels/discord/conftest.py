@@ -12,7 +12,7 @@ import pytest
 from discord.backoff import ExponentialBackoff
 from discord.gateway import DiscordWebSocket
 
-from channels.access import Door, Rules
+from channels.access import AccessPolicy, AccessRules
 from channels.discord.adapter import DiscordChannel
 from channels.discord.client import shards
 from channels.discord.client.api import DiscordApi
@@ -20,7 +20,7 @@ from channels.discord.client.auth import log_in, make_client
 from channels.discord.invite import permissions
 from channels.discord.settings import DiscordSettings
 from channels.i18n import messages as words
-from channels.settings import MOST_MESSAGES, Bounds
+from channels.settings import MAX_MESSAGES, BackfillLimits
 from core.inbox_message import ReplyWithoutMention
 from core.sessions.prompt_text import QUOTE_END
 from sandbox.discord import DiscordCallRecord, DiscordMessage, DiscordSandbox
@@ -170,20 +170,20 @@ async def running(
     tmp_path: Path,
     *script: Any,
     time_limit: float = 30,
-    most_messages: int = MOST_MESSAGES,
+    most_messages: int = MAX_MESSAGES,
     connect: bool = True,
     grace: float = 5,
-    bounds: Bounds = BOUNDS,
+    bounds: BackfillLimits = BOUNDS,
     follow: ReplyWithoutMention = "author",
     core: Mapping[str, Any] | None = None,
-    rules: Rules = OPEN,
+    rules: AccessRules = OPEN,
     admins: Sequence[str] = (),
     **settings: Any,
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
         limits: dict[str, Any] = {"time_limit": time_limit, "most_messages": most_messages, "follow": follow}
         served = frozenset(map(str, settings.get("guilds", ())))
-        limits["door"] = Door({"discord": replace(rules, served=served)}, admins)
+        limits["door"] = AccessPolicy({"discord": replace(rules, guilds=served)}, admins)
         made = await stack.enter_async_context(core_of(tmp_path, *script, **limits, **(core or {})))
         channel = made.channels[DiscordChannel.name] = DiscordChannel(
             settings_of(server, **settings), made.desk, made.places, bounds, made.leadership

@@ -43,26 +43,29 @@ def test_each_sentence_is_said_once() -> None:
     ],
 )
 def test_a_platforms_locale_chooses_the_language(locale: str, language: str) -> None:
-    assert words.of(locale).language == language
+    assert words.messages_for(locale).language == language
 
 
 async def test_who_is_of_no_known_language_hears_the_one_that_is_preferred() -> None:
-    words.prefer("ko")  # within this test's own context
-    assert [words.of(locale).language for locale in ("", "fr", "en-US")] == ["ko", "ko", "en"]
+    words.set_default("ko")  # within this test's own context
+    assert [words.messages_for(locale).language for locale in ("", "fr", "en-US")] == ["ko", "ko", "en"]
 
 
 def test_sentences_are_said_in_the_language_with_what_belongs_into_them() -> None:
-    korean = words.of("ko")
-    assert ENGLISH.apology(ParleyError.public, "t1") == "⚠️ Something went wrong on my side. (turn `t1`)"
-    assert korean.apology(ParleyError.public, "t1") == "⚠️ 저에게 문제가 생겼습니다. (턴 `t1`)"
-    assert (ENGLISH.waited(15), korean.waited(15)) == (" (15 s)", " (15초)")
-    assert (ENGLISH.using("read_mail"), korean.using("read_mail")) == ("_Using read mail…_", "_read mail 사용 중…_")
+    korean = words.messages_for("ko")
+    assert ENGLISH.format_error_with_id(ParleyError.public, "t1") == "⚠️ Something went wrong on my side. (turn `t1`)"
+    assert korean.format_error_with_id(ParleyError.public, "t1") == "⚠️ 저에게 문제가 생겼습니다. (턴 `t1`)"
+    assert (ENGLISH.format_elapsed(15), korean.format_elapsed(15)) == (" (15 s)", " (15초)")
+    assert (ENGLISH.format_tool("read_mail"), korean.format_tool("read_mail")) == (
+        "_Using read mail…_",
+        "_read mail 사용 중…_",
+    )
 
 
 def test_an_answer_that_breaks_off_says_so_in_the_language() -> None:
     text = f"Half an\n\n{CUT_OFF}"
-    assert ENGLISH.ending(text) == text
-    assert words.of("ko").ending(text).startswith("Half an\n\n⚠️ 답변이")
+    assert ENGLISH.translate_ending(text) == text
+    assert words.messages_for("ko").translate_ending(text).startswith("Half an\n\n⚠️ 답변이")
 
 
 def _places(sentence: str) -> set[str | None]:

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from channels.i18n import messages as words
-from channels.settings import Allowance
+from channels.settings import AttachmentLimits
 from core.sessions.prompt_text import INDENT
 from core.store.schema import blobs, messages
 from sandbox.models import Fail, Say, Stall
@@ -158,7 +158,7 @@ async def test_a_process_that_dies_at_work_leaves_the_next_one_nothing_to_fetch(
 async def test_a_download_that_fails_is_tried_again_and_one_that_hangs_holds_nobody_up(
     sandbox: Any, tmp_path: Path
 ) -> None:
-    allowance = Allowance(seconds=0.2)
+    allowance = AttachmentLimits(seconds=0.2)
     async with talking(sandbox, tmp_path, "Well.", core={"allowance": allowance}) as talk:
 
         async def hangs(*_: Any) -> Any:

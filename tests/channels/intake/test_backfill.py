@@ -13,8 +13,8 @@ from tenacity.wait import wait_fixed, wait_none
 
 from channels.intake import backfill
 from channels.intake.backfill import Backfill, filter_missing
-from channels.intake.handler import MOMENT, Call
-from channels.settings import Bounds
+from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage
+from channels.settings import BackfillLimits
 from core.concurrency import retry
 from core.errors import StoreError
 from core.inbox.watermarks import ActivePlace, Watermarks
@@ -52,12 +52,12 @@ class World:
         refused: texts that the database will never take; broken: texts that fail with an unknown error.
     """
 
-    def __init__(self, places: Watermarks, bounds: Bounds) -> None:
+    def __init__(self, places: Watermarks, bounds: BackfillLimits) -> None:
         self.heard_at = 0.0
         self.taken: list[str] = []
         self.looks: list[float] = []
         self.fetched: list[str] = []
-        self.history: list[Call] = []
+        self.history: list[IncomingMessage] = []
         self.is_down = self.is_stuck = False
         self.failures = 0
         self.gate = asyncio.Event()
@@ -67,7 +67,13 @@ class World:
         self.stuck_at = self.closed_at = ""
         self.closed = 0
         self.backfill = Backfill(
-            "test", places, bounds, take=self._take, look=self._look, heard_at=lambda: self.heard_at, holds=True
+            "test",
+            places,
+            bounds,
+            store_message=self._take,
+            fetch_since=self._look,
+            last_event_at=lambda: self.heard_at,
+            delays_new_messages=True,
         )
 
     @property
@@ -81,7 +87,7 @@ class World:
     async def connect(self) -> None:
         """It is connected at once."""
 
-    async def fails(self, *calls: Call) -> None:
+    async def fails(self, *calls: IncomingMessage) -> None:
         """Receive messages while the database is down."""
         was_down, self.is_down = self.is_down, True
         for call in calls:
@@ -89,7 +95,7 @@ class World:
                 await self.backfill.receive(call)
         self.is_down = was_down
 
-    async def _take(self, call: Call) -> None:
+    async def _take(self, call: IncomingMessage) -> None:
         if call.inbound.text in self.refused:
             refusal = StoreError("what it says cannot be stored")
             refusal.retryable = False
@@ -101,10 +107,10 @@ class World:
             raise StoreError("out of reach")
         self.taken.append(call.inbound.text)
 
-    def _look(self, since: float) -> Callable[[ActivePlace], Awaitable[list[Call]]]:
+    def _look(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
         self.looks.append(since)
 
-        async def fetch(place: ActivePlace) -> list[Call]:
+        async def fetch(place: ActivePlace) -> list[IncomingMessage]:
             self.fetched.append(place.id)
             if self.is_stuck or place.id == self.stuck_at:
                 await asyncio.sleep(60)
@@ -119,7 +125,7 @@ class World:
 
 @asynccontextmanager
 async def world_of(places: Watermarks, *, hours: float = 1e9) -> AsyncIterator[World]:
-    world = World(places, Bounds(hours=hours))
+    world = World(places, BackfillLimits(hours=hours))
     await world.backfill.start(world.connect)
     yield world
     await world.backfill.stop()
@@ -132,8 +138,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.01)
 
 
-def called(text: str, at: float, place: str = PLACE) -> Call:
-    return Call(inbound(text, session=f"{place}:1", sent_at=at), is_called=True)
+def called(text: str, at: float, place: str = PLACE) -> IncomingMessage:
+    return IncomingMessage(inbound(text, session=f"{place}:1", sent_at=at), is_mention=True)
 
 
 async def serve(places: Watermarks, place: str = PLACE) -> float:
@@ -169,7 +175,7 @@ async def test_the_watermark_is_stored_when_it_changes_and_not_before_the_first_
     assert notes == [100.0, 200.0, 300.0]
     assert await places.get_watermark("test") == 300.0
     async with world_of(places) as world:
-        await until(lambda: world.looks == [300.0 - backfill.OVERLAP_SECONDS - MOMENT])
+        await until(lambda: world.looks == [300.0 - backfill.OVERLAP_SECONDS - EDIT_MENTION_WINDOW_SECONDS])
 
 
 async def test_the_watermark_lies_before_all_messages_that_are_not_stored(places: Watermarks) -> None:
@@ -196,7 +202,7 @@ async def test_a_process_that_ends_before_it_knows_its_watermark_leaves_it_uncha
 
     with monkeypatch.context() as hanging:
         hanging.setattr(places, "get_watermark", hangs)
-        world = World(places, Bounds())
+        world = World(places, BackfillLimits())
         world.heard_at = 100.0
         starting = asyncio.create_task(world.backfill.start(world.connect))
         await asyncio.sleep(0)
@@ -216,7 +222,7 @@ async def test_a_database_that_is_away_for_seconds_when_the_bot_starts_ends_noth
             raise StoreError("out of reach")
         return await heard_at(part)
 
-    world = World(places, Bounds())
+    world = World(places, BackfillLimits())
     monkeypatch.setattr(places, "get_watermark", away)
     monkeypatch.setattr(retry, "RETRY_WAIT", wait_none())
     await world.backfill.start(world.connect)
@@ -251,7 +257,7 @@ async def test_messages_of_a_session_are_stored_in_the_order_in_which_they_were_
 ) -> None:
     async with world_of(places) as world:
         now = time.time()
-        elsewhere = Call(inbound("elsewhere", session="place:2", sent_at=now - 45), is_called=True)
+        elsewhere = IncomingMessage(inbound("elsewhere", session="place:2", sent_at=now - 45), is_mention=True)
         await world.fails(called("first", now - 50), elsewhere, called("second", now - 40))
         world.failures = failures
         await until(lambda: len(world.taken) == 3)
@@ -262,15 +268,15 @@ async def test_messages_of_a_session_that_are_received_at_once_are_stored_in_ord
     places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world_of(places) as world:
-        take, slow, now = world.backfill._take, asyncio.Event(), time.time()
+        take, slow, now = world.backfill._store_message, asyncio.Event(), time.time()
 
-        async def first_is_slow(call: Call) -> None:
+        async def first_is_slow(call: IncomingMessage) -> None:
             if call.inbound.text == "first":
                 await slow.wait()
             await take(call)
 
-        monkeypatch.setattr(world.backfill, "_take", first_is_slow)
-        elsewhere = Call(inbound("elsewhere", session="place:2", sent_at=now), is_called=True)
+        monkeypatch.setattr(world.backfill, "_store_message", first_is_slow)
+        elsewhere = IncomingMessage(inbound("elsewhere", session="place:2", sent_at=now), is_mention=True)
         calls = [called("first", now - 2), called("second", now - 1), elsewhere]
         receiving = [asyncio.create_task(world.backfill.receive(call)) for call in calls]
         await receiving[-1]
@@ -307,16 +313,16 @@ async def test_a_message_whose_delivery_is_cancelled_is_stored_nevertheless(
     places: Watermarks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world_of(places) as world:
-        take, storing = world.backfill._take, asyncio.Event()
+        take, storing = world.backfill._store_message, asyncio.Event()
 
-        async def hangs(_call: Call) -> None:
+        async def hangs(_call: IncomingMessage) -> None:
             storing.set()
             await asyncio.sleep(60)
 
-        monkeypatch.setattr(world.backfill, "_take", hangs)
+        monkeypatch.setattr(world.backfill, "_store_message", hangs)
         receiving = asyncio.create_task(world.backfill.receive(called("a question", time.time())))
         await storing.wait()
-        monkeypatch.setattr(world.backfill, "_take", take)
+        monkeypatch.setattr(world.backfill, "_store_message", take)
         receiving.cancel()
         await until(lambda: world.taken == ["a question"])
 
@@ -332,7 +338,7 @@ async def test_a_message_that_can_never_be_stored_holds_up_no_other_and_is_given
         await world.backfill.receive(called("second", now - 60))
         assert world.taken == ["second"]
         await until(lambda: world.watermark == now - 2 * 3600)
-        world.backfill._bounds = Bounds(hours=1)
+        world.backfill._bounds = BackfillLimits(hours=1)
         await until(lambda: world.watermark == now)
         assert "test: a message is lost: it could not be stored for too long" in caplog.text
 
@@ -363,12 +369,12 @@ async def test_an_edit_of_a_message_that_is_just_being_stored_comes_after_that(
     async with world_of(places) as world:
         storing, slow, done = asyncio.Event(), asyncio.Event(), list[str]()
 
-        async def take(call: Call) -> None:
+        async def take(call: IncomingMessage) -> None:
             storing.set()
             await slow.wait()
             done.append(call.inbound.text)
 
-        monkeypatch.setattr(world.backfill, "_take", take)
+        monkeypatch.setattr(world.backfill, "_store_message", take)
         call = called("my wrods", time.time())
         receiving = asyncio.create_task(world.backfill.receive(call))
         await storing.wait()
@@ -443,7 +449,7 @@ async def test_fetched_messages_are_stored_before_a_new_one_though_the_database_
         assert world.taken == ["missing", "new"]
 
 
-async def waiting(world: World, call: Call, *, since: float) -> asyncio.Task[None]:
+async def waiting(world: World, call: IncomingMessage, *, since: float) -> asyncio.Task[None]:
     """A message that waits for the fetch of its place, which waits for the gate."""
     world.gate.clear()
     world.backfill.open_gap(since)
@@ -459,7 +465,7 @@ async def test_new_messages_of_a_place_wait_for_its_fetch_and_are_stored_behind_
     async with world_of(places) as world:
         first = await waiting(world, called("first", now + 2), since=now)
         second = asyncio.create_task(world.backfill.receive(called("second", now + 3)))
-        elsewhere = Call(inbound("elsewhere", session="test:other:1", sent_at=now + 4), is_called=True)
+        elsewhere = IncomingMessage(inbound("elsewhere", session="test:other:1", sent_at=now + 4), is_mention=True)
         await world.backfill.receive(elsewhere)
         assert world.taken == ["elsewhere"]
         world.history = [called("missing", now + 1)]
@@ -473,7 +479,7 @@ async def test_new_messages_of_a_place_wait_for_its_fetch_and_are_stored_behind_
 async def test_messages_wait_for_a_fetch_from_before_the_connection_is_made(places: Watermarks) -> None:
     now = await serve(places)
     await places.save_watermark("test", now)
-    world, receiving = World(places, Bounds()), list[asyncio.Task[None]]()
+    world, receiving = World(places, BackfillLimits()), list[asyncio.Task[None]]()
     world.history = [called("missing", now + 1)]
 
     async def connect() -> None:
@@ -583,8 +589,8 @@ async def test_a_stop_ends_what_its_author_asked_before_and_is_found_after_it_bu
     since = await serve(places)
     session = f"{PLACE}:1"
 
-    def said(text: str, at: float, author: str = "grace") -> Call:
-        return Call(inbound(text, session=session, sent_at=at, author=author), is_called=True)
+    def said(text: str, at: float, author: str = "grace") -> IncomingMessage:
+        return IncomingMessage(inbound(text, session=session, sent_at=at, author=author), is_mention=True)
 
     async with places._database.write() as connection:
         await record_message(connection, said("stop", since + 5).inbound, "command", kind="stop")

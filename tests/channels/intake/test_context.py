@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.base import ContextMessage
-from channels.intake.context import framed, labels
+from channels.intake.context import build_frames, label_names
 from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, QUOTE_CLOSE, QUOTE_OPEN, escape_brackets
 from tests.fixtures.inbox_messages import inbound
 
@@ -36,8 +36,8 @@ async def by_words(text: str) -> int:
 
 async def shown(said: list[ContextMessage], most: int = 10_000) -> str:
     question = inbound(sent_at=1_000.0)
-    names = labels({one.author: one.name for one in said})
-    (frames,) = (await framed([question], said, names, count=by_words, most=most))[0].values()
+    names = label_names({one.author: one.name for one in said})
+    (frames,) = (await build_frames([question], said, names, count=by_words, max_tokens=most))[0].values()
     return "\n\n".join(frames)
 
 
@@ -60,24 +60,24 @@ async def test_a_frame_ends_where_it_ends_and_nobody_speaks_in_it_for_another(ta
         for line in lines
         if line.startswith(LINE_PREFIX) and not line.startswith(LINE_PREFIX + " ")
     ]
-    shown_as = labels(names)
+    shown_as = label_names(names)
     assert [line.partition(":")[0] for line in begun] == [shown_as[one.author] for one in told]
 
 
 @given(st.dictionaries(IDS, TEXTS, max_size=6))
 def test_two_people_never_go_by_the_same_name(names: dict[str, str]) -> None:
-    shown_as = labels(names)
+    shown_as = label_names(names)
     assert shown_as.keys() == names.keys()
     assert len({name.casefold() for name in shown_as.values()}) == len(names)
     assert all(name and ":" not in name and len(name.splitlines()) == 1 for name in shown_as.values())
 
 
 def test_names_stay_as_they_are_unless_one_could_be_taken_for_another() -> None:
-    assert labels({"U1": "Ada", "U2": "Grace (Ops)"}) == {"U1": "Ada", "U2": "Grace (Ops)"}
-    assert labels({"U1": "Kim", "U2": " kim\u200b"}) == {"U1": "Kim (U1)", "U2": "kim (U2)"}
-    assert labels({"U1": "Kim", "U2": "Kim (U1)"}) == {"U1": "Kim", "U2": "Kim (U1) (U2)"}
-    assert labels({"U1": "Boss: yes\nKim"}) == {"U1": "Boss yes Kim"}
-    assert labels({"U1": "\n"}) == {"U1": "U1"}
+    assert label_names({"U1": "Ada", "U2": "Grace (Ops)"}) == {"U1": "Ada", "U2": "Grace (Ops)"}
+    assert label_names({"U1": "Kim", "U2": " kim\u200b"}) == {"U1": "Kim (U1)", "U2": "kim (U2)"}
+    assert label_names({"U1": "Kim", "U2": "Kim (U1)"}) == {"U1": "Kim", "U2": "Kim (U1) (U2)"}
+    assert label_names({"U1": "Boss: yes\nKim"}) == {"U1": "Boss yes Kim"}
+    assert label_names({"U1": "\n"}) == {"U1": "U1"}
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_names_stay_as_they_are_unless_one_could_be_taken_for_another() -> None:
     ["ada\u034f", "a\u034fda", "ada\ufe0f", "ada\U000e0100", "ada\u2800", "\u0430da", "\u0391da", "\uff21DA"],
 )
 def test_a_name_that_looks_like_another_one_is_followed_by_its_id(name: str) -> None:
-    shown_as = labels({"U1": "ada", "U2": "grace", "U9": name})
+    shown_as = label_names({"U1": "ada", "U2": "grace", "U9": name})
     assert (shown_as["U1"], shown_as["U2"]) == ("ada (U1)", "grace")
     assert shown_as["U9"].endswith(" (U9)")
 
 
 def test_a_name_of_invisible_characters_is_replaced_by_the_id() -> None:
-    assert labels({"U1": "\u3164\u2800\ufe0f"}) == {"U1": "U1"}
+    assert label_names({"U1": "\u3164\u2800\ufe0f"}) == {"U1": "U1"}
 
 
 def test_what_is_said_to_the_bot_bears_no_brackets_of_a_frame() -> None:
@@ -127,8 +127,8 @@ async def test_what_came_in_between_stands_in_between() -> None:
     quote = ContextMessage("U3", "Lin", "quoted", sent_at=1.0, kind="quoted", event_key=second.event_key)
     talk = [ContextMessage("U1", "Ada", "early", sent_at=5.0), ContextMessage("U1", "Ada", "late", sent_at=15.0), quote]
     after = ContextMessage("U1", "Ada", "too late", sent_at=25.0)
-    names = labels({one.author: one.name for one in talk})
-    frames, _ = await framed([first, second], [*talk, after], names, count=by_words, most=100)
+    names = label_names({one.author: one.name for one in talk})
+    frames, _ = await build_frames([first, second], [*talk, after], names, count=by_words, max_tokens=100)
     ((before,), (between, quoted)) = frames[first.event_key], frames[second.event_key]
     assert ("> Ada: early" in before, "> Ada: late" in between, "> Lin: quoted" in quoted) == (True, True, True)
     assert "What the next message replies to" in quoted

@@ -6,15 +6,15 @@ from typing import Any, cast
 import pytest
 import sqlalchemy as sa
 
-from channels.access import Door
+from channels.access import AccessPolicy
 from channels.base import File, Surface
-from channels.commands.handlers import Asker, Ways
+from channels.commands.handlers import CommandContext, CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
-from channels.intake.handler import Call, Intake
-from channels.replies.buttons import Wish, button
-from channels.replies.reactions import Address, Receipts
-from channels.services import Desk
+from channels.intake.handler import IncomingMessage, MessageHandler
+from channels.replies.buttons import ButtonAction, create_button
+from channels.replies.reactions import Address, QueuedReactions
+from channels.services import ChannelServices
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
@@ -40,7 +40,7 @@ from tests.fixtures.inbox_messages import inbound
 ADA = Actor("test", "ada")
 
 #: No slash commands, and no menus.
-WAYS = Ways({}, "", lambda _: ())
+WAYS = CommandSyntax({}, "", lambda _: ())
 
 
 class Place:
@@ -53,7 +53,7 @@ class Place:
         self.files: list[File] = []
         self.shown: list[tuple[str, str]] = []
         self.whispered: list[tuple[str, str]] = []
-        self.door = Door()
+        self.door = AccessPolicy()
         self.locale = ""
         self.error: SurfaceError | None = None
         self.answers = asyncio.Event()
@@ -65,12 +65,12 @@ class Place:
         worker = self.worker = Worker(self.turns, self._answer)
         self.inbox = InboxStore(self.database, self.turns, worker)
         self.conversations = ConversationService(self.database, self.turns, worker, budget=BUDGET)
-        self.receipts = Receipts(self._add, self._remove)
+        self.receipts = QueuedReactions(self._add, self._remove)
         self.open()
         return self
 
     def open(self, follow: ReplyWithoutMention = "author") -> None:
-        desk = Desk(
+        desk = ChannelServices(
             self.inbox,
             self.conversations,
             FeedbackStore(self.database),
@@ -84,7 +84,9 @@ class Place:
             self.door,
             follow,
         )
-        self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale, self._whisper, ways=WAYS)
+        self.intake = MessageHandler(
+            desk, self.receipts, lambda _: cast(Surface, self), self._locale, self._whisper, syntax=WAYS
+        )
 
     async def _whisper(self, message: InboxMessage, text: str) -> None:
         self.whispered.append((message.author, text))
@@ -120,14 +122,14 @@ class Place:
         return message
 
     async def hear_again(self, message: InboxMessage, *, is_called: bool = True) -> None:
-        await self.intake.take(Call(message, is_called))
-        await self.intake.settle(1)
+        await self.intake.accept(IncomingMessage(message, is_called))
+        await self.intake.drain(1)
 
-    async def press(self, wish: Wish, turn: Turn, author: str = "ada") -> str:
-        said = await self.intake.presses.press(
-            button(wish, turn.id, ENGLISH).id, visitor=Actor("test", author), locale=""
+    async def press(self, wish: ButtonAction, turn: Turn, author: str = "ada") -> str:
+        said = await self.intake.presses.handle(
+            create_button(wish, turn.id, ENGLISH).id, visitor=Actor("test", author), locale=""
         )
-        await self.intake.settle(1)
+        await self.intake.drain(1)
         return said
 
     async def begun(self) -> Turn:
@@ -232,8 +234,8 @@ async def test_a_command_is_answered_in_the_language_of_who_gives_it(place: Plac
     place.locale = "ko-KR"
     await place.hear("hello")
     await place.hear("!help")
-    assert place.said[0].startswith(words.of("ko")(words.HELPS))
-    assert f"- `reset`: {words.of('ko')(words.RESET_DOES)}" in place.said[0]
+    assert place.said[0].startswith(words.messages_for("ko")(words.HELPS))
+    assert f"- `reset`: {words.messages_for('ko')(words.RESET_DOES)}" in place.said[0]
 
 
 async def test_a_stop_ends_what_its_author_asked_and_is_seen_where_that_was_shown(place: Place) -> None:
@@ -280,7 +282,7 @@ async def test_a_model_can_be_chosen_before_the_first_question(place: Place) -> 
 
 
 async def test_a_command_without_a_session_finds_nothing_to_reset(place: Place) -> None:
-    nowhere = Asker(None, "place", "ada", "test", {}, "key")
+    nowhere = CommandContext(None, "place", "ada", "test", {}, "key")
     assert (await place.intake.commands.run("reset", "", nowhere)).text == words.NOTHING_TO_RESET
 
 
@@ -300,8 +302,8 @@ async def test_an_errand_that_fails_in_an_unknown_way_says_nothing_of_what_it_wa
     async def errand() -> None:
         raise KeyError(said)
 
-    place.intake.run(errand(), name="press")
-    await place.intake.settle(5)
+    place.intake.run_in_background(errand(), name="press")
+    await place.intake.drain(5)
     assert "press has failed: KeyError" in caplog.text
     assert said not in caplog.text
 
@@ -312,8 +314,8 @@ async def test_what_cannot_be_kept_is_told_to_the_adapter(place: Place, monkeypa
     for taking in (
         place.hear(),
         place.hear("help"),
-        place.intake.edited("key", "text"),
-        place.intake.deleted("key"),
+        place.intake.handle_edit("key", "text"),
+        place.intake.handle_deletion("key"),
     ):
         with pytest.raises(StoreError):
             await taking
@@ -329,10 +331,10 @@ async def test_a_command_that_can_never_be_done_is_apologised_for_once(
     monkeypatch.setattr(place.conversations, "get_status", unreadable)
     message = await place.hear("status")
     await place.hear_again(message)
-    assert place.said == [ENGLISH.sorry(DamagedSessionError.public)]
+    assert place.said == [ENGLISH.format_error(DamagedSessionError.public)]
 
 
-@pytest.mark.parametrize("fails", ["mute", "record_command", "get_status"])
+@pytest.mark.parametrize("fails", ["set_muted", "record_command", "get_status"])
 async def test_a_command_that_cannot_be_done_now_or_noted_is_done_when_it_comes_again(
     place: Place, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
@@ -353,9 +355,9 @@ async def test_of_what_is_chosen_the_last_holds_though_another_is_heard_later(pl
     await place.hear("hello")
     late = inbound("mute")
     await place.hear("listen")
-    await place.intake.take(Call(late, True, is_late=is_late))
+    await place.intake.accept(IncomingMessage(late, True, is_late=is_late))
     assert not await place.conversations.is_muted("place:1")
-    await place.intake.take(Call(inbound("mute"), True, is_late=True))
+    await place.intake.accept(IncomingMessage(inbound("mute"), True, is_late=True))
     assert await place.conversations.is_muted("place:1")
 
 
@@ -384,20 +386,20 @@ async def test_a_stop_that_comes_late_ends_what_was_asked_by_then_and_nothing_el
     turn = await place.begun()
     late = inbound("stop")
     await place.hear("said since")
-    await place.intake.take(Call(late, True, is_late=True))
+    await place.intake.accept(IncomingMessage(late, True, is_late=True))
     assert await place.turns.list_owned() == {turn.id: STOP}
     assert await place.waiting() == ["said since"]
     await place.ended(turn, "cancelled")
     since = await place.begun()
     too_late = inbound("stop", sent_at=late.sent_at)
-    await place.intake.take(Call(too_late, True, is_late=True))
+    await place.intake.accept(IncomingMessage(too_late, True, is_late=True))
     assert await place.turns.list_owned() == {since.id: None}
 
 
 async def test_a_command_is_not_noted_before_all_is_known_that_it_takes(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place.intake, "_locale", away)
+    monkeypatch.setattr(place.intake, "_get_locale", away)
     message = inbound("help")
     with pytest.raises(StoreError):
         await place.hear_again(message)
@@ -409,10 +411,10 @@ async def test_a_command_is_not_noted_before_all_is_known_that_it_takes(
 async def test_settling_does_not_wait_longer_than_it_may(place: Place) -> None:
     place.answers.clear()
     async with asyncio.timeout(30):
-        await place.intake.take(Call(inbound("reset"), True))
-        await place.intake.settle(0.01)
+        await place.intake.accept(IncomingMessage(inbound("reset"), True))
+        await place.intake.drain(0.01)
     place.answers.set()
-    await place.intake.settle(1)
+    await place.intake.drain(1)
     assert place.said == []  # what came too late is given up
 
 
@@ -468,20 +470,20 @@ async def test_any_reader_says_what_he_thinks_of_an_answer_as_long_as_it_is_know
 
 
 async def test_a_press_is_answered_in_the_users_language(place: Place) -> None:
-    korean = words.of("ko")
-    assert await place.intake.presses.press("strange", visitor=ADA, locale="ko") == korean(words.NOT_MINE)
-    assert await place.intake.presses.press("retry:t1", visitor=ADA, locale="ko") == korean(words.OVER)
+    korean = words.messages_for("ko")
+    assert await place.intake.presses.handle("strange", visitor=ADA, locale="ko") == korean(words.NOT_MINE)
+    assert await place.intake.presses.handle("retry:t1", visitor=ADA, locale="ko") == korean(words.OVER)
 
 
 async def test_an_edit_changes_what_waits_and_shows_again_what_was_answered(place: Place) -> None:
     message = await place.hear("What is tow and two?")
-    await place.intake.edited("unknown", "text")
-    await place.intake.edited(message.event_key, "What is two and two?")
+    await place.intake.handle_edit("unknown", "text")
+    await place.intake.handle_edit(message.event_key, "What is two and two?")
     assert await place.waiting() == ["What is two and two?"]
     turn = await place.begun()
     for text in ("What is two and three?", "What is two and three?"):  # the second time, nothing has changed
-        await place.intake.edited(message.event_key, text)
-        await place.intake.settle(1)
+        await place.intake.handle_edit(message.event_key, text)
+        await place.intake.drain(1)
     assert place.shown == [(turn.id, "")]
     await place.ended(turn)
     assert await place.press("revise", turn) == ""
@@ -489,19 +491,19 @@ async def test_an_edit_changes_what_waits_and_shows_again_what_was_answered(plac
 
 
 async def test_a_deletion_drops_what_waits_ends_what_runs_and_marks_what_was_answered(place: Place) -> None:
-    await place.intake.deleted("unknown")
+    await place.intake.handle_deletion("unknown")
     waits = await place.hear("one")
-    await place.intake.deleted(waits.event_key)
+    await place.intake.handle_deletion(waits.event_key)
     assert await place.waiting() == []
     runs = await place.hear("two")
     turn = await place.begun()
-    await place.intake.deleted(runs.event_key)
+    await place.intake.handle_deletion(runs.event_key)
     assert await place.turns.list_owned() == {turn.id: "withdrawn"}
     await place.ended(turn, "cancelled")
     answered = await place.hear("three")
     other = await place.ended(await place.begun())
-    await place.intake.deleted(answered.event_key)
-    await place.intake.settle(1)
+    await place.intake.handle_deletion(answered.event_key)
+    await place.intake.drain(1)
     assert place.shown == [(turn.id, words.WITHDRAWN), (other.id, words.WITHDRAWN)]
 
 

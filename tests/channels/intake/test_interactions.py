@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from channels.access import Rules
-from channels.commands.handlers import PRIVATE, Commands, Name
+from channels.access import AccessRules
+from channels.commands.handlers import PRIVATE_COMMANDS, CommandHandler, CommandName
 from channels.commands.presses import PressHandler
 from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.i18n import messages as words
@@ -59,7 +59,7 @@ def told(sandbox: Any) -> list[str]:
 async def test_a_command_that_was_acknowledged_is_done_by_the_next_process_and_told_once(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, run = asyncio.Event(), Commands.run
+    begun, run = asyncio.Event(), CommandHandler.run
 
     async def dies(*_: Any) -> Any:
         begun.set()
@@ -69,12 +69,12 @@ async def test_a_command_that_was_acknowledged_is_done_by_the_next_process_and_t
         await talk.say("one")
         await says(talk, "one")
         await talk.bot.settled(1)
-        monkeypatch.setattr(Commands, "run", dies)
+        monkeypatch.setattr(CommandHandler, "run", dies)
         giving = asyncio.create_task(choose(sandbox))
         await asyncio.wait_for(begun.wait(), 30)
         (row,) = await rows(talk.bot)
         assert all(secret not in str(row.what) for secret in ("response_url", "trigger_id", "https://"))
-    monkeypatch.setattr(Commands, "run", run)
+    monkeypatch.setattr(CommandHandler, "run", run)
     async with talking(sandbox, tmp_path, "two") as talk:
         await sandbox.wait_for(lambda: told(sandbox), timeout=20)
         await gone(talk.bot)
@@ -88,7 +88,7 @@ async def test_a_command_that_was_acknowledged_is_done_by_the_next_process_and_t
 async def test_a_press_that_was_acknowledged_is_executed_by_the_next_process_once(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, press = asyncio.Event(), PressHandler.press
+    begun, press = asyncio.Event(), PressHandler.handle
 
     async def dies(*_: Any, **__: Any) -> Any:
         begun.set()
@@ -98,12 +98,12 @@ async def test_a_press_that_was_acknowledged_is_executed_by_the_next_process_onc
         await talk.say("hello")
         await says(talk, "one")
         await talk.bot.settled(1)
-        monkeypatch.setattr(PressHandler, "press", dies)
+        monkeypatch.setattr(PressHandler, "handle", dies)
         pressing = asyncio.create_task(talk.press(words.REGENERATE))
         await asyncio.wait_for(begun.wait(), 30)
     pressing.cancel()
     await asyncio.wait([pressing])
-    monkeypatch.setattr(PressHandler, "press", press)
+    monkeypatch.setattr(PressHandler, "handle", press)
     async with talking(sandbox, tmp_path, "two") as talk:
         await says(talk, "two")
         await gone(talk.bot)
@@ -132,7 +132,7 @@ async def test_the_author_is_told_when_a_worker_died_before_it_knew_them(
     monkeypatch.setattr(handler, "_identify", identify)
     async with talking(sandbox, tmp_path, "two") as talk:
         await gone(talk.bot)
-        await sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.sorry(SurfaceError.public)])
+        await sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.format_error(SurfaceError.public)])
 
 
 async def test_an_interaction_that_cannot_be_stored_is_processed(
@@ -171,14 +171,14 @@ async def ask_privately(sandbox: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("name", ["why", "usage"])
 async def test_what_is_for_one_alone_is_told_to_nobody_else_by_the_next_process_though_he_cannot_be_told_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: Name
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: CommandName
 ) -> None:
     async with sandbox_of("discord") as server:
         await _left(server, tmp_path, monkeypatch, name)
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFE", 0.0)
         async with talking(server, tmp_path, "two") as talk:
             await gone(talk.bot)
-            assert [one.text for one in talk.replies()][1:] == [PRIVATE[name]]
+            assert [one.text for one in talk.replies()][1:] == [PRIVATE_COMMANDS[name]]
 
 
 async def test_an_export_that_all_can_see_in_the_end_has_no_secret_of_a_tool(
@@ -203,7 +203,7 @@ async def test_the_next_process_knows_an_admin_and_who_may_not_speak_any_more(
 ) -> None:
     person = sandbox.people["ada"].id
     await _left(sandbox, tmp_path, monkeypatch, "usage")
-    rules = Rules(block=frozenset({f"user:{person}"} if is_blocked else ()))
+    rules = AccessRules(block=frozenset({f"user:{person}"} if is_blocked else ()))
     async with talking(sandbox, tmp_path, "two", admins=[str(person)], rules=rules) as talk:
         word = words.NOT_YOU if is_blocked else words.USAGE_ALL
         await sandbox.wait_for(lambda: [one for one in talk.whispers() if word in one], timeout=20)
@@ -214,7 +214,7 @@ async def _left(
     sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, *script: Any, **more: Any
 ) -> None:
     """A process that has answered a question is gone in the middle of a command."""
-    begun, run = asyncio.Event(), Commands.run
+    begun, run = asyncio.Event(), CommandHandler.run
 
     async def dies(*_: Any) -> Any:
         begun.set()
@@ -224,10 +224,10 @@ async def _left(
         await talk.say("one")
         await says(talk, "one")
         await talk.bot.settled(1)
-        monkeypatch.setattr(Commands, "run", dies)
+        monkeypatch.setattr(CommandHandler, "run", dies)
         giving = asyncio.create_task(ask_privately(sandbox, name))
         await asyncio.wait_for(begun.wait(), 30)
-    monkeypatch.setattr(Commands, "run", run)
+    monkeypatch.setattr(CommandHandler, "run", run)
     giving.cancel()
     await asyncio.wait([giving])
 

@@ -4,7 +4,7 @@ import pytest
 
 from channels.base import Priority
 from channels.rate_limits import caller as calls
-from channels.rate_limits.caller import Caller, PassingError, RefusedError, cancel_unless, deadline
+from channels.rate_limits.caller import Caller, RefusedError, TransientError, cancel_unless, deadline
 from channels.rate_limits.limiter import Window
 from core.errors import SurfaceError, TurnLostError
 
@@ -32,7 +32,7 @@ class Platform:
 
 
 def passing(number: int) -> list[Exception]:
-    return [PassingError("HTTP 500") for _ in range(number)]
+    return [TransientError("HTTP 500") for _ in range(number)]
 
 
 async def test_a_failure_in_passing_is_tried_again_until_the_pauses_are_used_up() -> None:
@@ -44,13 +44,13 @@ async def test_a_failure_in_passing_is_tried_again_until_the_pauses_are_used_up(
 
 
 async def test_a_call_that_comes_too_often_is_made_again_however_often_that_is_said() -> None:
-    platform = Platform(*(PassingError("later", retry_after=0.01) for _ in range(20)))
+    platform = Platform(*(TransientError("later", retry_after=0.01) for _ in range(20)))
     assert await platform.call() == "sent"
     assert platform.calls == 21
 
 
 async def test_what_is_too_often_for_one_is_so_for_all_that_share_the_limit() -> None:
-    platform = Platform(PassingError("later", retry_after=1.0))
+    platform = Platform(TransientError("later", retry_after=1.0))
     time = asyncio.get_running_loop().time
     begun = time()
     first = asyncio.create_task(platform.call())
@@ -89,27 +89,27 @@ async def test_a_refusal_is_not_tried_again() -> None:
 
 
 async def test_a_tick_is_tried_once_and_tells_whether_it_may_have_taken_effect() -> None:
-    platform = Platform(PassingError("later", retry_after=0.01))
+    platform = Platform(TransientError("later", retry_after=0.01))
     assert await platform.call(Priority.STREAM_UPDATE) is None
     assert platform.calls == 1
-    platform = Platform(PassingError("HTTP 500"))
-    with pytest.raises(PassingError):
+    platform = Platform(TransientError("HTTP 500"))
+    with pytest.raises(TransientError):
         await platform.call(Priority.STREAM_UPDATE)
     assert platform.calls == 1
 
 
 async def test_what_has_taken_effect_is_not_made_again_and_what_was_too_often_is_not_looked_for() -> None:
-    platform = Platform(PassingError("later", retry_after=0.01), *passing(2))
+    platform = Platform(TransientError("later", retry_after=0.01), *passing(2))
     looks = ["", "", "there"]
 
     async def found() -> str | None:
         return looks.pop(0) or None
 
     budget = platform.caller.limiters.get("key", WINDOW)
-    assert await platform.caller.call("post", platform.send, budget, found=found) == "sent"
+    assert await platform.caller.call("post", platform.send, budget, find_effect=found) == "sent"
     assert (platform.calls, looks) == (4, ["there"])
     platform.failures = passing(1)
-    assert await platform.caller.call("post", platform.send, budget, found=found) == "there"
+    assert await platform.caller.call("post", platform.send, budget, find_effect=found) == "there"
     assert platform.calls == 5
 
 
@@ -118,7 +118,7 @@ async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no
     retry_after: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "CHECK_SECONDS", 0.01)
-    platform, is_wanted = Platform(PassingError("HTTP 500", retry_after=retry_after)), True
+    platform, is_wanted = Platform(TransientError("HTTP 500", retry_after=retry_after)), True
     platform.caller = Caller("test", pauses=(60.0,))
 
     async def wanted() -> None:
@@ -147,7 +147,7 @@ async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no
 async def test_a_call_that_is_made_once_is_not_made_again_and_says_what_failed() -> None:
     platform = Platform(*passing(1))
     budget = platform.caller.limiters.get("key", WINDOW)
-    with pytest.raises(PassingError, match="HTTP 500"):
-        await platform.caller.once("post", platform.send, budget)
+    with pytest.raises(TransientError, match="HTTP 500"):
+        await platform.caller.call_once("post", platform.send, budget)
     assert platform.calls == 1
-    assert await platform.caller.once("post", platform.send, budget) == "sent"
+    assert await platform.caller.call_once("post", platform.send, budget) == "sent"

@@ -401,7 +401,7 @@ def test_where_nothing_can_be_seen_at_all_the_last_word_is_what_was_told_to_stan
     planner = Planner(DISCORD)
     planner.feed(text)
     assert planner.plan(Priority.STREAM_UPDATE).chunks[0].text == PLACEHOLDER
-    assert list(planner.plan(Priority.FINAL, nothing="Nothing.").chunks) == [Chunk(0, len(text), "Nothing.")]
+    assert list(planner.plan(Priority.FINAL, empty_text="Nothing.").chunks) == [Chunk(0, len(text), "Nothing.")]
 
 
 def test_a_head_of_a_table_is_not_parted_from_the_line_under_it() -> None:

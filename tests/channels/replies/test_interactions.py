@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from channels.answerer import Answerer
 from channels.i18n import messages as words
 from channels.replies import rerender as standing
-from channels.settings import EXTRAS
+from channels.settings import EXTRA_BUTTONS
 from core.agents.runtime import AgentRuntime
 from core.errors import ProviderRequestError
 from core.identity import Actor
@@ -79,7 +79,7 @@ async def test_a_stop_that_comes_too_late_is_told_to_who_pressed(sandbox: Any, t
         word = await talk.bot.channel._intake.presses.press(
             before, visitor=Actor(talk.bot.channel.name, talk.sandbox.people["ada"].id), locale="ko"
         )
-        assert word == words.of("ko")(words.ENDED)
+        assert word == words.messages_for("ko")(words.ENDED)
 
 
 async def test_what_waits_for_the_model_can_be_stopped_before_it_says_a_word(sandbox: Any, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_any_reader_may_say_what_he_thinks_of_it(sandbox: Any, tmp_path: P
 
 async def test_no_button_is_there_that_is_not_wanted(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "It is 42.", Fail(400, "")) as talk:
-        talk.bot.answerer._settings = replace(talk.bot.answerer._settings, extras=EXTRAS - EXTRAS)
+        talk.bot.answerer._settings = replace(talk.bot.answerer._settings, extras=EXTRA_BUTTONS - EXTRA_BUTTONS)
         await talk.say("what is it?")
         await talk.bot.settled(1)
         assert buttons(talk) == [[]]
@@ -219,7 +219,7 @@ async def test_an_edit_of_what_another_worker_answers_is_seen_when_that_has_ende
     async with talking(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as talk:
         await talk.say("two and tow?")
         await shows(talk, lambda found: found == ["Tow"])
-        monkeypatch.setattr(Answerer, "_offer", lambda *_: False)  # as if it did not run here
+        monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if it did not run here
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.edited(row.event_key, "two and two?")
         go_on.set()
@@ -260,7 +260,7 @@ async def test_a_deletion_that_comes_while_another_worker_ends_the_answer_is_see
     async with talking(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as talk:
         await talk.say("two and tow?")
         await shows(talk, lambda found: found == ["Tow"])
-        monkeypatch.setattr(Answerer, "_offer", lambda *_: False)  # as if it did not run here
+        monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if it did not run here
         monkeypatch.setattr(Worker, "cancel", lambda *_: None)  # and had not heard of it yet
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.deleted(row.event_key)
@@ -282,7 +282,7 @@ async def test_a_deletion_is_not_forgotten_by_whoever_shows_the_answer(sandbox: 
 async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_one(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, go_on, made_of = asyncio.Event(), asyncio.Event(), standing.made
+    looks, go_on, made_of = asyncio.Event(), asyncio.Event(), standing.load_files
 
     async def slow(runtime: AgentRuntime, session_id: str, run_id: str) -> Any:
         if not looks.is_set():
@@ -293,7 +293,7 @@ async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_on
     async with talking(sandbox, tmp_path, "Five.", "Four.") as talk:
         await talk.say("two and tow?")
         await talk.bot.settled(1)
-        monkeypatch.setattr(standing, "made", slow)
+        monkeypatch.setattr(standing, "load_files", slow)
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.edited(row.event_key, "two and two?")
         await looks.wait()
@@ -322,7 +322,7 @@ async def test_what_people_have_taken_away_is_not_shown_again(sandbox: Any, tmp_
 
 
 async def test_who_speaks_another_language_has_the_bots_own_words_in_it(sandbox: Any, tmp_path: Path) -> None:
-    korean = words.of("ko")
+    korean = words.messages_for("ko")
     if isinstance(sandbox, SlackSandbox):
         sandbox.add_user("minsu", "Minsu", locale="ko-KR")
     else:
@@ -331,7 +331,7 @@ async def test_who_speaks_another_language_has_the_bots_own_words_in_it(sandbox:
     async with talking(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)], grace=0.1) as talk:
         await talk.say("one", user="minsu")
         await has_buttons(talk, [korean(words.RETRY)])
-        assert texts(talk)[0].startswith(korean.sorry(ProviderRequestError.public))
+        assert texts(talk)[0].startswith(korean.format_error(ProviderRequestError.public))
         await talk.say("two", user="minsu")
         await has_buttons(talk, [korean(words.RETRY)], [korean(words.STOP)])
         await talk.say("status", user="minsu")

@@ -1,8 +1,8 @@
 import asyncio
 
-from channels.rate_limits.caller import Caller, PassingError, cancel_unless
+from channels.rate_limits.caller import Caller, TransientError, cancel_unless
 from channels.rate_limits.limiter import Window
-from channels.replies.reactions import Address, Receipts
+from channels.replies.reactions import Address, QueuedReactions
 from core.errors import SurfaceError, TurnLostError
 
 MESSAGE = {"channel": "1", "message": "2"}
@@ -16,7 +16,7 @@ class Signs:
         self.open = asyncio.Event()
         self.open.set()
         self.error: SurfaceError | None = None
-        self.receipts = Receipts(self._add, self._remove)
+        self.receipts = QueuedReactions(self._add, self._remove)
 
     async def _add(self, address: Address) -> None:
         await self.open.wait()
@@ -30,15 +30,15 @@ class Signs:
 
 async def test_a_sign_is_set_and_taken_away_and_a_second_time_there_is_none() -> None:
     signs = Signs()
-    signs.receipts.give(MESSAGE)
-    signs.receipts.take_back(MESSAGE)
-    signs.receipts.take_back(MESSAGE)
-    await signs.receipts.settle(1)
+    signs.receipts.add(MESSAGE)
+    signs.receipts.remove(MESSAGE)
+    signs.receipts.remove(MESSAGE)
+    await signs.receipts.drain(1)
     assert signs.log == ["add 2", "remove 2"]
 
 
 async def test_a_sign_is_taken_away_though_the_reply_that_does_so_has_ended() -> None:
-    signs, caller, failures = Signs(), Caller("test", pauses=(0.01,)), [PassingError("HTTP 500")]
+    signs, caller, failures = Signs(), Caller("test", pauses=(0.01,)), [TransientError("HTTP 500")]
 
     async def send() -> None:
         if failures:
@@ -51,47 +51,47 @@ async def test_a_sign_is_taken_away_though_the_reply_that_does_so_has_ended() ->
     async def ended() -> None:
         raise TurnLostError("it is shown no more")
 
-    receipts = Receipts(signs._add, remove)
+    receipts = QueuedReactions(signs._add, remove)
     with cancel_unless(ended):
-        receipts.give(MESSAGE)
-        receipts.take_back(MESSAGE)
-    await receipts.settle(1)
+        receipts.add(MESSAGE)
+        receipts.remove(MESSAGE)
+    await receipts.drain(1)
     assert signs.log == ["add 2", "remove 2"]
 
 
 async def test_what_was_never_given_is_not_taken_away() -> None:
     signs = Signs()
-    signs.receipts.take_back(MESSAGE)
-    await signs.receipts.settle(1)
+    signs.receipts.remove(MESSAGE)
+    await signs.receipts.drain(1)
     assert signs.log == []
 
 
 async def test_however_slow_the_platform_is_a_sign_is_taken_away_after_it_was_set() -> None:
     signs = Signs()
     signs.open.clear()
-    signs.receipts.give(MESSAGE)
-    signs.receipts.take_back(MESSAGE)
+    signs.receipts.add(MESSAGE)
+    signs.receipts.remove(MESSAGE)
     await asyncio.sleep(0.01)
     assert signs.log == []
     signs.open.set()
-    await signs.receipts.settle(1)
+    await signs.receipts.drain(1)
     assert signs.log == ["add 2", "remove 2"]
 
 
 async def test_a_sign_that_cannot_be_set_is_no_fault() -> None:
     signs = Signs()
     signs.error = SurfaceError("forbidden")
-    signs.receipts.give(MESSAGE)
-    signs.receipts.take_back(MESSAGE)
-    await signs.receipts.settle(1)
+    signs.receipts.add(MESSAGE)
+    signs.receipts.remove(MESSAGE)
+    await signs.receipts.drain(1)
     assert signs.log == ["remove 2"]
 
 
 async def test_settling_does_not_wait_longer_than_it_may() -> None:
     signs = Signs()
     signs.open.clear()
-    signs.receipts.give(MESSAGE)
+    signs.receipts.add(MESSAGE)
     async with asyncio.timeout(30):
-        await signs.receipts.settle(0.01)
+        await signs.receipts.drain(0.01)
     signs.open.set()
-    await signs.receipts.settle(1)
+    await signs.receipts.drain(1)

@@ -135,7 +135,7 @@ async def board() -> Board:
 
 
 def on(board: Board, **more: Any) -> Reply:
-    return Reply(board, keep=board.keep, **more)
+    return Reply(board, save_ids=board.keep, **more)
 
 
 async def test_what_is_said_already_is_not_shown_once_more(board: Board) -> None:
@@ -181,7 +181,7 @@ async def test_the_first_words_wait_neither_for_a_pace_nor_behind_what_waited_be
     async with on(board) as reply:
         await board.until(lambda: board.shown == [PLACEHOLDER])
         board.has_no_place_for = {Priority.STREAM_UPDATE}
-        reply.status("_Searching…_")
+        reply.show_status("_Searching…_")
         await board.until(lambda: board.asked[-1] is Priority.STREAM_UPDATE)
         assert not any(board.are_silent)
         board.has_no_place_for = set()
@@ -246,7 +246,7 @@ async def test_where_calls_are_scarce_a_message_is_shown_when_it_is_whole_and_ch
 
 async def test_where_calls_are_scarce_the_message_bears_a_sign_until_there_is_something_to_show(board: Board) -> None:
     board.has_no_room = True
-    async with asyncio.timeout(20), Reply(board, keep=board.keep) as reply:
+    async with asyncio.timeout(20), Reply(board, save_ids=board.keep) as reply:
         while not board.log:  # noqa: ASYNC110 (it says so without a word)
             await asyncio.sleep(0)
         reply.feed("so far, ")
@@ -290,10 +290,10 @@ async def test_leaving_does_not_wait_for_a_place(board: Board) -> None:
 
 
 async def test_a_silence_is_told_with_its_length(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_module, "SILENCE", 1.0)
+    monkeypatch.setattr(reply_module, "SILENCE_SECONDS", 1.0)
     async with on(board) as reply:
         await board.until(lambda: board.shown == [f"{PLACEHOLDER} (1 s)"])
-        reply.status("Using a tool")
+        reply.show_status("Using a tool")
         await board.until(lambda: board.shown == ["Using a tool"])
         await board.until(lambda: board.shown == ["Using a tool (1 s)"])
         reply.feed("So")
@@ -338,11 +338,11 @@ async def test_messages_that_stand_already_are_written_over(board: Board) -> Non
 
 async def test_a_status_stands_under_the_text_until_more_of_it_comes(board: Board) -> None:
     async with on(board) as reply:
-        reply.status("Using a tool")
+        reply.show_status("Using a tool")
         await board.until(lambda: board.shown == ["Using a tool"])
         reply.feed("So far")
         await board.until(lambda: board.shown == ["So far"])
-        reply.status("Using another")
+        reply.show_status("Using another")
         await board.until(lambda: board.shown == ["So far\n\nUsing another"])
         await reply.close("So far, so good.")
     assert board.shown == ["So far, so good."]
@@ -513,16 +513,16 @@ async def test_messages_that_are_posted_when_another_worker_has_the_turn_are_orp
     async def keep(_ids: Sequence[str]) -> None:
         raise TurnLostError("it is another worker's")
 
-    async with Reply(board, keep=keep) as reply:
+    async with Reply(board, save_ids=keep) as reply:
         with pytest.raises(TurnLostError):
             await reply.close("late")
-    assert reply.orphans == list(board.messages)
+    assert reply.orphaned_ids == list(board.messages)
 
 
 async def test_a_reply_that_was_left_has_no_call_in_flight(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.in_flight)
-        await reply.leave()
+        await reply.abandon()
         assert not board.in_flight
         assert board.log[-1] == "begun"
 
@@ -533,10 +533,10 @@ async def test_buttons_stand_under_what_grows_and_others_under_what_has_ended(bo
         await board.until(lambda: board.shown == [PLACEHOLDER])
         reply.feed("Hello")
         await board.until(lambda: board.shown == ["Hello"])
-        reply.offer([more, stop])
+        reply.update_buttons([more, stop])
         await board.until(lambda: board.plans[-1].buttons == [more, stop])
-        await reply.close("Hello, you.", controls=[again])
-        reply.offer([stop])
+        await reply.close("Hello, you.", buttons=[again])
+        reply.update_buttons([stop])
     assert [plan.buttons for plan in board.plans] == [[stop], [stop], [more, stop], [again]]
 
 
@@ -551,8 +551,8 @@ async def test_no_button_stands_under_a_message_that_is_shown_when_it_is_whole(b
 
 
 async def test_what_it_says_in_its_own_name_is_in_its_language(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_module, "SILENCE", 0.01)
-    korean = words.of("ko")
+    monkeypatch.setattr(reply_module, "SILENCE_SECONDS", 0.01)
+    korean = words.messages_for("ko")
     async with on(board, most=1, say=korean) as reply:
         await board.until(lambda: board.shown and "초" in board.shown[0])
         await reply.close("word " * 40)

@@ -189,7 +189,7 @@ async def test_what_failed_after_a_long_text_says_so_below_its_beginning(sandbox
         (row,) = await ended(talk)
         shown = texts(talk)
         assert len(shown) == 3
-        assert shown[-1] == f"{words.IN_FILE}\n\n{words.ENGLISH.apology(words.TOO_LONG, row.id)}"
+        assert shown[-1] == f"{words.IN_FILE}\n\n{words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)}"
         assert retries(talk) == [False, False, True]
         assert len(talk.files()) == 1
 
@@ -330,7 +330,7 @@ async def test_a_model_that_says_nothing_for_too_long_ends_in_one_sentence_below
         talk.bot.answerer._runtime.app.root_agent.model.idle_seconds = 2.0
         await failed(talk)
         (row,) = await ended(talk)
-        apology = words.ENGLISH.apology(ProviderSilentError.public, row.id)
+        apology = words.ENGLISH.format_error_with_id(ProviderSilentError.public, row.id)
         assert texts(talk) == [f"Once\n\n{apology}"]
         assert retries(talk) == [True]
 
@@ -352,7 +352,7 @@ async def test_a_database_that_fails_is_said_to_the_one_who_pressed(
         again = talk.bot.inbox.again
         monkeypatch.setattr(talk.bot.inbox, "request_rerun", lost)
         await talk.press(words.RETRY)
-        await talk.sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.sorry(StoreError.public)])
+        await talk.sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.format_error(StoreError.public)])
         monkeypatch.setattr(talk.bot.inbox, "request_rerun", again)
         await talk.press(words.RETRY)
         await says(talk, "It is 42.")

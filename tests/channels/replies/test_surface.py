@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from channels.base import Button, Chunk, File, FileRefusedError, Plan, Priority
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.replies import surface as messages
-from channels.replies.reactions import Address, Receipts
-from channels.replies.surface import Edited, MessageSurface, Posted, RecordFile
+from channels.replies.reactions import Address, QueuedReactions
+from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage, RecordFile
 from core.errors import SurfaceError
 
 
@@ -25,7 +25,7 @@ class Board(MessageSurface):
     """Messages in a dictionary; a tick goes as long as there is budget."""
 
     def __init__(self) -> None:
-        super().__init__(Receipts(_unsaid, _unsaid), {})
+        super().__init__(QueuedReactions(_unsaid, _unsaid), {})
         self.messages: dict[str, str] = {}
         self.previous: dict[str, str | None] = {}
         self.buttons: dict[str, Sequence[Button]] = {}
@@ -39,11 +39,11 @@ class Board(MessageSurface):
         self.edited = asyncio.Event()
 
     @property
-    def _posts(self) -> RateLimiter:
+    def _post_limiter(self) -> RateLimiter:
         return PLENTY
 
     @property
-    def _edits(self) -> RateLimiter:
+    def _edit_limiter(self) -> RateLimiter:
         return self.edits
 
     def _may(self, priority: Priority) -> bool:
@@ -52,25 +52,25 @@ class Board(MessageSurface):
         return priority is not Priority.STREAM_UPDATE or self.budget >= 0
 
     async def _post(
-        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
-    ) -> Posted | None:
+        self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
+    ) -> PostedMessage | None:
         if not self._may(priority):
             return None
         new = f"m{self.calls}"
-        self.messages[new], self.previous[new], self.buttons[new] = text, previous, controls
-        return Posted(new)
+        self.messages[new], self.previous[new], self.buttons[new] = text, previous, buttons
+        return PostedMessage(new)
 
-    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
+    async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:
         if not self._may(priority):
-            return Edited.DROPPED
+            return EditOutcome.DROPPED
         if message_id not in self.messages:
-            return Edited.GONE
+            return EditOutcome.GONE
         if text == self.loses:
             self.late = message_id
-            return Edited.LOST
-        self.messages[message_id], self.buttons[message_id] = text, controls
+            return EditOutcome.LOST
+        self.messages[message_id], self.buttons[message_id] = text, buttons
         self.edited.set()
-        return Edited.DONE
+        return EditOutcome.DONE
 
     async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
         if not self.takes_files:
@@ -87,7 +87,7 @@ class Board(MessageSurface):
     async def _delete(self, message_id: str) -> None:
         self.messages.pop(message_id, None)
 
-    async def _own(self) -> dict[int, str]:
+    async def _find_own(self) -> dict[int, str]:
         return dict(enumerate(self.messages))
 
 
@@ -163,11 +163,11 @@ async def test_a_word_of_its_own_is_a_message_of_its_own() -> None:
 async def test_a_place_that_was_waited_for_is_used_once_and_given_back_if_it_is_not_needed() -> None:
     board, known = Board(), Known()
     one = RateLimiter(Window(calls=1, seconds=60.0))
-    board._held = one
-    assert board.is_admitted(one)
-    assert not board.is_admitted(one)
+    board._slot = one
+    assert board.use_slot(one)
+    assert not board.use_slot(one)
     await one.acquire(Priority.FINAL)
-    board._held = one
+    board._slot = one
     await known.show(board, ["one"])
     assert one.try_acquire(Priority.FINAL)
 
@@ -175,7 +175,7 @@ async def test_a_place_that_was_waited_for_is_used_once_and_given_back_if_it_is_
 async def test_an_edit_that_was_given_up_and_comes_after_the_last_word_is_written_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(messages, "LATE", 0.5)
+    monkeypatch.setattr(messages, "LATE_CALL_SECONDS", 0.5)
     board, known = Board(), Known()
     board.loses = "half"
     await known.show(board, ["..."], Priority.STREAM_UPDATE)

@@ -7,7 +7,7 @@ import pytest
 from channels.discord.replies.surface import LIMITS as DISCORD
 from channels.discord.text import size
 from channels.i18n import messages as words
-from channels.replies.tool_status import Tools, doing
+from channels.replies.tool_status import ToolStatus, render_call
 from core.agents.events import StreamEvent
 
 
@@ -33,23 +33,26 @@ def begins(tool: str = "look_up", line: str = "", call: str = "c1", **arguments:
     ],
 )
 def test_a_line_says_what_is_being_done_in_words_and_no_more(event: StreamEvent, shown: str | None) -> None:
-    said = doing(event, words.ENGLISH)
+    said = render_call(event, words.ENGLISH)
     assert shown is None or said == shown
-    assert size(f"\n\n{said}{words.ENGLISH.waited(86_400)}") <= DISCORD.reserve
+    assert size(f"\n\n{said}{words.ENGLISH.format_elapsed(86_400)}") <= DISCORD.reserve
     assert not set("*`<>[]\n") & set(said)
 
 
 def test_the_tools_that_are_there_have_lines_in_each_language() -> None:
     event = begins("current_time", "Looking at the clock")
-    assert doing(event, words.of("ko")) == "_시계를 보는 중…_"
-    assert doing(begins("read_page", "Reading {url}", url="a.example"), words.of("ko")) == "_a.example 읽는 중…_"
+    assert render_call(event, words.messages_for("ko")) == "_시계를 보는 중…_"
+    assert (
+        render_call(begins("read_page", "Reading {url}", url="a.example"), words.messages_for("ko"))
+        == "_a.example 읽는 중…_"
+    )
 
 
 def test_of_several_the_newest_that_is_at_work_is_shown() -> None:
-    tools = Tools()
+    tools = ToolStatus()
     first, second = begins("one", call="1"), begins("two", call="2")
-    assert tools.began(first, words.ENGLISH) == "_Using one…_"
-    assert tools.began(second, words.ENGLISH) == "_Using two…_"
-    assert tools.ended(second) == "_Using one…_"
-    assert tools.ended(second) == "_Using one…_"
-    assert tools.ended(first) == ""
+    assert tools.start(first, words.ENGLISH) == "_Using one…_"
+    assert tools.start(second, words.ENGLISH) == "_Using two…_"
+    assert tools.end(second) == "_Using one…_"
+    assert tools.end(second) == "_Using one…_"
+    assert tools.end(first) == ""

@@ -11,8 +11,8 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.server import serving
-from channels.access import Door, Rules
-from channels.settings import MOST_MESSAGES, Bounds
+from channels.access import AccessPolicy, AccessRules
+from channels.settings import MAX_MESSAGES, BackfillLimits
 from channels.slack.adapter import SlackChannel
 from channels.slack.client import socket_mode as socket
 from channels.slack.client.auth import client
@@ -106,22 +106,22 @@ async def running(
     tmp_path: Path,
     *script: Any,
     time_limit: float = 30,
-    most_messages: int = MOST_MESSAGES,
+    most_messages: int = MAX_MESSAGES,
     connect: bool = True,
     grace: float = 5,
     streaming: Streaming = "edit",
-    bounds: Bounds = BOUNDS,
+    bounds: BackfillLimits = BOUNDS,
     follow: ReplyWithoutMention = "author",
     secret_key: str = SECRET_KEY,
     core: Mapping[str, Any] | None = None,
-    rules: Rules = OPEN,
+    rules: AccessRules = OPEN,
     admins: Sequence[str] = (),
     **more: Any,
 ) -> AsyncIterator[Bot]:
     settings = replace(settings_of(slack, streaming), **more)
-    rules = replace(rules, external=settings.external, bots=settings.answers_bots)
+    rules = replace(rules, allows_external=settings.external, allows_bots=settings.answers_bots)
     limits: dict[str, Any] = {"time_limit": time_limit, "most_messages": most_messages, "follow": follow}
-    limits["door"] = Door({"slack": rules}, admins)
+    limits["door"] = AccessPolicy({"slack": rules}, admins)
     async with core_of(tmp_path, *script, **limits, **(core or {})) as made:
         vault = Vault(made.database, secret_key) if settings.client_id else None
         channel = made.channels[SlackChannel.name] = SlackChannel(settings, made.desk, made.places, bounds, vault)

@@ -221,7 +221,7 @@ async def test_a_reply_begins_at_once_and_goes_on_in_the_language_of_who_asks_wh
         assert list(placeholder.buttons) == [words.STOP]
         calls = [call for call in slack.calls if call.method == "users.info" and call.arguments["user"] == minsu.id]
         assert [call.reply for call in calls] == [None], "it has no answer yet"
-        korean = words.of("ko")
+        korean = words.messages_for("ko")
         await slack.wait_for(lambda: list(bot.thread(question)[1].buttons) == [korean(words.STOP)])
         go_on.set()
         await bot.shows(question, lambda texts: korean(words.NO_ANSWER) in texts)

@@ -77,7 +77,7 @@ async def test_a_press_is_acknowledged_before_anything_is_done_for_it(
         await server.wait_for(lambda: words.STOP in answer.buttons)
         monkeypatch.setattr(ConversationService, "stop_turn", failing)
         seen = await press(bot, "ada", answer, words.STOP)
-        await server.wait_for(lambda: [one.text for one in seen] == [words.ENGLISH.sorry(StoreError.public)])
+        await server.wait_for(lambda: [one.text for one in seen] == [words.ENGLISH.format_error(StoreError.public)])
 
 
 async def test_a_press_where_the_bot_does_not_serve_any_more_is_told_so(

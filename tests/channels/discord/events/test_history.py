@@ -15,7 +15,7 @@ from channels.discord.session_ids import sent_at
 from channels.i18n import messages as words
 from channels.intake import backfill
 from channels.intake.backfill import Backfill
-from channels.settings import Bounds
+from channels.settings import BackfillLimits
 from core.inbox.watermarks import ActivePlace
 from sandbox.discord import DiscordSandbox, GuildChannel
 from sandbox.discord.api.limits import OUTSIDE
@@ -187,7 +187,7 @@ async def test_what_fills_several_pages_is_read_and_the_newest_is_answered(
     for text in "abcde":
         await server.say("ada", server.open_dm("ada"), text)
     caplog.clear()
-    async with running(server, tmp_path, echo, bounds=Bounds(messages=3)) as bot:
+    async with running(server, tmp_path, echo, bounds=BackfillLimits(messages=3)) as bot:
         await looked_back(bot, caplog)
         assert answered(bot, server.open_dm("ada")) == ["hello", "c", "d", "e"]
 

@@ -46,7 +46,7 @@ async def test_help_status_and_stop_are_told_to_who_asks_alone(server: DiscordSa
             assert (f"`/{one['name']}" if one["type"] == 1 else f"*{one['name']}*") in told_
         server.set_locale("linus", "ko")
         told_ = await said_of(bot, await server.command("linus", "general", "help"))
-        assert all(words.of("ko")(one) in told_ for one in (words.HELPS, words.ASK_DOES, words.ASK_ABOUT))
+        assert all(words.messages_for("ko")(one) in told_ for one in (words.HELPS, words.ASK_DOES, words.ASK_ABOUT))
         question = await bot.ask("ada", "general", "one")
         await bot.says(question, "half")
         status = await said_of(bot, await server.command("grace", "general", "status"))
@@ -97,7 +97,9 @@ async def test_the_models_to_choose_from_are_those_of_the_agent_that_answers_the
 async def test_commands_speak_the_language_of_who_gives_them(server: DiscordSandbox, tmp_path: Path) -> None:
     server.set_locale("ada", "ko")
     async with running(server, tmp_path, echo) as bot:
-        await told(bot, await server.command("ada", "general", "reset"), words.of("ko")(words.NOTHING_TO_RESET))
+        await told(
+            bot, await server.command("ada", "general", "reset"), words.messages_for("ko")(words.NOTHING_TO_RESET)
+        )
 
 
 @pytest.mark.parametrize("lacking", ["view_channel", "send_messages"])
@@ -170,7 +172,7 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
         assert f"> Grace Hopper: the sky\n>     is green\n{QUOTE_END}" in read
         server.set_locale("grace", "ko")
         (again,) = await server.choose("grace", said, words.ASK_ABOUT)
-        await bot.says(again, f"heard: Grace Hopper: {words.of('ko')(words.ABOUT_THIS)}")
+        await bot.says(again, f"heard: Grace Hopper: {words.messages_for('ko')(words.ABOUT_THIS)}")
         link = f"https://discord.com/channels/{server.guild_id}/{said.channel.id}/{said.id}"
         assert shown.content.text == f"> the sky is green\n-# {link}"
 
@@ -192,7 +194,7 @@ async def test_that_a_question_cannot_be_kept_is_told_to_who_asked_and_nothing_o
         seen = await server.command("ada", "general", "ask", question="why?")
         await server.wait_for(lambda: len(seen) == 2)
         assert seen[0].deleted
-        await told(bot, seen[1:], ENGLISH.sorry(StoreError.public))
+        await told(bot, seen[1:], ENGLISH.format_error(StoreError.public))
         assert bot.calls(POST) == []
 
 

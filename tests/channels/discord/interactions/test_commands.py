@@ -78,7 +78,7 @@ async def test_a_database_that_fails_is_told_to_who_asked(
 
     monkeypatch.setattr(InboxStore, "has_session", failing)
     async with running(server, tmp_path, echo) as bot:
-        await reset(bot, "ada", "general", words.ENGLISH.sorry(StoreError.public))
+        await reset(bot, "ada", "general", words.ENGLISH.format_error(StoreError.public))
 
 
 async def test_a_command_whose_acknowledgement_is_refused_is_not_processed(
@@ -133,7 +133,7 @@ async def test_the_commands_are_registered_once(server: DiscordSandbox, tmp_path
 async def test_what_the_commands_do_is_told_in_each_language(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo):
         commands = {command["name"]: command for command in server.commands}
-        korean = words.of("ko")
+        korean = words.messages_for("ko")
         assert commands["reset"]["description_localizations"] == {"ko": korean(words.RESET_DOES)}
         assert commands[words.ASK_ABOUT]["name_localizations"] == {"ko": korean(words.ASK_ABOUT)}
         (question,) = commands["ask"]["options"]

@@ -373,15 +373,15 @@ async def test_however_often_it_is_begun_anew_what_was_deleted_is_posted_again(o
 
 
 async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(on: Shown) -> None:
-    on.receipts.give(on.address)
+    on.receipts.add(on.address)
     await on.server.wait_for(lambda: on.question.reactions.get("👀") == [on.server.bot_id])
     on.server.faults.delay(REACT.replace("PUT", "DELETE"), 1.0)
     await on.surface.remove_queued_reaction()
     assert on.question.reactions
     await on.server.wait_for(lambda: not on.question.reactions)
-    await on.receipts.settle(1)
+    await on.receipts.drain(1)
     on.server.faults.fail(REACT, status=403, code=90001)
-    on.receipts.give(on.address)
+    on.receipts.add(on.address)
     await on.surface.remove_queued_reaction()
-    await on.receipts.settle(1)
+    await on.receipts.drain(1)
     assert not on.question.reactions

@@ -8,7 +8,7 @@ from tenacity.wait import wait_fixed
 
 from channels.i18n import messages as words
 from channels.intake import backfill
-from channels.settings import Bounds
+from channels.settings import BackfillLimits
 from channels.slack.client import auth as proof
 from channels.slack.events import history
 from core.errors import StoreError
@@ -173,14 +173,16 @@ async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
 
 
 @pytest.mark.parametrize(
-    ("bounds", "answered"), [(Bounds(messages=2), ["c", "d"]), (Bounds(hours=1e-9), []), (Bounds(hours=0), [])], ids=str
+    ("bounds", "answered"),
+    [(BackfillLimits(messages=2), ["c", "d"]), (BackfillLimits(hours=1e-9), []), (BackfillLimits(hours=0), [])],
+    ids=str,
 )
 async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
     slack: SlackSandbox,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
-    bounds: Bounds,
+    bounds: BackfillLimits,
     answered: list[str],
 ) -> None:
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)  # what is left now is not found by a second look

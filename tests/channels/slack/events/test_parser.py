@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from channels.intake.handler import Call
+from channels.intake.handler import IncomingMessage
 from channels.slack.events.parser import Change, changed, hear
 from channels.slack.session_ids import root_of
 from channels.slack.text import TITLE_SIZE
@@ -17,12 +17,12 @@ def payload(event: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "event_callback", "team_id": "T1", "event": event, "authorizations": authorizations} | more
 
 
-def heard(**event: Any) -> Call | None:
+def heard(**event: Any) -> IncomingMessage | None:
     said = {name: value for name, value in (_SAID | event).items() if value is not None}
     return hear(payload(said))
 
 
-def call(**event: Any) -> Call:
+def call(**event: Any) -> IncomingMessage:
     found = heard(**event)
     assert found is not None
     return found
@@ -51,7 +51,7 @@ FOLLOW_UP: dict[str, Any] = {"thread_ts": "90.000100"}
 )
 def test_what_is_meant_for_the_bot_is_heard(event: dict[str, Any], session: str, is_called: bool) -> None:
     found = call(**event)
-    assert (found.inbound.session_id, found.is_called, found.command) == (session, is_called, None)
+    assert (found.inbound.session_id, found.is_mention, found.command) == (session, is_called, None)
     assert found.inbound.place == session.rpartition(":")[0]
     assert found.inbound.event_key == f"{found.inbound.place}:100.000200"
     assert found.inbound.sent_at == 100.0002

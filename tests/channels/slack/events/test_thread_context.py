@@ -111,7 +111,7 @@ async def test_what_was_read_once_is_not_read_again_and_a_regenerated_answer_has
 
 async def test_a_slow_or_unwilling_slack_holds_no_answer_up(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, lambda _: "ok") as bot:
-        bot.answerer._asking._context._patience = 0.2
+        bot.answerer._prompt_builder._context._timeout = 0.2
         root = await slack.say("grace", "general", "it is late")
         slack.faults.delay("conversations.replies", 1.0)
         await bot.ask("ada", "general", "is it?", thread_ts=root.ts)

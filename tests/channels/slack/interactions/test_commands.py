@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from channels.commands.handlers import COMMANDS as DOES
-from channels.commands.handlers import Commands, Said
+from channels.commands.handlers import CommandHandler, CommandResult
 from channels.i18n import messages as words
 from channels.intake.backfill import Backfill
 from channels.slack.interactions.commands import COMMANDS, MAX_CHOICES
@@ -104,7 +104,7 @@ async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tm
 async def test_help_tells_what_there_is_in_the_language_of_who_asks(slack: SlackSandbox, tmp_path: Path) -> None:
     slack.add_user("minsu", locale="ko-KR")
     async with running(slack, tmp_path, echo) as bot:
-        told, korean = (await said(bot, "ada", "general", "/help")).text, words.of("ko")
+        told, korean = (await said(bot, "ada", "general", "/help")).text, words.messages_for("ko")
         for one in (words.HELPS, *(f"`{written}" for written in COMMANDS), *SHORTCUTS.values(), "`model [NAME]`"):
             assert one in told
         assert korean(words.HELPS) in (told := (await said(bot, "minsu", "general", "/help")).text)
@@ -235,9 +235,9 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
 ) -> None:
     monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
     begun, asked, go_on, done = (asyncio.Event() for _ in range(4))
-    watch, run = InteractionQueue.run_orphaned, Commands.run
+    watch, run = InteractionQueue.run_orphaned, CommandHandler.run
 
-    async def dies(*_: Any, **__: Any) -> Said:
+    async def dies(*_: Any, **__: Any) -> CommandResult:
         begun.set()
         await asyncio.Event().wait()
         raise AssertionError("it died")
@@ -246,7 +246,7 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
         await asked.wait()
         await watch(*of)
 
-    async def tells(self: Commands, *of: Any, **more: Any) -> Said:
+    async def tells(self: CommandHandler, *of: Any, **more: Any) -> CommandResult:
         said = await run(self, *of, **more)
         done.set()
         return said
@@ -255,12 +255,12 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
         one = await bot.ask("ada", "general", "one")
         await bot.shows(one, lambda texts: "Well." in texts)
         await bot.settled(1)
-        monkeypatch.setattr(Commands, "run", dies)
+        monkeypatch.setattr(CommandHandler, "run", dies)
         giving = asyncio.create_task(slack.command("ada", "general", word))
         await asyncio.wait_for(begun.wait(), 30)
     giving.cancel()
     await asyncio.wait([giving])
-    monkeypatch.setattr(Commands, "run", tells)
+    monkeypatch.setattr(CommandHandler, "run", tells)
     monkeypatch.setattr(InteractionQueue, "run_orphaned", late)
     async with running(slack, tmp_path, [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
         await slack.say("ada", "general", f"{bot.mention} which colour?", thread_ts=one.ts)
@@ -275,14 +275,14 @@ async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_aske
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
-    begun, done, run, look = asyncio.Event(), asyncio.Event(), Commands.run, Backfill._fetch_all
+    begun, done, run, look = asyncio.Event(), asyncio.Event(), CommandHandler.run, Backfill._fetch_all
 
-    async def dies(*_: Any, **__: Any) -> Said:
+    async def dies(*_: Any, **__: Any) -> CommandResult:
         begun.set()
         await asyncio.Event().wait()
         raise AssertionError("it died")
 
-    async def tells(self: Commands, *of: Any, **more: Any) -> Said:
+    async def tells(self: CommandHandler, *of: Any, **more: Any) -> CommandResult:
         said = await run(self, *of, **more)
         done.set()
         return said
@@ -295,14 +295,14 @@ async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_aske
         one = await bot.ask("ada", "general", "one")
         await bot.shows(one, lambda texts: "Well." in texts)
         await bot.settled(1)
-        monkeypatch.setattr(Commands, "run", dies)
+        monkeypatch.setattr(CommandHandler, "run", dies)
         giving = asyncio.create_task(slack.command("ada", "general", "/reset"))
         await asyncio.wait_for(begun.wait(), 10)
     giving.cancel()
     await asyncio.wait([giving])
     await bot.ask("ada", "general", "which colour?", thread_ts=one.ts)
     await slack.give_up()
-    monkeypatch.setattr(Commands, "run", tells)
+    monkeypatch.setattr(CommandHandler, "run", tells)
     monkeypatch.setattr(Backfill, "_fetch_all", later)
     async with running(slack, tmp_path, "Blue.") as bot:
         await bot.shows(one, lambda texts: texts[-1] == "Blue.")

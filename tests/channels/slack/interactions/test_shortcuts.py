@@ -82,7 +82,9 @@ async def test_a_question_that_cannot_be_stored_is_removed_and_its_author_told(
         monkeypatch.setattr(InboxStore, "accept", failing)
         assert await slack.submit(modal, question="why?")
         await slack.wait_for(lambda: [m.text for m in slack.messages("general") if m.ephemeral_to])
-        assert [m.text for m in bot.slack.messages("general") if m.ephemeral_to] == [ENGLISH.sorry(StoreError.public)]
+        assert [m.text for m in bot.slack.messages("general") if m.ephemeral_to] == [
+            ENGLISH.format_error(StoreError.public)
+        ]
         assert bot.texts(report) == ["the report"]
 
 
@@ -158,7 +160,7 @@ async def test_who_uses_a_shortcut_too_late_for_slack_is_told(slack: SlackSandbo
         slack.faults.fail("views.open", error="expired_trigger_id")
         assert await slack.shortcut("ada", report, ASK)
         await slack.wait_for(lambda: slack.messages("general")[-1].ephemeral_to == slack.people["ada"].id)
-        assert slack.messages("general")[-1].text == words.ENGLISH.sorry(SurfaceError.public)
+        assert slack.messages("general")[-1].text == words.ENGLISH.format_error(SurfaceError.public)
         assert slack.modals("ada") == []
 
 

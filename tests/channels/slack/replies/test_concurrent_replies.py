@@ -10,7 +10,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from channels.replies.reactions import Address, Receipts
+from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
 from channels.slack.replies.streaming import Streams, StreamSurface
@@ -77,7 +77,7 @@ async def unsaid(_address: Address) -> None:
 def test_of_fifty_replies_in_one_workspace_no_final_waits_for_a_call_and_none_is_refused(step: float) -> None:
     async def main() -> tuple[Workspace, list[float]]:
         web = Workspace()
-        api, receipts, streams = SlackApi(web), Receipts(unsaid, unsaid), Streams()
+        api, receipts, streams = SlackApi(web), QueuedReactions(unsaid, unsaid), Streams()
 
         async def reply(number: int) -> float:
             await asyncio.sleep(number * step + number * 0.618 % 1)
@@ -88,7 +88,7 @@ def test_of_fifty_replies_in_one_workspace_no_final_waits_for_a_call_and_none_is
             async def keep(_ids: object) -> None:
                 """They are not needed again."""
 
-            async with Reply(surface, keep=keep) as shown:
+            async with Reply(surface, save_ids=keep) as shown:
                 for word in WORDS:
                     await asyncio.sleep(0.5)
                     shown.feed(word)

@@ -148,10 +148,10 @@ async def test_a_reply_grows_by_appends_and_ends_as_its_text_alone(on: Streamed)
 
 async def test_tools_are_tasks_and_stay_above_an_answer_that_needs_no_edit(on: Streamed) -> None:
     await on.begin()
-    await on.show("", status=ENGLISH.using("search_web"))
-    await on.show("", status=ENGLISH.using("search_web"), waited=" (15 s)")
+    await on.show("", status=ENGLISH.format_tool("search_web"))
+    await on.show("", status=ENGLISH.format_tool("search_web"), waited=" (15 s)")
     assert on.tasks == [("Using search web… (15 s)", "in_progress")]
-    await on.show("", status=ENGLISH.using("read"))
+    await on.show("", status=ENGLISH.format_tool("read"))
     await on.show("Found")
     assert on.tasks == [("Using search web", "complete"), ("Using read", "complete")]
     await on.end("Found it.")
@@ -268,7 +268,7 @@ async def test_a_stream_that_nears_its_end_is_stopped_though_nothing_is_new(
 async def test_a_stream_full_of_tasks_is_stopped_before_slack_refuses_more(on: Streamed) -> None:
     await on.begin()
     for number in range(60):
-        await on.show("", status=ENGLISH.using(f"tool_{number}_{'x' * 100}"))
+        await on.show("", status=ENGLISH.format_tool(f"tool_{number}_{'x' * 100}"))
     assert "update" in on.calls()
     assert not [call for call in on.slack.calls if call.error]
     await on.end("done")
@@ -280,7 +280,7 @@ async def test_an_edit_is_kept_back_only_for_a_stream_whose_end_takes_one(on: St
     most = int(0.8 * TIER_3.calls)
     await on.begin()
     assert not edits.can_reserve(most)
-    await on.show("", status=ENGLISH.using("search"))  # a card that may stay
+    await on.show("", status=ENGLISH.format_tool("search"))  # a card that may stay
     assert edits.can_reserve(most)
     await on.slack.end_streams()
     await on.show("one")
@@ -521,7 +521,7 @@ async def test_a_whole_reply_streams_past_the_end_of_what_one_message_holds(
     async def keep(ids: Any) -> None:
         on.known = list(ids)
 
-    async with Reply(on.surface, keep=keep) as reply:
+    async with Reply(on.surface, save_ids=keep) as reply:
         for start in range(0, len(text), 200):
             reply.feed(text[start : start + 200])
             await asyncio.sleep(0.02)
@@ -544,7 +544,7 @@ async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSandbox, tm
 
 def test_a_card_that_is_a_placeholder_becomes_the_first_tools() -> None:
     card, begun = Card().turned("", "", is_silent=True)
-    card, renamed = card.turned(ENGLISH.using("search"), "", is_silent=True)
+    card, renamed = card.turned(ENGLISH.format_tool("search"), "", is_silent=True)
     card, ended = card.turned("", "", is_silent=True)
     assert [(chunk["id"], chunk["title"], chunk["status"]) for chunk in [*begun, *renamed, *ended]] == [
         ("1", "…", "in_progress"),

@@ -274,17 +274,17 @@ async def test_nothing_that_the_model_says_pings_anyone_wherever_it_is_cut(on: S
 
 
 async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(on: Shown) -> None:
-    on.receipts.give(on.address)
+    on.receipts.add(on.address)
     await on.slack.wait_for(lambda: on.question.reactions.get("eyes") == [on.slack.bot_user_id])
     on.slack.faults.delay("reactions.remove", 1.0)
     await on.surface.remove_queued_reaction()
     assert on.question.reactions
     await on.slack.wait_for(lambda: not on.question.reactions)
-    await on.receipts.settle(1)
+    await on.receipts.drain(1)
     on.slack.faults.fail("reactions.add", error="no_permission")
-    on.receipts.give(on.address)
+    on.receipts.add(on.address)
     await on.surface.remove_queued_reaction()
-    await on.receipts.settle(1)
+    await on.receipts.drain(1)
     assert not on.question.reactions
 
 
