@@ -158,7 +158,7 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         turn_view.show_list([report])
         (line,) = [line for line in capsys.readouterr().out.splitlines() if turn.id in line]
         inspector = await inspector_report(talk.bot.database, reports.prices)
-        status = await talk.bot.desk.conversations.status(turn.session)
+        status = await talk.bot.desk.conversations.get_status(turn.session)
 
         assert report.known_cost
         cost, name = format_dollars(report.known_cost), next(iter(report.authors.values()))

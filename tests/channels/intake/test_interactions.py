@@ -80,7 +80,7 @@ async def test_a_command_that_was_acknowledged_is_done_by_the_next_process_and_t
         await gone(talk.bot)
         assert len(told(sandbox)) == 1
         (session,) = {row.session for row in await talk.bot.inbox_rows() if row.outcome is None}
-        assert await talk.bot.desk.conversations.model(session) == MODEL
+        assert await talk.bot.desk.conversations.get_model(session) == MODEL
     giving.cancel()
     await asyncio.wait([giving])
 
