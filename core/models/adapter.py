@@ -1,4 +1,4 @@
-"""The bridge between ADK and a provider: one call of the model is one stream of the provider."""
+"""Adapter between ADK and a provider: one model call is one stream of the provider."""
 
 import asyncio
 import logging
@@ -50,37 +50,38 @@ from core.usage.meter import Usage
 
 log = logging.getLogger(__name__)
 
-#: The error code of an answer that ended well and said nothing. ADK's own word for it.
+#: Error code of an empty answer that ended normally, as ADK calls it.
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 
-#: How long a model may say nothing, unless it is told otherwise.
+#: Default maximum time between two events of a model's stream.
 IDLE_SECONDS = 120.0
 
-#: What `core.models.provider_registry` has providers for.
+#: Full names of models for which `core.models.provider_registry` has a provider.
 MODEL_PATTERNS = [r"gemini-.*", r"openai/.*", r"anthropic/.*", r"local/.*"]
 
 
 class ModelAdapter(BaseLlm):
-    """A provider's model as ADK knows models.
+    """ADK's view of a provider's model.
 
-    One instance serves any number of calls at once. Each call ends in exactly one of these:
+    One instance serves any number of concurrent calls. Each call ends in exactly one of these:
 
-    - one response with `partial=False` that has the whole text, the thoughts and the calls. `finish_reason`
-      says how the model ended; beside text, anything but `STOP` means that the text broke off there.
-    - the same with `error_code`, when there is neither text nor a call: `NO_CONTENT`, or else the finish
-      reason (`MAX_TOKENS`, `MALFORMED_FUNCTION_CALL`, ...). ADK stores it and ends its run.
-    - an error of `core.errors`: the provider's own, `ContentBlockedError` when the safety rules left nothing,
-      `ProviderSilentError` when the stream says nothing for `idle_seconds`, or `ProviderStalledError` when it just
-      ended. The time that tools take between two calls does not count.
+    - one response with `partial=False` that has the whole text, the thoughts and the tool calls. `finish_reason` is
+      the model's; anything but `STOP` beside text means that the text breaks off there.
+    - the same with `error_code` if there is neither text nor a call: `NO_CONTENT`, or else the finish reason
+      (`MAX_TOKENS`, `MALFORMED_FUNCTION_CALL`, ...). ADK stores it and ends its run.
+    - an error of `core.errors`: the provider's, `ContentBlockedError` if the safety rules left nothing,
+      `ProviderSilentError` after `idle_seconds` without an event, or `ProviderStalledError` if the stream ends early.
+      The time that tools take between two calls does not count.
 
     With `stream=True` a partial response for each delta of text or thought comes before.
 
-    An error that is `retryable` is raised at once, unless there are `waits`: then the request is sent again after
-    each of these seconds, as `core.models.retries_and_fallbacks` has it.
-
-    Where a request names one of the models that are `offered`, by its full name, that one is asked; else `provider`.
-    One that `is_fixed` was named by its agent, and none that somebody chooses takes its place, nor any of the
-    `fallbacks`, which answer where another one cannot.
+    Args:
+        provider: provider of the model.
+        selectable: models that a request may name instead, by their full names.
+        fallbacks: models that replace one that fails.
+        is_fixed: the agent names its model, and no selection replaces it.
+        idle_seconds: maximum time between two events of a stream.
+        retry_seconds: waits before each retry of a call with a `retryable` error.
     """
 
     provider: SkipValidation[Provider] = Field(exclude=True, repr=False)
@@ -95,13 +96,13 @@ class ModelAdapter(BaseLlm):
         return LlmCapabilities(output_schema_and_tools=False)
 
     def resolve_name(self, selected: str | None) -> str:
-        """The full name of the model that is asked where that one was chosen, or none."""
+        """Return the full name of the model to call, given a selected one."""
         return self.model if selected is None or self.is_fixed or selected not in self.selectable else selected
 
     def supported_files(self, model: str) -> SupportedFiles:
-        """The files that a model can be given, by its full name."""
-        asked = self._get_handle(model)
-        return asked.provider.supported_files(asked.model)
+        """Return the files that a model accepts, by its full name."""
+        handle = self._get_handle(model)
+        return handle.provider.supported_files(handle.model)
 
     def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -120,11 +121,11 @@ class ModelAdapter(BaseLlm):
 
         No vendor says which file it minds. A fallback gets the newer half of a conversation that is too long for it.
         """
-        asked, has_output = self._get_handle(name), False
-        request: ModelRequest | None = _to_model_request(llm_request, asked)
+        handle, has_output = self._get_handle(name), False
+        request: ModelRequest | None = _to_model_request(llm_request, handle)
         while request is not None:
             try:
-                async with aclosing(self._stream_metered(request, asked, stream, name, instead_of)) as responses:
+                async with aclosing(self._stream_metered(request, handle, stream, name, instead_of)) as responses:
                     async for response in responses:
                         has_output = True
                         yield response
@@ -137,14 +138,14 @@ class ModelAdapter(BaseLlm):
                 request = replace(request, messages=messages)
 
     async def _stream_metered(
-        self, request: ModelRequest, asked: ModelHandle, stream: bool, name: str, instead_of: str
+        self, request: ModelRequest, handle: ModelHandle, stream: bool, name: str, instead_of: str
     ) -> AsyncGenerator[LlmResponse, None]:
         meter, last = metering.current_meter(), None
         await meter.check_limits(name, partial(_estimate_input_tokens, request))
-        answer = _AnswerBuilder(request.messages, asked.provider.name)
-        with meter.measure_call(name, instead_of=instead_of) as count:
-            count.estimate = lambda: replace(answer.estimate, input=_estimate_input_tokens(request))
-            responses = self._stream_responses(replace(request, report_usage=count.set_usage), answer, asked, stream)
+        answer = _AnswerBuilder(request.messages, handle.provider.name)
+        with meter.measure_call(name, instead_of=instead_of) as call:
+            call.estimate = lambda: replace(answer.estimate, input=_estimate_input_tokens(request))
+            responses = self._stream_responses(replace(request, report_usage=call.set_usage), answer, handle, stream)
             async with aclosing(responses):
                 async for response in responses:
                     if response.partial:
@@ -152,17 +153,17 @@ class ModelAdapter(BaseLlm):
                     else:
                         last = response
         if last is not None:
-            last.model_version, last.custom_metadata = name, meter.answer_metadata(count.usage)
+            last.model_version, last.custom_metadata = name, meter.answer_metadata(call.usage)
             yield last
 
     async def _stream_responses(
-        self, request: ModelRequest, answer: "_AnswerBuilder", asked: ModelHandle, stream: bool
+        self, request: ModelRequest, answer: "_AnswerBuilder", handle: ModelHandle, stream: bool
     ) -> AsyncGenerator[LlmResponse, None]:
-        # The contract: what `stream` returns is an async generator, and closing it closes the connection.
-        events = cast(AsyncGenerator[ProviderEvent, None], asked.provider.stream(request))
+        # `Provider.stream` is an async generator, and closing it closes the connection
+        events = cast(AsyncGenerator[ProviderEvent, None], handle.provider.stream(request))
         async with aclosing(events):
             while True:
-                event = await self._next_event(events, asked.provider.name)
+                event = await self._next_event(events, handle.provider.name)
                 if isinstance(event, Done):
                     break
                 if isinstance(event, Failed):
@@ -197,19 +198,19 @@ def _shorten(
     return plain if plain != messages else None
 
 
-def _to_model_request(llm_request: LlmRequest, asked: ModelHandle) -> ModelRequest:
+def _to_model_request(llm_request: LlmRequest, handle: ModelHandle) -> ModelRequest:
     config = llm_request.config
     history = convert_messages(llm_request.contents, config.system_instruction)
     messages = drop_unsupported_files(
-        keep_own_signatures(history, asked.provider.name), asked.provider.supported_files(asked.model)
+        keep_own_signatures(history, handle.provider.name), handle.provider.supported_files(handle.model)
     )
     if not messages or messages[-1].role not in ("user", "tool"):
         messages.append(ModelMessage("user", (Text("Go on as instructed."),)))
-    return ModelRequest(asked.model, messages, list_tools(config), config)
+    return ModelRequest(handle.model, messages, list_tools(config), config)
 
 
 def _estimate_input_tokens(request: ModelRequest) -> int:
-    """About how many a request has, files not counted: four letters are one, more or less."""
+    """Return a rough number of a request's tokens, without files: one for four characters."""
     return (
         sum(len(str(part)) for message in request.messages for part in message.parts if not isinstance(part, Media))
         // 4
@@ -239,7 +240,7 @@ def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
 
 
 class _AnswerBuilder:
-    """What the model has said so far, in the order in which it said it."""
+    """Parts of an answer, built from the events of a stream in their order."""
 
     def __init__(self, messages: Iterable[ModelMessage], provider: str) -> None:
         self.provider = provider
@@ -247,9 +248,9 @@ class _AnswerBuilder:
         self._ids = {call.id for message in messages for call in message.tool_calls}
 
     def add(self, piece: Text | Thought | ToolCall) -> None:
-        """Take in a piece: text joins text of its kind, unless either of them has a signature of its own.
+        """Add an event. Texts and thoughts without a signature are joined.
 
-        A signature that comes behind the thought that it signs joins it.
+        A thought without text is the signature of the thought before it.
         """
         last = self._pieces[-1] if self._pieces else None
         if (joined := join_text(last, piece)) is not None:
@@ -261,11 +262,11 @@ class _AnswerBuilder:
 
     @property
     def estimate(self) -> Usage:
-        """About how many tokens the answer has by now."""
+        """Estimated tokens of the answer so far."""
         thoughts = "".join(piece.text for piece in self._pieces if isinstance(piece, Thought))
-        said = "".join(piece.text for piece in self._pieces if isinstance(piece, Text))
+        text = "".join(piece.text for piece in self._pieces if isinstance(piece, Text))
         calls = "".join(f"{call.name} {call.arguments}" for call in self._pieces if isinstance(call, ToolCall))
-        return Usage(output=estimate_tokens(said + calls), thinking=estimate_tokens(thoughts))
+        return Usage(output=estimate_tokens(text + calls), thinking=estimate_tokens(thoughts))
 
     @property
     def has_content(self) -> bool:
@@ -279,10 +280,10 @@ class _AnswerBuilder:
     def _part(self, piece: Text | Thought | ToolCall) -> types.Part:
         signature = mark_signature(piece.signature, self.provider)
         if isinstance(piece, ToolCall):
-            # random, since other branches and cut history may hold calls that this request does not show
-            id_ = piece.id or f"call_{piece.name}_{token_hex(4)}"
+            # random, because other branches and the older history may have calls that this request lacks
+            call_id = piece.id or f"call_{piece.name}_{token_hex(4)}"
             call = types.FunctionCall(
-                id=unique_id(id_, piece.name, self._ids),
+                id=unique_id(call_id, piece.name, self._ids),
                 name=piece.name,
                 args=clean_json(piece.arguments),
             )
@@ -300,22 +301,22 @@ def _response(parts: list[types.Part], *, partial: bool) -> LlmResponse:
 
 
 def register_adapter(make_adapter: Callable[[str], ModelAdapter], *, default: str) -> None:
-    """Have ADK ask `adapter` for each model that an agent names, from now on, and for `default` where it names none.
+    """Register the factory of the models that agents name, and the model of agents that name none.
 
-    There is one registry in a process; the newest word holds.
+    ADK has one registry per process. A later registration replaces an earlier one.
     """
 
-    class Named(ModelAdapter):
-        """What `adapter` has made, as an object of a class: ADK registers classes."""
+    class RegisteredAdapter(ModelAdapter):
+        """Adapter by its model's name alone, because ADK registers classes."""
 
         def __init__(self, *, model: str) -> None:
-            made = make_adapter(model)
-            super().__init__(**{name: getattr(made, name) for name in ModelAdapter.model_fields})
+            adapter = make_adapter(model)
+            super().__init__(**{name: getattr(adapter, name) for name in ModelAdapter.model_fields})
 
         @classmethod
         def supported_models(cls) -> list[str]:
             return MODEL_PATTERNS
 
-    LLMRegistry.register(Named)
+    LLMRegistry.register(RegisteredAdapter)
     LlmAgent.set_default_model(default)
-    LlmAgent.set_default_live_model(default)  # ADK looks at that one too when nothing is live
+    LlmAgent.set_default_live_model(default)  # ADK resolves it for agents without live sessions too

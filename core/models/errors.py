@@ -1,4 +1,4 @@
-"""How a vendor's stream fails, and what an HTTP status means to us; no vendor's own words get into the message."""
+"""Errors of vendors as provider errors; no message has a vendor's own words."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -20,9 +20,9 @@ from core.models.provider import Failed, ProviderEvent
 async def with_failure_event(
     events: AsyncGenerator[ProviderEvent, None], to_provider_error: Callable[[Exception], ProviderError]
 ) -> AsyncGenerator[ProviderEvent, None]:
-    """What a vendor's stream yields; what it raises is its last event, under our name and with its cause.
+    """Yield the events of a stream, and its exception as a `Failed` event with the exception as its cause.
 
-    Whatever it raises: no vendor's SDK keeps all its errors under one root.
+    Every exception is converted, because no vendor's SDK has one base class for its errors.
     """
     try:
         async with aclosing(events):
@@ -38,19 +38,20 @@ async def with_failure_event(
 
 @asynccontextmanager
 async def parse_errors(provider: str, *, has_response: Callable[[], bool] = lambda: True) -> AsyncGenerator[None, None]:
-    """While `provider`'s answer is read, once that has `begun`: what breaks on it is its fault, not the request's."""
+    """Convert errors of parsing a response to provider errors. Before the response, the request is at fault."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         if not has_response():
             raise
-        raise ProviderUnavailableError(f"{provider} answered with what makes no sense") from error
+        raise ProviderUnavailableError(f"{provider} sent a response that cannot be read") from error
 
 
 def status_error(provider: str, model: str, status: int, *, retry_after: float | None = None) -> ProviderError:
-    """The error for an answer of `provider` with an HTTP status that is not 2xx.
+    """Return the error for a response with an HTTP status that is not 2xx.
 
-    `retry_after` is the time in seconds that the provider asked to wait.
+    Args:
+        retry_after: seconds that the provider asks to wait.
     """
     if status in (401, 403):
         return ProviderAuthError(f"{provider} refused the key (HTTP {status})")
@@ -70,7 +71,7 @@ def unknown_model(provider: str, model: str) -> UnknownModelError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
+    """Return the seconds of a `retry-after-ms` or `retry-after` header (seconds or a date)."""
     if (wait := _seconds(headers.get("retry-after-ms"))) is not None:
         return wait / 1000
     if (wait := _seconds(headers.get("retry-after"))) is not None:

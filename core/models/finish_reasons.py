@@ -1,4 +1,4 @@
-"""How an answer ends that the model did not bring to its end."""
+"""Finish reasons of answers that break off, and the notes about them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from google.genai.types import FinishReason
 
-#: The model's safety rules ended the answer: names of `FinishReason`.
+#: Names of `FinishReason` for answers that safety rules ended.
 BLOCKED_REASONS = frozenset(
     {
         "SAFETY",
@@ -26,17 +26,17 @@ BLOCKED_REASONS = frozenset(
 CUT_OFF = "⚠️ My answer breaks off here: it has reached the model's length limit."
 WITHHELD = "⚠️ My answer breaks off here: the model's safety rules withheld the rest."
 
-#: CommonMark: what begins an item of a list.
+#: CommonMark: the marker of a list item.
 _MARKER = r"(?:[-*+]|\d{1,9}[.)])[ \t]+"
 _ITEM = re.compile(rf"^[ \t]*{_MARKER}", re.MULTILINE)
 
-#: What opens a code fence, and without marker and info string closes one; in a list as deep as its items are.
+#: Start of a code fence, or its end if it has neither a list marker nor an info string.
 _FENCE = re.compile(rf"^([ \t]*(?:{_MARKER})*)(`{{3,}}+(?!.*`)|~{{3,}})(.*)$", re.MULTILINE)
 _INDENT = 3
 
 
 def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
-    """`text` as people read it: with a sentence behind it, if the model broke off there for a known reason."""
+    """Return a text with a note about the reason if it breaks off."""
     if finish_reason == "MAX_TOKENS":
         return f"{close_code_fence(text)}\n\n{CUT_OFF}"
     if finish_reason in BLOCKED_REASONS:
@@ -45,7 +45,7 @@ def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
 
 
 def close_code_fence(text: str) -> str:
-    """`text` with the code fence closed that may still be open at its end."""
+    """Return a text with its last code fence closed."""
     fence = indent = ""
     for found in _FENCE.finditer(text):
         before, marks, info = found.groups()

@@ -1,7 +1,7 @@
-"""ADK's contents as the messages of a request that every provider accepts.
+"""Conversion of ADK's contents to messages that every provider accepts.
 
-Whatever the history looks like, what comes out can be sent: each call has an id of its own and is answered
-right behind the message that made it, nothing answers a call that was never made, and all text is Unicode.
+In the result each call has a unique id and its result directly after its message, every result has a call, and all
+text is valid Unicode.
 """
 
 import re
@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from core.models.provider import Media, ModelMessage, Part, Role, Text, Thought, ToolCall, ToolResult
 from core.models.tool_calls import MAX_ID_LENGTH, part_text, unique_id
 
-#: Answers a call whose own result was never stored.
+#: Result of a call without a stored result.
 INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
 
 
@@ -40,15 +40,15 @@ def convert_messages(
 
 
 def clean_tool_name(name: str, extra_characters: str = "") -> str:
-    """The name of a call as vendors take it: at most 64 ASCII letters, digits, `_`, `-`, and what `also` says.
+    """Return a tool's name with at most 64 ASCII letters, digits, `_`, `-` and extra characters.
 
-    A model can call what is no tool at all; a history with such a name in it would be refused ever after.
+    A model can call a tool that does not exist, and vendors refuse every later request with an invalid name.
     """
     return re.sub(rf"[^A-Za-z0-9_{extra_characters}-]", "_", name)[:64] or "_"
 
 
 def clean_text(text: str) -> str:
-    """`text` without what JSON, UTF-8 or a database chokes on: NULs and lone halves of surrogate pairs."""
+    """Return a text without NULs and lone surrogates, which JSON, UTF-8 and databases refuse."""
     if text.isascii() and "\0" not in text:
         return text
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -56,7 +56,7 @@ def clean_text(text: str) -> str:
 
 
 def clean_json(value: Mapping[str, Any]) -> dict[str, Any]:
-    """`value` as plain JSON with clean strings; what JSON cannot say is told by its `str`."""
+    """Return a value as plain JSON with clean strings; other objects become their `str`."""
     plain = to_jsonable_python(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
     return {clean_text(key): _clean_value(item) for key, item in plain.items()}
 
@@ -80,7 +80,7 @@ class _PendingCall:
 
 
 class _MessageBuilder:
-    """Messages in the making: each with the calls that it makes, whose results follow it in the end."""
+    """Builder of messages; `build` puts the results of calls after their message."""
 
     def __init__(self) -> None:
         self._messages: list[tuple[ModelMessage, list[_PendingCall]]] = []
@@ -125,22 +125,21 @@ class _MessageBuilder:
         call.result = ToolResult(call.id, call.name, result, tuple(_list_media(response)))
 
     def _find_call(self, response: types.FunctionResponse) -> _PendingCall | None:
-        """The call that `response` answers: by its id, else by its tool's name where either has no id.
+        """Return the call of a response: by its id, or by the tool's name if either has no id.
 
-        The newest message goes first, for an id may have been used again since; within a message, the order
-        in which its calls were made. A call that was answered is answered anew only under its id: that is
-        how the outcome of a long-running tool comes.
+        The newest message goes first, because an id may be used again; within a message the calls keep their order. A
+        call with a result gets another one only by its id, as long-running tools do.
         """
-        calls = [call for _, made in reversed(self._messages) for call in made]
-        named = [call for call in calls if response.id and response.id in (call.id, call.original_id)]
-        waiting = [call for call in named if call.result is None]
-        if not named:
-            waiting = [
+        calls = [call for _, message_calls in reversed(self._messages) for call in message_calls]
+        matching = [call for call in calls if response.id and response.id in (call.id, call.original_id)]
+        open_calls = [call for call in matching if call.result is None]
+        if not matching:
+            open_calls = [
                 call
                 for call in calls
                 if call.result is None and call.name == response.name and not (response.id and call.original_id)
             ]
-        return next(iter(waiting or named), None)
+        return next(iter(open_calls or matching), None)
 
 
 def _list_texts(instruction: types.ContentUnion | None) -> Iterable[str]:

@@ -1,8 +1,7 @@
-"""What a model provider is: it takes a request and streams what the model says.
+"""Provider protocol: a provider takes a model request and streams the model's answer.
 
-A provider knows one vendor's wire and nothing of ADK; `ModelAdapter` is the one bridge between the two.
-The parts of a message and the pieces of a stream are the same types: a `Text` in a message is a whole text,
-a `Text` in a stream is the next piece of one.
+A provider knows the API of one vendor and nothing of ADK. `ModelAdapter` connects the two. The parts of a message and
+the events of a stream are the same types: `Text` is a whole text in a message, and the next delta in a stream.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from core.usage.meter import Usage
 
 Role = Literal["system", "user", "assistant", "tool"]
 
-#: What nearly every model that sees takes.
+#: Formats that nearly every vision model accepts.
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp")
 
 PDF_TYPE = "application/pdf"
@@ -31,9 +30,9 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What a model that thinks let see of its thinking; never shown to users as the answer.
+    """Visible part of a model's thinking; never shown to users as the answer.
 
-    In a stream, one without text is the signature of the thought before it.
+    In a stream, a thought without text is the signature of the thought before it.
     """
 
     text: str
@@ -42,7 +41,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An image, a sound or a document: by its bytes, or by an address that the provider can read."""
+    """File for a model: its bytes, or an address that the provider can read."""
 
     mime_type: str
     data: bytes | None = None
@@ -51,7 +50,7 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A whole call: a provider puts the pieces of the wire together before it yields one."""
+    """Complete tool call: a provider joins the deltas of its arguments before it yields one."""
 
     id: str
     name: str
@@ -86,7 +85,7 @@ class ModelMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model sees it; `parameters` is a JSON Schema."""
+    """Declaration of a tool for a model; `parameters` is a JSON Schema."""
 
     name: str
     description: str
@@ -95,12 +94,13 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call of a model.
+    """One model call.
 
-    `messages` starts with the system message where there is one. `config` is ADK's own configuration of the
-    call: a provider reads sampling, limits and what is particular to it (Gemini's built-in tools) from there,
-    but never the system instruction nor the function declarations, which stand in `messages` and `tools`. It calls
-    `tell` as soon as the vendor has counted tokens: an answer that is broken off has no `Done` to tell them.
+    Attributes:
+        messages: the system message, if there is one, and the conversation.
+        config: ADK's configuration of the call. A provider reads sampling, limits and its own options there (Gemini's
+            built-in tools), but never the system instruction or the functions: `messages` and `tools` have them.
+        report_usage: called whenever the vendor sends a token count. A cancelled answer has no `Done` with a count.
     """
 
     model: str
@@ -112,31 +112,30 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class SupportedFiles:
-    """The files that a model can be given, beside text.
+    """Files that a model accepts.
 
     Attributes:
-        kinds: by MIME type, of how many bytes one may be.
-        total: how many bytes all files of a request may have together.
+        max_bytes: maximum size of one file, by MIME type.
+        max_total_bytes: maximum size of all files in a request.
     """
 
     max_bytes: Mapping[str, int]
     max_total_bytes: int
 
     def supports(self, mime_type: str, size: int) -> bool:
-        """Whether it takes a file of that kind and of so many bytes."""
+        """Return whether the model accepts a file of this type and size (bytes)."""
         return size <= self.max_bytes.get(mime_type, -1)
 
 
-#: A model that takes no files.
 NO_FILES = SupportedFiles({}, 0)
 
-#: What a model takes of which nothing is known.
+#: Files for a model of unknown abilities.
 DEFAULT_FILES = SupportedFiles(dict.fromkeys((*IMAGE_TYPES, PDF_TYPE), 3_900_000), max_total_bytes=14 * 2**20)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The model has said all: the last event of a good stream."""
+    """Last event of a complete stream."""
 
     finish_reason: FinishReason = field(default_factory=lambda: FinishReason.STOP)
     usage: Usage = field(default_factory=Usage)
@@ -144,7 +143,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The model could not go on: the last event of a bad stream. `error` is of `core.errors`' tree."""
+    """Last event of a failed stream. `error` belongs to `core.errors`."""
 
     error: Exception
 
@@ -163,30 +162,27 @@ def join_text(first: ProviderEvent | None, second: ProviderEvent | None) -> Text
 
 
 class Provider(Protocol):
-    """A vendor's models, through its own SDK.
-
-    One instance serves any number of calls at once.
-    """
+    """Client of one vendor's models; serves any number of concurrent calls."""
 
     @property
     def name(self) -> str:
-        """The vendor, as in `MODEL`, in errors and in signatures: `gemini`, `openai`, `anthropic`, `local`."""
+        """Name of the vendor in `MODEL`, errors and signatures: `gemini`, `openai`, `anthropic`, `local`."""
 
     def supported_files(self, model: str) -> SupportedFiles:
-        """The files that a model of the vendor's can be given."""
+        """Return the files that a model of the vendor accepts."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ProviderEvent]:
-        """Send `request` and yield what comes, ending with one `Done` or one `Failed`.
+        """Send `request` and yield the events of the answer, with one `Done` or `Failed` at the end.
 
         It is an async generator: closing it (`contextlib.aclosing`) closes the HTTP connection.
         """
 
     async def aclose(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
 
 
 class ModelHandle(NamedTuple):
-    """A model that may be asked: its provider, and the name that it has there."""
+    """Provider of a model, and the model's name there."""
 
     provider: Provider
     model: str

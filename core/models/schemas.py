@@ -1,4 +1,4 @@
-"""The JSON Schemas of a request, out of the several shapes in which ADK may hold them."""
+"""JSON Schemas of a request, converted from the types that ADK allows for them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from core.models.provider import ToolSpec
 
 
 def list_tools(config: types.GenerateContentConfig) -> list[ToolSpec]:
-    """The functions that the model may call."""
+    """Return the functions that the model may call."""
     return [
         ToolSpec(declaration.name or "", declaration.description or "", parameter_schema(declaration))
         for declaration in _list_declarations(config)
@@ -18,7 +18,7 @@ def list_tools(config: types.GenerateContentConfig) -> list[ToolSpec]:
 
 
 def answer_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
-    """The JSON Schema that the answer has to follow, if there is one."""
+    """Return the JSON Schema of the answer, if there is one."""
     if config.response_json_schema is not None:
         return _to_json_schema(config.response_json_schema)
     if config.response_schema is not None:
@@ -40,7 +40,7 @@ def parameter_schema(declaration: types.FunctionDeclaration) -> dict[str, Any]:
 
 def _to_json_schema(schema: Any) -> dict[str, Any]:
     if isinstance(schema, dict) and str(schema.get("type", "")).isupper():
-        schema = types.Schema.model_validate(schema)  # Gemini's own dialect, as a dictionary
+        schema = types.Schema.model_validate(schema)  # Gemini's dialect of JSON Schema
     if isinstance(schema, types.Schema):
         return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
     if isinstance(schema, dict):

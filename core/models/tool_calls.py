@@ -16,8 +16,8 @@ from google.genai import types
 
 from core.models.provider import ModelMessage, Part, Text, Thought, ToolCall
 
-#: How a call is named whose arguments are no JSON object. There is no such tool, which is what the model gets
-#: told, with its own words before its eyes; no tool runs on arguments that were never meant.
+#: Prefix of a call's name if its arguments are no JSON object. No such tool exists, so nothing runs, and the model sees
+#: its mistake.
 MALFORMED_CALL = "malformed_call_to_"
 
 #: OpenAI: a call's id has at most 40 characters. Anthropic: at most 64.
@@ -31,7 +31,7 @@ _TICKS = re.compile("`{3,}")
 
 
 def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -> ToolCall | None:
-    """The call; with `cut_short`, none if the arguments ended in the middle."""
+    """Return the call; None if a token limit cut off its arguments."""
     read = _parse_object(arguments)
     if read is not None:
         return ToolCall(call_id, name, read)
@@ -39,7 +39,7 @@ def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that `text` is, or none if it is no such thing; no text is no arguments."""
+    """Return the JSON object in a text; None if there is none. An empty text is an empty object."""
     with suppress(ValueError):
         arguments = json.loads(text.strip() or "{}", strict=False)
         if isinstance(arguments, dict):
@@ -48,21 +48,21 @@ def _parse_object(text: str) -> dict[str, Any] | None:
 
 
 def mark_signature(signature: bytes | None, provider: str) -> bytes | None:
-    """The signature as the history keeps it; `provider` is the name of the one that made it."""
+    """Return a signature with the mark of the provider that made it, for the history."""
     return signature if signature is None or provider == _UNMARKED else _prefix(provider) + signature
 
 
 def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list[ModelMessage]:
-    """The messages as `provider` may be sent them: with its own signatures, as it made them, and no other's.
+    """Return the messages with the unmarked signatures of one provider, and without those of others.
 
-    A thought without a signature of its own is left out: no vendor takes another's thoughts, and none needs its
-    own unsigned. So is a message of which nothing remains.
+    Thoughts without such a signature are dropped: no vendor accepts another's thoughts or needs its own unsigned ones.
+    Empty messages are dropped too.
     """
-    kept = (
-        replace(message, parts=tuple(mine for part in message.parts for mine in _own_part(part, provider)))
+    own_messages = (
+        replace(message, parts=tuple(own for part in message.parts for own in _own_part(part, provider)))
         for message in messages
     )
-    return [message for message in kept if message.parts]
+    return [message for message in own_messages if message.parts]
 
 
 def _own_part(part: Part, provider: str) -> Iterable[Part]:
@@ -99,7 +99,7 @@ def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
 
 
 def part_text(part: "types.Part") -> str:
-    """What a part says: its text, the code that was run for its model, or what came of that."""
+    """Return the text of a part, its code that the vendor ran, or the output of the code."""
     if part.executable_code is not None:
         return fence_code(part.executable_code.code or "", "python")
     if part.code_execution_result is not None:
@@ -108,6 +108,6 @@ def part_text(part: "types.Part") -> str:
 
 
 def fence_code(code: str, language: str = "") -> str:
-    """Code, or what looks like it, as a part of a text."""
+    """Return code in a Markdown fence that nothing in it closes."""
     fence = "`" * (max(map(len, _TICKS.findall(code)), default=2) + 1)
     return f"\n{fence}{language}\n{code.rstrip()}\n{fence}\n"
