@@ -1,4 +1,4 @@
-"""The door: who may speak with the bot, and where."""
+"""Access policy: the users and places that the bot answers."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from enum import Enum, auto
 from channels.i18n import messages as words
 from core.identity import BOT_PREFIX, Actor, Location, User
 
-#: What a list of channels calls direct messages.
+#: The entry for direct messages in a list of channels.
 DIRECT_MESSAGES = "channel:dm"
 
-#: The kinds of which a list names places. What it names of people are users and roles.
+#: The kinds of rules for places, and the prefixes of rules for users.
 _PLACE_KINDS = ("workspace", "guild", "channel")
 _USER_KINDS = ("user:", "role:")
 
 
 class AccessDecision(Enum):
-    """Whether somebody may speak, and why not."""
+    """Result of an access check."""
 
     ALLOWED = auto()
     BOT_DENIED = auto()
@@ -30,17 +30,17 @@ class AccessDecision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """Those of one platform.
+    """Access rules of one platform.
 
     Attributes:
-        allow: whom and what the door is open to, each as `kind:id`. The kinds are `user`, `role`, `channel` (a
-            category, or the parent of threads, stands for what is in it; `DIRECT` for direct messages), and `workspace`
-            or `guild`. A kind of which none is named is open to all; of users and roles, one will do.
-        block: whom and what it is closed to, whatever else is said.
-        served: the servers in which the bot speaks at all, their direct messages aside; all if none is named.
-        external: whether people from outside are served, who visit a shared channel. Those whose workspace is allowed
-            by name are.
-        bots: whether other bots are served.
+        allow: the allowed users and places, each as `kind:id`. The kinds are `user`, `role`, `channel` (a category or a
+            channel includes what is below it; `DIRECT_MESSAGES` for direct messages), and `workspace` or `guild`. A
+            kind without a rule allows all; of users and roles, one match is enough.
+        block: the denied users and places; they take precedence over `allow`.
+        guilds: the servers in which the bot answers at all; all if empty. Direct messages are not affected.
+        allows_external: whether people from other workspaces are allowed in a shared channel. People of a workspace
+            that `allow` names always are.
+        allows_bots: whether other bots are allowed.
     """
 
     allow: frozenset[str] = frozenset()
@@ -50,12 +50,12 @@ class AccessRules:
     allows_bots: bool = False
 
     def list_ids(self, *kinds: str) -> set[str]:
-        """The ids of these kinds that are named."""
+        """Return the ids in all rules of these kinds."""
         named = (rule.partition(":") for rule in self.allow | self.block)
         return {id_ for kind, _, id_ in named if kind in kinds}
 
     def is_workspace_allowed(self, workspace: str) -> bool:
-        """Whether anybody may speak in a workspace or server."""
+        """Return whether any user may be allowed in a workspace or server."""
         where = {f"{kind}:{workspace}" for kind in ("workspace", "guild")}
         is_served = not self.guilds or workspace in self.guilds
         return (
@@ -66,39 +66,42 @@ class AccessRules:
 
 
 class AccessPolicy:
-    """Knows who is admitted.
+    """Decides who may use the bot, and where.
 
     Args:
         rules: by the name of the platform.
-        admins: the ids of the people, and of the roles, that run the bot. They need be on no list of people.
-        others: what else is named somewhere, so that it is to be known who has these roles.
+        admins: the ids of the users and roles that administer the bot. The rules for users do not apply to them.
+        other_ids: further ids of roles that a setting names, for `list_ids`.
     """
 
     def __init__(
-        self, rules: Mapping[str, AccessRules] | None = None, admins: Collection[str] = (), others: Collection[str] = ()
+        self,
+        rules: Mapping[str, AccessRules] | None = None,
+        admins: Collection[str] = (),
+        other_ids: Collection[str] = (),
     ) -> None:
         self._rules = rules or {}
         self._admins = frozenset(admins)
-        self._others = frozenset(others)
+        self._other_ids = frozenset(other_ids)
 
     def get_rules(self, platform: str) -> AccessRules:
         return self._rules.get(platform, AccessRules())
 
     def list_ids(self, platform: str) -> set[str]:
-        """The ids that anything depends on there."""
+        """Return all ids that any access decision on a platform depends on."""
         rules = self.get_rules(platform)
-        return {rule.partition(":")[2] for rule in rules.allow | rules.block} | self._admins | self._others
+        return {rule.partition(":")[2] for rule in rules.allow | rules.block} | self._admins | self._other_ids
 
     def is_admin(self, visitor: Actor) -> bool:
-        """Whether somebody is one of those who run the bot."""
+        """Return whether a user administers the bot."""
         return not self._admins.isdisjoint({visitor.author, *visitor.roles})
 
     def to_user(self, visitor: Actor, name: str) -> User:
-        """Whose rights are asked for when he does something."""
+        """Return the user whose rights apply to an action."""
         return User(visitor.author, name, frozenset(visitor.roles), self.is_admin(visitor))
 
     def check(self, visitor: Actor, spot: Location) -> AccessDecision:
-        """Whether somebody may speak somewhere."""
+        """Return whether a user has access at a place."""
         rules = self.get_rules(visitor.platform)
         if visitor.is_bot and not rules.allows_bots:
             return AccessDecision.BOT_DENIED
@@ -123,7 +126,7 @@ class AccessPolicy:
 
 
 def _matches_kind(places: set[str], kind: str, rules: AccessRules) -> bool:
-    """Whether one of the places is one of those that are named of a kind, if any is."""
+    """Return whether one of the places matches a rule of a kind, or the kind has no rule."""
     named = {rule for rule in rules.allow if rule.startswith(f"{kind}:")}
     return not named or bool(places & named)
 

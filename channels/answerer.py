@@ -1,4 +1,4 @@
-"""Answers a turn: runs the agent and shows what it says, to one end that the user sees."""
+"""Runs the agent for a turn and shows its reply until the turn ends."""
 
 import asyncio
 import logging
@@ -46,17 +46,18 @@ from core.turns.turn import Turn
 
 log = logging.getLogger(__name__)
 
-#: What is said of a turn that is ended, by the reason.
+#: The message below a cancelled reply, by the reason of the cancel.
 _CANCEL_MESSAGES = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
 
 
 class Answerer:
-    """Runs turns for the worker.
+    """Answers the turns of a worker.
 
     Args:
-        runtime: of the agent that answers unless the turn names one of the `others`.
+        runtime: the runtime of the default agent.
         channels: the adapters by name.
-        apologies: finds the words for why there is none.
+        error_messages: describes the failure of a turn to its author.
+        other_runtimes: by the names of their agents.
     """
 
     def __init__(
@@ -87,12 +88,11 @@ class Answerer:
         self._deletions = Work()
 
     async def answer(self, turn: Turn) -> None:
-        """Run `turn` to its end; one that was begun before goes on with what stands. Cancelled, it still closes the
-        reply with a word on why, or hands the turn back.
+        """Run a turn to its end; continue the shown reply of a turn that another worker began.
 
-        What stands of a resumed turn's reply is looked up, since a process may end between a post and its record. A
-        reply that cannot be shown ends the turn, and the log says why; what the database makes of that is told in
-        `core.turns.store`.
+        The messages of a resumed turn are looked up on the platform: a worker can die between a post and its record. A
+        cancelled call closes the reply with the reason, or hands the turn back. A reply that cannot be shown ends the
+        turn as failed; `core.turns.store` says what follows.
         """
 
         async def keep(ids: Sequence[str]) -> None:
@@ -143,39 +143,40 @@ class Answerer:
                 self._deletions.watch(asyncio.create_task(deleting, name=f"orphans of {turn.id}"))
 
     async def aclose(self) -> None:
-        """Delete no more."""
+        """Cancel the deletions of orphaned messages."""
         await self._deletions.end(0.0)
 
     async def rerender_reply(self, turn_id: str, *, ending: str = "") -> None:
-        """Show the reply of a turn as it is to be seen now that what it answers was edited or deleted: at once while
-        it grows here, else when the turn has ended. A reply of which no text is kept, or not all messages stand, stays
-        as it is.
+        """Update the reply of a turn after an edit or a deletion of its messages.
+
+        A reply that grows in this process is updated at once, any other when its turn has ended. A reply without a
+        stored text, or with a missing message, stays as it is.
 
         Args:
-            ending: a sentence to be seen below it, in the place of the buttons.
+            ending: a sentence below the reply that replaces the buttons.
 
         Raises:
-            StoreError: what is kept of it cannot be read.
-            SurfaceError: it cannot be shown.
+            StoreError: the turn cannot be read.
+            SurfaceError: the reply cannot be shown.
         """
         latest = await self._conversations.get_latest_turn(turn_id)
         if latest is not None and not self._update_growing_buttons(latest):
             await self._rerenderer.rerender(self._get_channel(latest.inbound), latest, ending=ending)
 
     async def update_approval_message(self, approval: Approval, *, is_void: bool = False) -> None:
-        """Show a request as it stands: what is to be decided, or what was.
+        """Show an approval in its current state, undecided or decided.
 
         Args:
-            is_void: whether there is nothing to decide any more, though nobody has.
+            is_void: whether the undecided approval cannot be decided any more.
 
         Raises:
-            StoreError: the ids of its messages cannot be kept.
-            SurfaceError: it cannot be shown.
+            StoreError: the ids of its messages cannot be stored.
+            SurfaceError: the message cannot be shown.
         """
         await show_approval(self._get_channel(approval.inbound), self._approvals, approval, is_void=is_void)
 
     def _update_growing_buttons(self, latest: LatestTurn) -> bool:
-        """Show other buttons under a reply that grows here; false if it does not."""
+        """Update the buttons of a reply that grows in this process; return whether there is one."""
         at_work = self._turn_states.get(latest.turn_id)
         if at_work is None or at_work.reply is None or at_work.reply.is_closed:
             return False
@@ -203,7 +204,7 @@ class Answerer:
             raise
 
     async def _show_saved_answer(self, turn: Turn, reply: Reply, text: str) -> None:
-        """Show an answer that is kept; if its rest never can be read, its text with the reason."""
+        """Show a stored answer; if its files or approvals can never be read, its text and an error."""
         if turn.attempt > self._settings.max_attempts:
             await post_as_file(reply, turn.id, text, (), words.TRIED)
             cause = f"{self._settings.max_attempts} workers did not live to show it"
@@ -219,7 +220,7 @@ class Answerer:
         return await self._show_answer(turn, reply, answer)
 
     def _check_runnable(self, turn: Turn) -> Turn | tuple[str, Ended, str]:
-        """The turn as it is to be run; or how one that cannot be ends: what who asked is told, the state, the cause."""
+        """Return the turn as it can be run, or the message, state and cause of its end."""
         if turn.kind == "approval" and turn.run is None:
             return words.FORGOTTEN, "cancelled", "nothing waits for it any more"
         if turn.kind == "approval" and self._other_runtimes and turn.agent not in self._other_runtimes:
@@ -230,7 +231,7 @@ class Answerer:
         return self._prompt_builder.remove_denied_messages(turn) or nobody
 
     async def _run_turn(self, turn: Turn, reply: Reply) -> None:
-        """Run the agent and show what it says, to one end."""
+        """Run the agent, store its answer, and show it."""
         clerk = self._turn_states[turn.id].clerk = Clerk()
         try:
             async with asyncio.timeout(self._settings.time_limit):
@@ -255,7 +256,7 @@ class Answerer:
         return await self._show_answer(turn, reply, (text, files, asked))
 
     async def _run_agent(self, turn: Turn, reply: Reply, clerk: Clerk) -> StreamEvent:
-        """Feed the reply with what the agent says, to its end. What hands the turn back lets tools at work end."""
+        """Feed the reply with the agent's events. A shutdown lets running tools finish first."""
         tools = ToolStatus()
         saying = asyncio.create_task(self._stream_events(turn, reply, clerk, tools), name=f"run of turn {turn.id}")
         try:
@@ -315,7 +316,7 @@ class Answerer:
         return channel
 
     async def _handle_cancel(self, turn: Turn, reply: Reply, reason: str) -> None:
-        """End what was cancelled, or leave it to another worker."""
+        """Close the reply for the reason of a cancel, or hand the turn back to another worker."""
         match reason:
             case turns.RESET | turns.STOP | turns.WITHDRAWN:
                 await self._close_with_message(turn, reply, _CANCEL_MESSAGES[reason], "cancelled", reason)
@@ -335,7 +336,7 @@ class Answerer:
         await self._close_with_message(turn, reply, sentence, "failed", error_summary(error))
 
     async def _close_with_message(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:
-        """End the reply with a sentence below what was said; what failed or was stopped can be answered after all."""
+        """End the turn and its reply with a sentence below the text; offer a retry where it helps."""
         said, say = reply.text_without_ending.rstrip(), reply.say
         if state == "failed":
             controls = [create_button("retry", turn.id, say)]
@@ -352,7 +353,7 @@ class Answerer:
         await self._turns.end(turn, state, error=cause, receipt=self._run_record(turn))
 
     async def _show_answer(self, turn: Turn, reply: Reply, answer: Answer) -> None:
-        """Show the final text, and below it, each in a message of its own, what people are asked for."""
+        """Show the final text and, in a message each, the approvals that it waits for."""
         text, files, asked = self._turn_states[turn.id].answer = answer
         controls = self._answer_buttons(turn, reply.say, frozenset() if asked else self._settings.extras)
         await reply.close(text, buttons=controls, files=files)
@@ -363,10 +364,10 @@ class Answerer:
         await self._turns.end(turn, "done")
 
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:
-        """What a turn was made of, as far as it has run here."""
+        """Return the run record of a turn, as far as it ran here."""
         clerk = self._turn_states[turn.id].clerk
         return clerk.receipt if clerk is not None else None
 
     def _answer_buttons(self, turn: Turn, say: MessageCatalog, extras: Set[ExtraButton]) -> list[Button]:
-        once = {"regenerate"} if turn.run is not None else set()  # what somebody has decided is done, and not once more
+        once = {"regenerate"} if turn.run is not None else set()  # a decided call is not run again
         return answer_buttons(turn.id, say, extras - once, is_revised=self._turn_states[turn.id].is_revised)

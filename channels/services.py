@@ -1,4 +1,4 @@
-"""What stands behind the channels: the parts of the core that what people say, press and change goes to."""
+"""Services of the core that all channels of a process share."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -16,20 +16,20 @@ from core.usage.user_rate_limits import DenialNotices
 
 
 class UpdateApprovalMessage(Protocol):
-    """See `Answerer.reask`."""
+    """Type of `Answerer.update_approval_message`."""
 
     async def __call__(self, approval: Approval, *, is_void: bool = False) -> None: ...
 
 
 class RerenderReply(Protocol):
-    """See `Answerer.reshow`."""
+    """Type of `Answerer.rerender_reply`."""
 
     async def __call__(self, turn_id: str, *, ending: str = "") -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelServices:
-    """One for all channels of a process."""
+    """Services that handle messages, interactions, edits and deletions."""
 
     inbox: InboxStore
     conversations: ConversationService

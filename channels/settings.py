@@ -20,9 +20,9 @@ class AttachmentLimits:
     """Limits of the attachments that are read.
 
     Attributes:
-        most_bytes: bytes of a file.
-        most_files: files of a message.
-        seconds: how long an answer waits for the files of a turn.
+        max_bytes: bytes of a file.
+        max_files: files of a message.
+        seconds: seconds that an answer waits for the files of a turn.
     """
 
     max_bytes: int = 10 * 2**20

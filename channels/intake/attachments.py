@@ -1,6 +1,6 @@
-"""What a model gets of the files that came with the messages of a turn.
+"""Attachments in a prompt: reads the files of a turn's messages for the model.
 
-Nothing here holds a turn up for long, and nothing ends it: what cannot be read is named, with why.
+A file that cannot be read is named with the reason; it neither delays the turn for long nor ends it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ log = logging.getLogger(__name__)
 #: Tokens of text that the files of a turn may have together.
 TEXT_TOKENS = 8_000
 
-#: With fewer of them left, none of a text is told rather than its first words.
+#: A text is left out, and not cut, if fewer tokens are left.
 _MIN_TOKENS = 200
 
-#: Characters of a file's name that are told.
+#: Characters of a file's name in the prompt.
 _MAX_NAME_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True)
 class AttachmentContent:
-    """What the model is to know of one file: words, and what it is shown besides, if anything.
+    """Content of one file in the prompt.
 
     Attributes:
-        why: why it cannot open it; empty if it can.
+        text: the line that names the file, and its text if it has one.
+        part: the file itself, for a model that supports its type.
+        failure: the reason that the model cannot open the file; empty if it can.
     """
 
     text: str
@@ -48,7 +50,7 @@ class AttachmentContent:
 
 @dataclass(frozen=True, slots=True)
 class _ModelFileCheck:
-    """Whether a file can be of use to a model."""
+    """Check of whether a model supports a file."""
 
     takes: SupportedFiles
     max_bytes: int
@@ -61,10 +63,10 @@ class _ModelFileCheck:
 
 
 def _check_kind(takes: SupportedFiles, kind: str, size: int) -> None:
-    """See that a model takes files of this kind and size.
+    """Raise unless a model supports files of this type and size.
 
     Raises:
-        UnreadableFileError: it does not.
+        UnreadableFileError: the model does not support the file.
     """
     if media.is_text_type(kind):
         return
@@ -75,7 +77,7 @@ def _check_kind(takes: SupportedFiles, kind: str, size: int) -> None:
 
 
 class AttachmentReader:
-    """Reads files for turns."""
+    """Reads the attachments of turns."""
 
     def __init__(self, allowance: AttachmentLimits) -> None:
         self._allowance = allowance
@@ -83,11 +85,14 @@ class AttachmentReader:
     async def read(
         self, channel: Channel, messages: Sequence[InboxMessage], texts: Sequence[MessageText], takes: SupportedFiles
     ) -> tuple[list[MessageText], list[types.Part], list[FileUse]]:
-        """What was heard, with what there is to say of the files that came with each message, what of them the model is
-        shown, and what became of each.
+        """Return the messages with their attachments.
 
         Args:
-            takes: what it can be shown.
+            texts: the texts of the messages.
+            takes: the types and sizes that the model supports.
+
+        Returns:
+            The texts with a description of each file, the files for the model, and the use of each file.
         """
         check = _ModelFileCheck(takes, self._allowance.max_bytes)
         fetching = {
@@ -152,7 +157,7 @@ class AttachmentReader:
 
 
 class _AttachmentBudget:
-    """What the files of a turn may take up together, and what they have."""
+    """Size that the files of a turn may have together, and what is left of it."""
 
     def __init__(self, takes: SupportedFiles) -> None:
         self._takes = takes
@@ -160,10 +165,10 @@ class _AttachmentBudget:
         self._tokens = TEXT_TOKENS
 
     def add(self, fetched: FetchedFile, who: str) -> AttachmentContent:
-        """What the model gets of a file.
+        """Return the content of a file and reduce the budget by its size.
 
         Raises:
-            UnreadableFileError: it gets nothing.
+            UnreadableFileError: the model cannot read the file.
         """
         file, data = fetched.file, fetched.data
         kind = media.detect_mime_type(data, media.guess_mime_type(file.name, file.mime_type))
@@ -188,5 +193,5 @@ class _AttachmentBudget:
 
 
 def _clean_name(file: Attachment) -> str:
-    """Its name, on one line and without what would end the brackets that it stands in."""
+    """Return a file's name on one line, without square brackets."""
     return " ".join(file.name.translate({ord("["): "(", ord("]"): ")"}).split())[:_MAX_NAME_LENGTH] or "a file"

@@ -1,7 +1,6 @@
-"""What the model reads of a turn: what was said to the bot, and what was said around it.
+"""Prompt text of a turn: its messages, and the messages around them as quotes.
 
-The words of people whom the turn does not answer stand in a frame that nothing in them can end or imitate; names are
-cleared of all that could pass for the beginning of a line.
+Nothing in a quoted message can end its quote or imitate another one. Names lose the characters that could begin a line.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ from core.turns.turn import Turn
 
 log = logging.getLogger(__name__)
 
-#: Seconds that an answer waits for them.
+#: Seconds that a turn waits for the context messages.
 FETCH_TIMEOUT = 4.0
 
 _TITLES: Mapping[ContextKind, str] = {
@@ -54,19 +53,19 @@ _CONFUSABLES = str.maketrans(
     "ABESlJKMHOPCTYXGQWaeljkopcyxshdqwllABEZHlKMNOPTYXalkvopuaglllllo",
 )
 
-#: What tells in `InboxMessage.brings` that a message is a question about another one, which it has in words.
+#: The key in `InboxMessage.brings` of the message that a question is about.
 ABOUT = "about"
 
 CountTokens = Callable[[str], Awaitable[int]]
 
 
 class ContextBuilder:
-    """Puts together what the model reads of a turn.
+    """Builds the prompt texts of turns.
 
     Args:
-        count: tells how many tokens a text is.
-        most: how many tokens of other people's words one turn may have; 0 for none.
-        patience: how many seconds it waits for them.
+        count: returns the number of tokens of a text.
+        max_tokens: the most tokens of context messages in a prompt; 0 for none.
+        timeout: seconds that a turn waits for the context messages.
     """
 
     def __init__(
@@ -85,11 +84,12 @@ class ContextBuilder:
     async def build(
         self, turn: Turn, channel: Channel, texts: Sequence[MessageText]
     ) -> tuple[AttributedPrompt, Others]:
-        """What was said to the bot, each message behind what was said around it, and how much of that it is. Where
-        several speak, it is told who does.
+        """Return the messages of a turn, each after its context, and the amount of context.
+
+        The prompt names the authors where more than one person can write.
 
         Raises:
-            StoreError: it cannot be read what the history holds.
+            StoreError: the state of the history cannot be read.
         """
         around = await self._fetch_context(turn, channel, is_one_to_one=all(message.is_one_to_one for message in texts))
         question_subject = [one for message in turn.messages for one in _list_subjects(message)]
@@ -109,7 +109,7 @@ class ContextBuilder:
         return AttributedPrompt(tuple((who, words) for who, words in parts if words), people), others
 
     async def _fetch_context(self, turn: Turn, channel: Channel, *, is_one_to_one: bool) -> SurroundingMessages:
-        """Looked up once: what a run has stored of it, it goes on with."""
+        """Return the context messages; a resumed run has stored those that it read before."""
         behind = None
         if not self._max_tokens:
             return SurroundingMessages()
@@ -121,13 +121,13 @@ class ContextBuilder:
             async with asyncio.timeout(self._timeout):
                 with deadline(self._timeout):
                     return await channel.fetch_context(turn.messages, None if is_one_to_one else behind)
-        except Exception as error:  # whatever the platform says, the answer goes on
-            log.warning("turn %s: what was said around it is not known: %s", turn.id, traced(error))
+        except Exception as error:  # the turn is answered without context
+            log.warning("turn %s: its context cannot be fetched: %s", turn.id, traced(error))
             return SurroundingMessages()
 
 
 def question_subject(author: str, name: str, text: str, sent_at: float) -> dict[str, Any]:
-    """What a question about a message brings: see `InboxMessage.brings` and `Said`."""
+    """Return the entry of `InboxMessage.brings` for the message that a question is about."""
     return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "sent_at": sent_at}}
 
 
@@ -162,7 +162,7 @@ def _skeleton(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RenderedMessage:
-    """A message as it stands in a frame."""
+    """Context message with its lines in a quote."""
 
     message: ContextMessage
     lines: str
@@ -176,12 +176,13 @@ async def build_frames(
     count: CountTokens,
     max_tokens: int,
 ) -> tuple[dict[str, list[str]], Others]:
-    """The frames before each of the messages, by their event keys: what they are questions about, and with no more
-    than so many tokens of all else first what they quote or pass on, then what their thread is about, then the newest.
-    And how much of it all that is.
+    """Return the quotes before each message, by event key, and the amount of context.
+
+    The subjects of questions come whole. Other messages share `max_tokens`: quoted and forwarded messages first, then
+    the start of the thread, then the newest messages.
 
     Args:
-        names: what people go by, by their ids.
+        names: the display names by author.
     """
     last = messages[-1].sent_at
     told = [one for one in context if _plain_text(one) and (one.event_key or one.sent_at <= last)]
@@ -238,16 +239,16 @@ def _plain_text(message: ContextMessage) -> str:
 
 
 def _render_lines(message: ContextMessage, names: Mapping[str, str]) -> str:
-    """A message as its lines in a frame."""
+    """Return the lines of a message in a quote."""
     return quote_message(names[message.author], _plain_text(message))
 
 
 async def _truncate(text_lines: str, max_tokens: int, count: CountTokens) -> tuple[str, int]:
-    """As much of the lines from their start as is no more than so many tokens, and how many it is."""
+    """Return the start of the lines within a number of tokens, and the number of tokens used."""
     cost, text = await count(text_lines), text_lines
     while cost > max_tokens:
         text = text[: min(len(text) * max_tokens // cost, len(text) - 1)]
-        if len(text) < len(LINE_PREFIX) + 2 * _MAX_NAME_LENGTH:  # hardly more than who said it
+        if len(text) < len(LINE_PREFIX) + 2 * _MAX_NAME_LENGTH:  # hardly more than the author's name
             return "", 0
         cost = await count(text)
     if text == text_lines:

@@ -15,10 +15,10 @@ from core.models import media
 
 log = logging.getLogger(__name__)
 
-#: The pauses after which a download that failed in passing is tried again.
+#: The pauses before the retries of a download.
 RETRY_WAIT = wait_exponential(0.3)
 
-#: How often an address may pass on to another one.
+#: The most redirects of one download.
 _MAX_REDIRECTS = 3
 
 _CONNECT_SECONDS = 5.0
@@ -27,10 +27,10 @@ _HTML = ("<!doctype html", "<html")
 
 
 class UnreadableFileError(SurfaceError):
-    """A file cannot be read. Its text says why, so that the model can tell.
+    """A file cannot be read; the text gives the reason to the model.
 
     Attributes:
-        status: the HTTP status, if that was the answer.
+        status: the HTTP status of the answer; 0 without one.
     """
 
     def __init__(self, why: str, *, status: int = 0) -> None:
@@ -43,14 +43,14 @@ def _is_transient(error: BaseException) -> bool:
 
 
 class FileClient:
-    """Downloads the files of a platform, and asks no other host for them.
+    """Downloads the files of a platform, and sends requests to no other host.
 
     Args:
-        api_url: the address of the platform's API. A sandbox has its files on the same host.
+        api_url: the address of the platform's API. The files of a sandbox are on the same host.
 
     Attributes:
         api_hosts: the hosts of the platform's real API, subdomains included.
-        file_hosts: the hosts of the files that belong to it, subdomains included.
+        file_hosts: the hosts of its files, subdomains included.
     """
 
     api_hosts: Collection[str]
@@ -60,13 +60,13 @@ class FileClient:
         self._api_url = urlsplit(api_url)
 
     async def download(self, url: str, file: Attachment, check: FileCheck, *, token: str = "") -> FetchedFile:
-        """Download a file; what fails in passing is tried again.
+        """Download a file, with retries after transient failures.
 
         Args:
-            token: for the platform.
+            token: the access token of the platform.
 
         Raises:
-            UnreadableFileError: the file is not available or too large, or a login page came in its place.
+            UnreadableFileError: the file is not available or too large, or the answer is a login page.
         """
         data, kind = await self._get(url, file, check, token)
         fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)
@@ -84,7 +84,9 @@ class FileClient:
             async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
                 for _ in range(_MAX_REDIRECTS):
                     if not self._is_platform_url(urlsplit(url)):
-                        log.warning("a file is said to be at %s, which is not asked", urlsplit(url).hostname)
+                        log.warning(
+                            "a file address outside the platform's hosts is ignored: %s", urlsplit(url).hostname
+                        )
                         raise UnreadableFileError("it is not where the platform keeps its files")
                     async with session.get(url, headers=headers, allow_redirects=False) as answer:
                         if answer.status in _REDIRECTS:
@@ -129,5 +131,5 @@ def _is_html(data: bytes) -> bool:
 
 
 def _is_expected_html(file: Attachment, data: bytes) -> bool:
-    """Whether a page is what the file is: one on which to log in has another size."""
+    """Return whether the file is an HTML page. A login page has another size."""
     return media.guess_mime_type(file.name, file.mime_type) == "text/html" and file.size in (0, len(data))

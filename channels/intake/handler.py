@@ -1,7 +1,4 @@
-"""Handles incoming messages, their edits and deletions.
-
-The access policy is asked first.
-"""
+"""Handlers of incoming messages, edits and deletions, behind the access policy."""
 
 import asyncio
 import logging
@@ -40,7 +37,7 @@ from core.usage.user_rate_limits import RATE_LIMITED, DenialKind, RateLimited
 
 log = logging.getLogger(__name__)
 
-#: What is chosen for a conversation, and by which commands: the last one holds, whichever is heard first.
+#: The commands that change the same choice of a session: the one that was sent last wins.
 _CHOICES: Mapping[CommandName, Collection[str]] = {
     "mute": ("mute", "listen"),
     "listen": ("mute", "listen"),
@@ -48,24 +45,22 @@ _CHOICES: Mapping[CommandName, Collection[str]] = {
     "model": ("model",),
 }
 
-#: Seconds within which somebody can still call the bot by editing what he has said.
+#: Seconds after a message in which an edit can add a mention of the bot.
 EDIT_MENTION_WINDOW_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """A message of a person.
+    """Message of a user, as an adapter parsed it.
 
     Attributes:
-        is_called: whether it calls the bot by name or is written to it alone. Otherwise it is one that the
-            bot answers only where it speaks already, and only if that is for it.
-        is_free: whether it calls the bot by being said where nobody has to name it, and where it answers all unless
-            it is muted.
-        is_late: whether it was said a while ago, and others after it may have been heard before.
-        is_on_answer: whether it is in a thread that was opened on an answer of the bot, which is for the bot unless the
-            conversation says otherwise.
-        send_away: says to its author alone why it is not answered, where the platform would show that he got no
-            answer; else he is told once an hour.
+        is_mention: whether the message mentions the bot, or is a direct message. The bot answers another message only
+            in a session that it takes part in.
+        is_free_channel: whether the message is in a channel where the bot answers all messages unless it is muted.
+        is_late: whether newer messages may have been received before this one.
+        is_in_answer_thread: whether the message is in a thread that was started on an answer of the bot.
+        deny_privately: tells the author why the message is not answered, where the platform shows a missing answer.
+            Otherwise the author is told once an hour.
     """
 
     inbound: InboxMessage
@@ -77,7 +72,7 @@ class IncomingMessage:
 
     @property
     def command(self) -> tuple[CommandName, str] | None:
-        """What it asks for, and of what, if that is a command and nothing else."""
+        """Return the command and its argument, if the message is nothing else."""
         return parse_command(self.inbound.text) if self.is_mention and not self.inbound.attachments else None
 
 
@@ -86,18 +81,18 @@ async def _unchanged(message: IncomingMessage) -> IncomingMessage:
 
 
 class MessageHandler:
-    """Handles the messages, edits, deletions and presses of a channel.
+    """Handles the messages, edits and deletions of a channel.
 
     Attributes:
-        commands: for commands that are not messages.
-        presses: for button presses.
+        commands: the handler of commands that are not messages.
+        presses: the handler of button presses.
 
     Args:
-        surface: where the reply to a message is shown.
-        locale: see `Channel.locale`.
-        whisper: shows a text to the author of a message alone, if the message has no `send_away`.
-        ways: how commands are given on the platform.
-        place: chooses where a message is answered, just before it is stored.
+        create_surface: returns the surface of the reply to a message.
+        get_locale: see `Channel.get_locale`.
+        send_ephemeral: shows a text to the author of a message alone, if the message has no `deny_privately`.
+        syntax: the syntax of commands on the platform.
+        choose_address: chooses the place of the reply, just before the message is stored.
     """
 
     def __init__(
@@ -122,11 +117,11 @@ class MessageHandler:
         self._background = Work()
 
     async def get_refusal(self, visitor: Actor, spot: Location, *, must_reply: bool = False) -> str | None:
-        """What somebody is told who may not speak; nothing at all if he may.
+        """Return the message to a user without access; None if the user has access.
 
         Args:
-            is_owed: whether the platform would show that he got no answer. Otherwise he is told once an hour, and
-                `refusal` is empty then; so it is for a bot, always.
+            must_reply: whether the platform shows a missing answer. Otherwise a user is told once an hour, and the
+                message is empty until then. It is always empty for a bot.
         """
         admission = self._services.access_policy.check(visitor, spot)
         if admission is AccessDecision.ALLOWED:
@@ -134,20 +129,20 @@ class MessageHandler:
         return admission.message if must_reply or await self._should_notify(visitor, "door") else ""
 
     async def get_rate_limit(self, message: InboxMessage | CommandContext) -> RateLimited | None:
-        """Whether that would be one too many, as far as can be seen before it is taken."""
+        """Return the rate limit that refuses a message, as far as it is known before the message is stored."""
         try:
             return await self._services.inbox.find_rate_limit(
                 message.event_key, author=message.author, place=message.place
             )
         except StoreError as error:
-            log.warning("it is not known how much somebody has asked: %s", traced(error))
+            log.warning("a rate limit cannot be read: %s", traced(error))
             return None
 
     async def is_known(self, message: InboxMessage | CommandContext) -> bool:
-        """Whether that was taken before.
+        """Return whether a message with the same event key was stored before.
 
         Raises:
-            StoreError: it cannot be seen.
+            StoreError: the inbox cannot be read.
         """
         return await self._services.inbox.has_message(message.event_key)
 
@@ -162,15 +157,16 @@ class MessageHandler:
             person = f"{visitor.platform}:{visitor.author}"
             return await self._services.refusals.claim_notice(person, kind, until=until)
         except StoreError as error:
-            log.warning("it is not known whether somebody was told that he is not answered: %s", traced(error))
+            log.warning("a notice of a refusal cannot be recorded: %s", traced(error))
             return False
 
     async def accept(self, message: IncomingMessage) -> None:
-        """Store a message that is for the bot and whose author has access, or do the command that it is. If the author
-        has to wait for the reply, the message gets a reaction.
+        """Store a message for the bot, or run it as a command, if its author has access.
+
+        A message that has to wait for its reply gets a reaction.
 
         Raises:
-            StoreError: it could not be stored, and must not be acknowledged.
+            StoreError: the message is not stored, and must not be acknowledged.
         """
         if not (await self._check_access(message) and await self._is_addressed(message)):
             return
@@ -188,7 +184,7 @@ class MessageHandler:
             self._queued_reactions.add(message.inbound.address)
 
     async def _check_access(self, message: IncomingMessage) -> bool:
-        """Return whether the author has access; one without who mentions the bot is told so."""
+        """Return whether the author has access; tell an author without access who mentions the bot."""
         inbound = message.inbound
         admission = self._services.access_policy.check(inbound.who, inbound.spot)
         if admission is AccessDecision.ALLOWED:
@@ -207,8 +203,10 @@ class MessageHandler:
         return await conversations.is_for_bot(message.inbound, follow=follow, is_on_answer=message.is_in_answer_thread)
 
     async def _run_command(self, name: CommandName, argument: str, message: IncomingMessage) -> None:
-        """Do what a message asks for, and say there what came of it, once however often it is heard. It is noted when
-        it is done: what is broken off before is done when it comes again.
+        """Run a command and show its result once, however often the message is delivered.
+
+        The message is recorded after the command has run: an interrupted command runs when the message is delivered
+        again.
         """
         inbound = message.inbound
         asker = CommandContext.from_message(inbound, await words.resolve_locale(self._get_locale(inbound)))
@@ -222,7 +220,7 @@ class MessageHandler:
                     self._deny_privately(message, partial(command_limit_message, limited)), name="refusal"
                 )
             return
-        among = _CHOICES.get(name)  # Slack may bring one again that is not known to be late
+        among = _CHOICES.get(name)  # Slack may deliver an old command again
         if among and await self._services.inbox.has_newer_command(inbound, names=among):
             await self._services.inbox.record_command(inbound, name)
             return
@@ -240,24 +238,25 @@ class MessageHandler:
         try:
             return await self.commands.run(name, argument, context)
         except StoreError as error:
-            if error.retryable:  # it comes again
+            if error.retryable:  # the message is delivered again
                 raise
-            log.error("%s cannot be done: %s", name, traced(error))
+            log.error("the command %s failed: %s", name, traced(error))
             return CommandResult(say.format_error(error.public))
 
     async def handle_edit(self, event_key: str, text: str, *, is_mention: bool = False) -> bool:
-        """Take note that a message was edited: what waits is answered as it says now, and under an answer that is
-        given already stands a button to have it answered anew.
+        """Store the new text of a message.
+
+        A waiting message is answered with its new text. Below an existing reply, a button offers an answer to it.
 
         Args:
-            text: as `InboxMessage.text` has it.
-            calls: whether it calls the bot now.
+            text: see `InboxMessage.text`.
+            is_mention: whether the new text mentions the bot.
 
         Returns:
-            Whether it is a call by that: nothing came of it before.
+            Whether the message is not stored and mentions the bot now.
 
         Raises:
-            StoreError: it could not be noted, and must not be acknowledged.
+            StoreError: the edit is not stored, and must not be acknowledged.
         """
         revised = await self._services.inbox.edit_message(event_key, text, is_mention=is_mention)
         if isinstance(revised, ClaimedMessage):
@@ -265,16 +264,16 @@ class MessageHandler:
         return revised is EditResult.NOT_RECEIVED
 
     async def handle_deletion(self, event_key: str) -> None:
-        """Take note that a message was deleted: it is not answered any more, or the answer says what became of it.
+        """Delete the text of a message; a waiting one is not answered, and an existing reply says so.
 
         Raises:
-            StoreError: it could not be noted, and must not be acknowledged.
+            StoreError: the deletion is not stored, and must not be acknowledged.
         """
         asked = await self._services.approvals.open(event_key=event_key)
         withdrawn = await self._services.inbox.delete_message(event_key)
         if (
             isinstance(withdrawn, ClaimedMessage) and withdrawn.is_only_message
-        ):  # what is being ended may come to its end before that
+        ):  # its turn may end before the reply is updated
             for approval in asked:
                 self.run_in_background(self._services.update_approval_message(approval, is_void=True), name="request")
             self.run_in_background(
@@ -282,12 +281,12 @@ class MessageHandler:
             )
 
     async def drain(self, seconds: float) -> None:
-        """Wait for errands and receipts as `Work.end` does."""
+        """Wait for the background work and the reactions, as `Work.end` does."""
         await self._background.end(seconds)
         await self._queued_reactions.drain(seconds)
 
     def run_in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Do something that nobody waits for but `settle`."""
+        """Run work that only `drain` waits for; its errors are logged."""
         self._background.watch(asyncio.create_task(_log_errors(work, name), name=name))
 
 
@@ -295,6 +294,6 @@ async def _log_errors(work: Coroutine[Any, Any, None], name: str) -> None:
     try:
         await work
     except (StoreError, SurfaceError) as error:
-        log.error("%s: it cannot be shown: %s", name, traced(error))
-    except Exception as error:  # asyncio would tell of it with its text, and late
-        log.error("%s has failed: %s", name, traced(error))
+        log.error("%s cannot be shown: %s", name, traced(error))
+    except Exception as error:  # asyncio would log it late, and with its text
+        log.error("%s failed: %s", name, traced(error))

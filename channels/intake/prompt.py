@@ -1,4 +1,4 @@
-"""What the agent is asked by a turn: the words and files of those who may ask, and with whose rights."""
+"""Prompt of a turn: the text and files of its messages, and the rights of their authors."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from core.turns.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What goes into a run.
+    """Input of a run of the agent.
 
     Attributes:
-        speaker: those who ask, as one.
-        bot_name: the bot's name on the platform; empty if the platform does not tell.
+        speaker: the authors as one speaker, with the rights that all of them have.
+        bot_name: the bot's display name; empty if it is not known.
     """
 
     spoken: AttributedPrompt
@@ -38,10 +38,10 @@ class Prompt:
 
 
 class PromptBuilder:
-    """Puts it together.
+    """Builds the prompts of turns.
 
     Args:
-        allowance: what is read of the files that come with messages.
+        allowance: the limits of the attachments.
     """
 
     def __init__(
@@ -53,8 +53,9 @@ class PromptBuilder:
         self._attachments = AttachmentReader(allowance)
 
     def remove_denied_messages(self, turn: Turn) -> Turn | None:
-        """The turn with those of its messages whose authors may speak as the rules are now; none if no one may. What
-        was accepted may have waited, or be answered once more, while its author lost that.
+        """Return the turn with the messages whose authors have access now; None if no author has.
+
+        A message may have waited, or may be answered again, since its author lost access.
         """
         may = tuple(
             one for one in turn.messages if self._access_policy.check(one.who, one.spot) is AccessDecision.ALLOWED
@@ -64,16 +65,15 @@ class PromptBuilder:
         return replace(turn, messages=may) if may else None
 
     async def build(self, turn: Turn, channel: Channel, runtime: AgentRuntime, clerk: Clerk) -> Prompt:
-        """What a turn asks.
+        """Return the prompt of a turn.
 
         Args:
-            runtime: of the agent that is asked.
-            clerk: takes down what is read of it.
+            runtime: the runtime of the agent that answers.
 
         Raises:
-            DamagedTurnError: it cannot be read what is asked.
-            StoreError: it cannot be read what was asked before.
-            SpendingLimitError: nothing more may be spent.
+            DamagedTurnError: a message of the turn cannot be read.
+            StoreError: the history cannot be read.
+            CapError: a spending limit is reached.
         """
         if turn.is_damaged:
             raise DamagedTurnError(f"turn {turn.id}: what is kept of it cannot be read")
@@ -82,7 +82,9 @@ class PromptBuilder:
         turn.meter.place = turn.newest_message.place
         turn.meter.author = f"{turn.newest_message.channel}:{turn.newest_message.author}"
         turn.meter.author_name = storable_text(heard[-1].speaker)
-        await turn.meter.check_limits(runtime.asks(turn.model), lambda: 0)  # what is refused is neither read nor stored
+        await turn.meter.check_limits(
+            runtime.asks(turn.model), lambda: 0
+        )  # before files are fetched and messages stored
         speakers = [self._to_speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
         speakers += await self._list_earlier_authors(turn, channel)
         if any(message.attachments for message in turn.messages) and not await self._turns.has_stored_prompt(turn):
@@ -95,7 +97,7 @@ class PromptBuilder:
         )
 
     async def _list_earlier_authors(self, turn: Turn, channel: Channel) -> list[User]:
-        """Who else has asked for what a turn goes on with when that is decided: it has nobody's rights but theirs."""
+        """Return the other authors of the messages that led to a decided approval."""
         here = {message.author for message in turn.messages}
         others = {
             message.author: message
