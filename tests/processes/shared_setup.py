@@ -32,7 +32,7 @@ def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
 
     read, read_once = prices._read_file, cache(prices._read_file)
     trust.share(patch)
-    patch(prices, "_read", lambda file: (read_once if file == prices._DEFAULT_FILE else read)(file))
+    patch(prices, "_read_file", lambda file: (read_once if file == prices._DEFAULT_FILE else read)(file))
     patch(words, "find_language", cache(words.find_language))
     patch(Statement, "prepared", once)
     patch(ClauseElement, "_compile_w_cache", once_by_all)
