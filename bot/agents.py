@@ -58,7 +58,7 @@ def make_choice(settings: Settings, *, replaces_keyless: bool = False) -> ModelR
             settings.model,
             settings.models,
             settings.endpoints,
-            is_needed=is_needed,
+            is_required=is_needed,
             replaces_keyless=replaces_keyless,
             fallbacks=settings.model_fallbacks,
             idle_seconds=settings.model_idle_timeout_seconds,

@@ -1,4 +1,4 @@
-"""From what `MODEL` says to the provider that serves it."""
+"""Creation and test calls of the providers that `MODEL` names."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,12 +11,12 @@ from core.models.vendors import VendorSettings, find_model_fault, split_model
 
 
 def make_provider(model: str, endpoints: VendorSettings) -> tuple[Provider, str]:
-    """The provider for `model`, a value of `MODEL`, and the name that the model has there.
+    """Return the provider for a value of `MODEL`, and the model's name there. Nothing is sent yet.
 
-    A vendor's SDK is imported here, when its models are asked for. Nothing is sent yet: see `probe`.
+    Imports the SDK of the vendor.
 
     Raises:
-        SettingsError: `MODEL` names no provider that there is, or something is missing for it.
+        SettingsError: `MODEL` names no known provider, or a setting is missing for it.
     """
     if (fault := find_model_fault(model, endpoints)) is not None:
         raise SettingsError(fault)
@@ -43,10 +43,10 @@ def make_provider(model: str, endpoints: VendorSettings) -> tuple[Provider, str]
 
 
 async def probe_model(provider: Provider, model: str, seconds: float = 30.0) -> None:
-    """Ask the model something, for real, and hang up at its first sign of life.
+    """Send a short request, and close the connection after the first event.
 
     Raises:
-        ProviderError: the model cannot answer; which of its kinds says why.
+        ProviderError: the model cannot answer.
     """
     request = ModelRequest(model, [ModelMessage("user", (Text("Answer with the one word: ok"),))])
     events = cast(AsyncGenerator[ProviderEvent, None], provider.stream(request))

@@ -1,4 +1,4 @@
-"""The models that may be chosen, and how a run comes to the one that was chosen for it."""
+"""Models that conversations can select, and the plugin that applies a selection to a run."""
 
 import logging
 import re
@@ -23,30 +23,30 @@ from core.usage.meter import ToolTimer
 
 log = logging.getLogger(__name__)
 
-#: How the catalog begins to say what is wrong.
+#: Name of the setting in a fault of `make_provider`.
 _SETTING_PREFIX = re.compile(r"^MODEL(=\S*)?: ")
 
 
 class ModelRegistry:
-    """The models that may be chosen, by their full names: those that `MODEL` takes.
+    """Models of the settings, by the full names that `MODEL` accepts.
 
     Args:
-        default: the one that runs where none was chosen.
-        others: what may be chosen besides.
-        fallbacks: what answers, in this order, where one of them cannot.
-        is_needed: whether the default must be there; if not, it is offered only if nothing is missing for it.
-        replaces_keyless: whether the default answers for a model that an agent names and that has no key.
-        idle_seconds: for how long a model may say nothing.
+        default: model of agents and conversations without a selection.
+        others: further models to select from.
+        fallbacks: models that replace one that fails, in their order.
+        is_required: whether a missing setting of the default model is a fault.
+        replaces_keyless: whether the default model replaces an agent's model that has no key.
+        idle_seconds: maximum time between two events of a stream.
 
     Raises:
-        SettingsError: one of them there is not, or something is missing for it; `MODELS` or `MODEL_FALLBACKS` is named
-            if it is another one than the default.
+        SettingsError: a model is unknown or lacks a setting. Names `MODELS` or `MODEL_FALLBACKS` for other models than
+            the default.
 
     Attributes:
-        offered: them all, the default first.
-        fallbacks: those that take another's place.
-        asked: all of them, and those that an agent asks by name.
-        replaced: models without a key, for which the default answers.
+        selectable: models that a conversation can select, the default first.
+        fallbacks: models that replace one that fails.
+        handles: all models, including those that agents name.
+        replaced_models: models without a key that the default replaces.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ModelRegistry:
         endpoints: VendorSettings,
         *,
         fallbacks: Sequence[str] = (),
-        is_needed: bool = True,
+        is_required: bool = True,
         replaces_keyless: bool = False,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
@@ -71,7 +71,7 @@ class ModelRegistry:
         try:
             self._load(default)
         except SettingsError as error:
-            if is_needed:
+            if is_required:
                 faults += error.faults
         faults += self._load_all(others, "MODELS")
         self.selectable: Mapping[str, ModelHandle] = dict(self.handles)
@@ -81,19 +81,19 @@ class ModelRegistry:
         self.fallbacks = Fallbacks({name: self.handles[name] for name in fallbacks})
 
     def make_adapter(self, name: str) -> ModelAdapter:
-        """Return a model as ADK asks it. Another one may be chosen in place of the default only.
+        """Return the adapter of a model. A selection replaces the default model only.
 
         Raises:
-            SettingsError: there is no such model, or something is missing for it.
+            SettingsError: the model is unknown or lacks a setting.
         """
         if self._replaces_keyless and self.default in self.handles and lacks_key(name, self._endpoints):
             self.replaced_models.add(name)
             name = self.default
-        asked = self._load(name)
+        handle = self._load(name)
         return ModelAdapter(
             model=name,
-            provider=asked.provider,
-            selectable=self.selectable if name in self.selectable else {name: asked},
+            provider=handle.provider,
+            selectable=self.selectable if name in self.selectable else {name: handle},
             fallbacks=self.fallbacks if name == self.default else Fallbacks(),
             is_fixed=name != self.default,
             idle_seconds=self._idle_seconds,
@@ -101,7 +101,7 @@ class ModelRegistry:
         )
 
     def _load_all(self, names: Sequence[str], setting: str) -> list[str]:
-        """Make these models, and return a line for each that cannot be had."""
+        """Load models, and return the faults in their settings."""
         faults = list[str]()
         for name in names:
             try:
@@ -118,17 +118,17 @@ class ModelRegistry:
         return self.handles[name]
 
     async def aclose(self) -> None:
-        """Give back the connections of all of them."""
+        """Close the connections of all models."""
         for provider, _ in self.handles.values():
             await provider.aclose()
 
 
 class AgentRunConfig(RunConfig):
-    """How a run is to be made, with the model that was chosen for it.
+    """Run configuration with the selected model and the user of the run.
 
     Attributes:
-        model: its full name; none for the default.
-        speaker: for whom it is made.
+        model: full name of the selected model; None for the default.
+        speaker: user of the run.
         bot_name: the bot's name on the platform; empty if it is not known.
     """
 
@@ -140,7 +140,7 @@ class AgentRunConfig(RunConfig):
 
     @property
     def tool_timer(self) -> ToolTimer:
-        """Takes the time of the calls of tools."""
+        """Timer of the run's tool calls."""
         return self._tool_timer
 
     @property
@@ -150,8 +150,9 @@ class AgentRunConfig(RunConfig):
 
 
 class ModelSelectionPlugin(BasePlugin):
-    """Has the agents of a run that would ask the default model ask the one that was chosen for it. One that is not
-    offered any more is passed over.
+    """Plugin that replaces the default model of a run's agents by the selected one.
+
+    It ignores a selected model that the settings no longer have.
     """
 
     def __init__(self) -> None:
@@ -166,4 +167,4 @@ class ModelSelectionPlugin(BasePlugin):
             return
         llm_request.model = adapter.resolve_name(run.model)
         if llm_request.model != run.model:
-            log.warning("%s is not among MODELS any more: %s answers", run.model, adapter.model)
+            log.warning("%s is no longer among MODELS; %s answers", run.model, adapter.model)

@@ -1,4 +1,4 @@
-"""Vendors of models: the values of `MODEL`, the settings of each vendor, and their faults. Imports no SDK."""
+"""Vendors of models: values of `MODEL`, settings of each vendor, and their faults. Imports no SDK."""
 
 from dataclasses import dataclass, field
 
@@ -20,9 +20,9 @@ class VendorSettings:
 
 
 def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
-    """Return what is missing for `model`, a value of `MODEL`, or None."""
+    """Return the missing or wrong setting for a value of `MODEL`; None if there is none."""
     if not _is_known_vendor(model):
-        return f"MODEL={model}: there is no such provider; it is {_NAME_FORMATS}"
+        return f"MODEL={model}: there is no such provider; use {_NAME_FORMATS}"
     vendor, _ = split_model(model)
     if vendor == "gemini" and not endpoints.google_api_key:
         return "GOOGLE_API_KEY is not set: get a key at https://aistudio.google.com/apikey"

@@ -1,4 +1,4 @@
-"""Anthropic's models, through its Messages API.
+"""Provider of Anthropic's models, through its Messages API.
 
 Anthropic: https://platform.claude.com/docs/en/api/messages
 """
@@ -60,7 +60,7 @@ from core.models.schemas import answer_schema
 from core.models.tool_calls import parse_call
 from core.usage.meter import Usage
 
-_FINISHES = {
+_FINISH_REASONS = {
     "end_turn": types.FinishReason.STOP,
     "tool_use": types.FinishReason.STOP,
     "stop_sequence": types.FinishReason.STOP,
@@ -69,8 +69,8 @@ _FINISHES = {
     "refusal": types.FinishReason.SAFETY,
 }
 
-#: An error within a stream has no HTTP status of its own, only its kind.
-_STATUSES = {
+#: HTTP statuses of error types. An error within a stream has only a type.
+_HTTP_STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "permission_error": 403,
@@ -83,33 +83,34 @@ _STATUSES = {
 
 
 #: Anthropic: an image has at most 5 MB, in base64, and a request at most 32 MB.
-_MOST_IMAGE, _MOST_BYTES = 3_900_000, 22 * 2**20
+_MAX_IMAGE_BYTES, _MAX_REQUEST_BYTES = 3_900_000, 22 * 2**20
 
-_TAKES = SupportedFiles(
-    {**dict.fromkeys((*IMAGE_TYPES, "image/gif"), _MOST_IMAGE), PDF_TYPE: _MOST_BYTES}, max_total_bytes=_MOST_BYTES
+_SUPPORTED_FILES = SupportedFiles(
+    {**dict.fromkeys((*IMAGE_TYPES, "image/gif"), _MAX_IMAGE_BYTES), PDF_TYPE: _MAX_REQUEST_BYTES},
+    max_total_bytes=_MAX_REQUEST_BYTES,
 )
 
 Block = dict[str, Any]
 
-#: What the signature of redacted thinking begins with; the rest is its data. No signature has a colon in it.
-REDACTED = b"redacted:"
+#: Prefix of a signature that is the data of redacted thinking. No other signature has a colon.
+REDACTED_PREFIX = b"redacted:"
 
-#: Anthropic wants a limit. What every model of these years can say in one answer.
-MAX_TOKENS = 8192
+#: Anthropic requires a limit. Every model since 2025 supports this one.
+DEFAULT_MAX_TOKENS = 8192
 
-#: Anthropic: thinking gets at least so many tokens.
-_LEAST_BUDGET = 1024
+#: Anthropic: minimum budget for thinking.
+_MIN_THINKING_TOKENS = 1024
 
 _THINKING = ("thinking", "redacted_thinking")
 
 _IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 
-#: Marks the end of a part of the prompt that is to be cached, for five minutes from its last use.
-_CACHED: Block = {"type": "ephemeral"}
+#: Mark of the end of a cached part of the prompt. The cache lives for five minutes after its last use.
+_CACHE_CONTROL: Block = {"type": "ephemeral"}
 
 
 class AnthropicProvider:
-    """The models of Anthropic's API. It tries each request once."""
+    """Client of Anthropic's API, without retries."""
 
     name = "anthropic"
 
@@ -118,51 +119,51 @@ class AnthropicProvider:
             api_key=api_key,
             base_url=base_url or None,
             max_retries=0,
-            # How long an answer may take is up to who reads it.
+            # the reader of the stream limits the time of an answer
             timeout=anthropic.Timeout(None, connect=10.0, pool=10.0),
         )
 
     def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return _TAKES
+        return _SUPPORTED_FILES
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        return with_failure_event(self._events(request), lambda error: _named(error, request.model))
+        return with_failure_event(self._events(request), lambda error: _to_provider_error(error, request.model))
 
     async def aclose(self) -> None:
         await self._client.close()
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        answer = _Answer()
-        chunks = await self._client.messages.create(**body(request), stream=True)
+        answer = _AnthropicAnswer()
+        chunks = await self._client.messages.create(**build_body(request), stream=True)
         async with parse_errors(self.name), chunks:
-            while not answer.is_whole:
+            while not answer.is_complete:
                 chunk = await anext(chunks, None)
                 if chunk is None:
                     raise ProviderStalledError("anthropic ended its stream without saying that it was done")
-                if (event := answer.hear(chunk)) is not None:
+                if (event := answer.add_chunk(chunk)) is not None:
                     yield event
-                else:  # nothing else tells of tokens
+                else:  # only these chunks change the token counts
                     request.report_usage(answer.usage)
-        for call in answer.calls():
+        for call in answer.build_calls():
             yield call
-        yield Done(answer.finish, answer.usage)
+        yield Done(answer.finish_reason, answer.usage)
 
 
-class _Answer:
-    """What is heard of an answer: what comes in pieces is kept until it is whole."""
+class _AnthropicAnswer:
+    """State of an answer: tool calls and counts, which come in several chunks."""
 
     def __init__(self) -> None:
-        self.is_whole = False
+        self.is_complete = False
         self._calls: dict[int, tuple[ToolUseBlock, list[str]]] = {}
         self._stop_reason: str | None = None
         self._usages: list[StartUsage | MessageDeltaUsage] = []
 
-    def hear(self, chunk: RawMessageStreamEvent) -> ProviderEvent | None:
-        """Take in a chunk; what it lets pass on at once is returned.
+    def add_chunk(self, chunk: RawMessageStreamEvent) -> ProviderEvent | None:
+        """Add a chunk, and return its event if it has one.
 
-        Anthropic: there may be new kinds of everything, which are no errors. The SDK makes of such a one some kind
-        that it knows; what it is in truth stands in `type`.
+        Anthropic: unknown types of chunks and blocks are no errors. The SDK parses them as a known class, so only
+        `type` is reliable.
         """
         match chunk:
             case RawMessageStartEvent(type="message_start"):
@@ -170,23 +171,23 @@ class _Answer:
             case RawContentBlockStartEvent(content_block=ToolUseBlock(type="tool_use") as block):
                 self._calls[chunk.index] = block, []
             case RawContentBlockStartEvent(content_block=RedactedThinkingBlock(type="redacted_thinking", data=data)):
-                return Thought("", REDACTED + data.encode())
+                return Thought("", REDACTED_PREFIX + data.encode())
             case RawContentBlockStartEvent(content_block=TextBlock(type="text", text=text)) if text:
                 return Text(text)
             case RawContentBlockDeltaEvent(delta=InputJSONDelta(partial_json=piece)) if chunk.index in self._calls:
                 self._calls[chunk.index][1].append(piece)
             case RawContentBlockDeltaEvent(delta=delta):
-                return _heard(delta)
+                return _parse_delta(delta)
             case RawMessageDeltaEvent(type="message_delta"):
                 self._stop_reason = chunk.delta.stop_reason or self._stop_reason
                 self._usages.append(chunk.usage)
             case RawMessageStopEvent(type="message_stop"):
-                self.is_whole = True
+                self.is_complete = True
         return None
 
-    def calls(self) -> list[ToolCall]:
-        """The calls, without one whose arguments the token limit cut off."""
-        cut_short = self.finish is types.FinishReason.MAX_TOKENS
+    def build_calls(self) -> list[ToolCall]:
+        """Return the tool calls, without one whose arguments the token limit cut off."""
+        cut_short = self.finish_reason is types.FinishReason.MAX_TOKENS
         read = (
             parse_call(block.id, block.name, "".join(pieces) or json.dumps(block.input), is_truncated=cut_short)
             for block, pieces in self._calls.values()
@@ -194,33 +195,35 @@ class _Answer:
         return [call for call in read if call is not None]
 
     @property
-    def finish(self) -> types.FinishReason:
-        return _FINISHES.get(self._stop_reason or "", types.FinishReason.OTHER)
+    def finish_reason(self) -> types.FinishReason:
+        return _FINISH_REASONS.get(self._stop_reason or "", types.FinishReason.OTHER)
 
     @property
     def usage(self) -> Usage:
-        """Anthropic: a count that is told again stands for all until then.
+        """Token counts of the answer so far.
 
-        The cache's tokens are counted beside the other ones of the prompt, those of the thinking among those of
-        the answer.
+        Anthropic: each count is a total. `input_tokens` excludes the cache, `output_tokens` includes thinking.
         """
         details = [usage.output_tokens_details for usage in self._usages if usage.output_tokens_details]
         thinking = details[-1].thinking_tokens if details else 0
-        cached, written = self._newest("cache_read_input_tokens"), self._newest("cache_creation_input_tokens")
+        cached, written = (
+            self._latest_count("cache_read_input_tokens"),
+            self._latest_count("cache_creation_input_tokens"),
+        )
         return Usage(
-            input=self._newest("input_tokens") + written + cached,
-            output=max(0, self._newest("output_tokens") - thinking),
+            input=self._latest_count("input_tokens") + written + cached,
+            output=max(0, self._latest_count("output_tokens") - thinking),
             thinking=thinking,
             cached=cached,
             cache_write=written,
         )
 
-    def _newest(self, count: str) -> int:
-        with_failure_event: Sequence[Any] = [getattr(usage, count) for usage in self._usages]
-        return next((tokens for tokens in reversed(with_failure_event) if tokens is not None), 0)
+    def _latest_count(self, count: str) -> int:
+        counts: Sequence[Any] = [getattr(usage, count) for usage in self._usages]
+        return next((tokens for tokens in reversed(counts) if tokens is not None), 0)
 
 
-def _heard(delta: Any) -> ProviderEvent | None:
+def _parse_delta(delta: Any) -> ProviderEvent | None:
     match delta:
         case TextDelta(type="text_delta", text=text):
             return Text(text)
@@ -231,55 +234,55 @@ def _heard(delta: Any) -> ProviderEvent | None:
     return None
 
 
-def _named(error: Exception, model: str) -> ProviderError:
+def _to_provider_error(error: Exception, model: str) -> ProviderError:
     match error:
         case ProviderError():
             return error
         case anthropic.APIStatusError():
-            return _status_named(error, model)
-        case anthropic.APIConnectionError() | httpx2.HTTPError():  # in a stream, the SDK lets these through
+            return _from_status_error(error, model)
+        case anthropic.APIConnectionError() | httpx2.HTTPError():  # the SDK does not convert the latter in a stream
             return ProviderUnavailableError(f"anthropic cannot be reached ({type(error).__name__})")
         case _:
-            return ProviderRequestError(f"anthropic cannot be asked this ({type(error).__name__})")
+            return ProviderRequestError(f"anthropic: the request cannot be sent ({type(error).__name__})")
 
 
-def _status_named(error: anthropic.APIStatusError, model: str) -> ProviderError:
+def _from_status_error(error: anthropic.APIStatusError, model: str) -> ProviderError:
     if error.type == "billing_error":
         exhausted = ProviderLimitError("anthropic: the credit of this key is used up")
         exhausted.retryable = False
         return exhausted
-    if "prompt is too long" in (error.api_message or ""):  # it has no kind of its own
+    if "prompt is too long" in (error.api_message or ""):  # has no error type of its own
         return TooLongError(f"the conversation is too long for {model!r}")
-    within = error.status_code < 400
-    status = _STATUSES.get(error.type or "", 500) if within else error.status_code
-    wait = None if within else retry_after(error.response.headers)
+    is_in_stream = error.status_code < 400
+    status = _HTTP_STATUSES.get(error.type or "", 500) if is_in_stream else error.status_code
+    wait = None if is_in_stream else retry_after(error.response.headers)
     return status_error("anthropic", model, status, retry_after=wait)
 
 
-def body(request: ModelRequest) -> dict[str, Any]:
-    """What the SDK makes a message of, but for `stream`."""
+def build_body(request: ModelRequest) -> dict[str, Any]:
+    """Return the arguments of `messages.create`, without `stream`."""
     config = request.config
-    messages = _messages(request.messages)
-    limit = config.max_output_tokens or MAX_TOKENS
-    thinking = _thinking(config.thinking_config) if _may_think(messages) else None
+    messages = _format_messages(request.messages)
+    limit = config.max_output_tokens or DEFAULT_MAX_TOKENS
+    thinking = _thinking(config.thinking_config) if _can_think(messages) else None
     if thinking is not None and "budget_tokens" in thinking:
-        limit = max(limit, thinking["budget_tokens"] + _LEAST_BUDGET)
+        limit = max(limit, thinking["budget_tokens"] + _MIN_THINKING_TOKENS)
     system = "\n".join(message.text for message in request.messages if message.role == "system")
-    schema, tools = answer_schema(config), _tools(request)
-    given = {
-        "system": [_text(system)] if system.strip() else None,
+    schema, tools = answer_schema(config), _format_tools(request)
+    options = {
+        "system": [_text_block(system)] if system.strip() else None,
         "thinking": thinking,
         "stop_sequences": [stop for stop in config.stop_sequences or () if stop.strip()] or None,
         "output_config": {"format": {"type": "json_schema", "schema": transform_schema(schema)}} if schema else None,
         "extra_body": _sampling(config) if thinking is None or thinking["type"] == "disabled" else None,
         **tools,
     }
-    _mark_cached(tools.get("tools", ()), given["system"] or (), messages)
+    _mark_cached(tools.get("tools", ()), options["system"] or (), messages)
     return {
         "model": request.model,
         "max_tokens": limit,
         "messages": messages,
-        **{name: value for name, value in given.items() if value},
+        **{name: value for name, value in options.items() if value},
     }
 
 
@@ -296,105 +299,115 @@ def _mark_cached(tools: Sequence[Block], system: Sequence[Block], messages: Sequ
     newest one is marked too, because the request before ends there.
     """
     if prefix := [*tools, *system]:
-        prefix[-1]["cache_control"] = _CACHED
+        prefix[-1]["cache_control"] = _CACHE_CONTROL
     user_contents = [message["content"] for message in messages if message["role"] == "user"]
     if tools or len(user_contents) < len(messages):
         for content in user_contents[-2:]:
-            content[-1]["cache_control"] = _CACHED
+            content[-1]["cache_control"] = _CACHE_CONTROL
 
 
 def _sampling(config: types.GenerateContentConfig) -> dict[str, Any]:
-    """Anthropic: a temperature of at most 1.0, or `top_p`, not both; newer models, and so the SDK, know neither."""
+    """Return the sampling options for `extra_body`.
+
+    Anthropic: a temperature of at most 1.0, or `top_p`, not both. Newer models and the SDK have neither.
+    """
     if config.temperature is not None:
         return {"temperature": min(config.temperature, 1.0)}
     return {} if config.top_p is None else {"top_p": config.top_p}
 
 
 def _thinking(config: types.ThinkingConfig | None) -> Block | None:
-    """Gemini's way to say it: a budget of 0 is none, one below 0 or none at all is up to the model."""
+    """Return the thinking option for Gemini's budget: 0 disables thinking, less or None lets the model decide."""
     if config is None:
         return None
     budget = config.thinking_budget
     if budget is None or budget < 0:
         return {"type": "adaptive", "display": "summarized"}
-    return {"type": "enabled", "budget_tokens": max(budget, _LEAST_BUDGET)} if budget else {"type": "disabled"}
+    return {"type": "enabled", "budget_tokens": max(budget, _MIN_THINKING_TOKENS)} if budget else {"type": "disabled"}
 
 
-def _may_think(messages: Sequence[Block]) -> bool:
-    """Anthropic: what began without thinking, and goes on with what tools gave back, is also finished without."""
-    began = None
+def _can_think(messages: Sequence[Block]) -> bool:
+    """Return whether the next answer may think.
+
+    Anthropic: after tool results it may only if the turn's first answer began with thinking.
+    """
+    first_block = None
     for message in reversed(messages):
         first = message["content"][0]["type"]
         if message["role"] == "assistant":
-            began = first
+            first_block = first
         elif first != "tool_result":
             break
-    return messages[-1]["content"][0]["type"] != "tool_result" or began in _THINKING
+    return messages[-1]["content"][0]["type"] != "tool_result" or first_block in _THINKING
 
 
-def _tools(request: ModelRequest) -> dict[str, Any]:
-    """Anthropic: calls in the history need the tools, even when there are none any more."""
+def _format_tools(request: ModelRequest) -> dict[str, Any]:
+    """Return the tools of a request.
+
+    Anthropic: calls in the history require declared tools, even if the tools no longer exist.
+    """
     if request.tools:
-        return {"tools": [_tool(spec) for spec in request.tools]}
+        return {"tools": [_format_tool(spec) for spec in request.tools]}
     called = sorted({clean_tool_name(call.name) for message in request.messages for call in message.tool_calls})
     if not called:
         return {}
-    tools = [_tool(ToolSpec(name, "Not there any more.", {})) for name in called]
+    tools = [_format_tool(ToolSpec(name, "Not there any more.", {})) for name in called]
     return {"tools": tools, "tool_choice": {"type": "none"}}
 
 
-def _tool(spec: ToolSpec) -> Block:
+def _format_tool(spec: ToolSpec) -> Block:
     return {"name": spec.name, "description": spec.description, "input_schema": {"type": "object", **spec.parameters}}
 
 
-def _messages(messages: Iterable[ModelMessage]) -> list[Block]:
-    """Anthropic: the user begins, and then they take turns; what tools gave back is said by the user.
+def _format_messages(messages: Iterable[ModelMessage]) -> list[Block]:
+    """Return the messages in Anthropic's format.
 
-    No text is blank, and no answer ends in thinking. A user who said nothing that can be told still has a turn.
+    Anthropic: user and assistant alternate, starting with the user. Tool results are the user's. No text is blank, and
+    no answer ends in thinking. A user's message without content becomes a placeholder.
     """
-    with_failure_event: list[Block] = []
+    formatted: list[Block] = []
     for message in messages:
         if message.role == "system":
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        blocks = [block for part in message.parts for block in _blocks(part, role)]
+        blocks = [block for part in message.parts for block in _format_part(part, role)]
         while blocks and blocks[-1]["type"] in _THINKING:
             blocks.pop()
         if not blocks and role == "user":
-            blocks = [_text("(nothing)")]
-        if blocks and not with_failure_event and role == "assistant":
-            with_failure_event.append({"role": "user", "content": [_text("(What came before is left out.)")]})
-        if with_failure_event and with_failure_event[-1]["role"] == role:
-            with_failure_event[-1]["content"].extend(blocks)
+            blocks = [_text_block("(nothing)")]
+        if blocks and not formatted and role == "assistant":
+            formatted.append({"role": "user", "content": [_text_block("(Earlier messages are omitted.)")]})
+        if formatted and formatted[-1]["role"] == role:
+            formatted[-1]["content"].extend(blocks)
         elif blocks:
-            with_failure_event.append({"role": role, "content": blocks})
-    return with_failure_event
+            formatted.append({"role": role, "content": blocks})
+    return formatted
 
 
-def _blocks(part: Part, role: str) -> Iterable[Block]:
+def _format_part(part: Part, role: str) -> Iterable[Block]:
     match part:
         case Text(text) if text.strip():
-            yield _text(text)
+            yield _text_block(text)
         case Thought(text, bytes(signature)):
-            if signature.startswith(REDACTED):
-                yield {"type": "redacted_thinking", "data": signature.removeprefix(REDACTED).decode()}
+            if signature.startswith(REDACTED_PREFIX):
+                yield {"type": "redacted_thinking", "data": signature.removeprefix(REDACTED_PREFIX).decode()}
             else:
                 yield {"type": "thinking", "thinking": text, "signature": signature.decode()}
         case Media():
-            yield _media(part) if role == "user" else _placeholder(part)
+            yield _format_file(part) if role == "user" else _placeholder(part)
         case ToolCall(id_, name, arguments):
             yield {"type": "tool_use", "id": id_, "name": clean_tool_name(name), "input": dict(arguments)}
         case ToolResult(id_, _, result, media):
-            content = [_text(json.dumps(dict(result), ensure_ascii=False)), *map(_media, media)]
+            content = [_text_block(json.dumps(dict(result), ensure_ascii=False)), *map(_format_file, media)]
             failed = {"is_error": True} if "error" in result else {}
             yield {"type": "tool_result", "tool_use_id": id_, "content": content, **failed}
 
 
-def _media(media: Media) -> Block:
+def _format_file(media: Media) -> Block:
     kind, uri = media.mime_type, media.uri or ""
     if kind.startswith("text/") and media.data is not None:
         text = media.data.decode("utf-8", "replace").replace("\0", "")
-        return _text(text) if text.strip() else _placeholder(media)
+        return _text_block(text) if text.strip() else _placeholder(media)
     shape = "image" if kind in _IMAGES else "document" if kind == "application/pdf" else None
     if shape is None:
         return _placeholder(media)
@@ -407,8 +420,8 @@ def _media(media: Media) -> Block:
 
 
 def _placeholder(media: Media) -> Block:
-    return _text(f"[attachment: {media.mime_type} {media.uri or ''}".rstrip() + "]")
+    return _text_block(f"[attachment: {media.mime_type} {media.uri or ''}".rstrip() + "]")
 
 
-def _text(text: str) -> Block:
+def _text_block(text: str) -> Block:
     return {"type": "text", "text": text}

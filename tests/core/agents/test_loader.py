@@ -189,7 +189,7 @@ def test_an_agent_that_names_no_model_has_the_default_and_takes_the_one_that_is_
 
 
 def test_a_default_that_nobody_asks_need_not_be_there() -> None:
-    assert list(ModelRegistry("gemini-x", [], VendorSettings(), is_needed=False).selectable) == []
+    assert list(ModelRegistry("gemini-x", [], VendorSettings(), is_required=False).selectable) == []
 
 
 def test_the_env_of_the_folder_counts_where_the_environment_is_silent(

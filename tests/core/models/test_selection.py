@@ -76,7 +76,7 @@ async def test_a_model_that_is_not_offered_any_more_is_the_default_and_the_log_s
     talk = await converse(app=make_app(AgentConfig(), model=offering(provider)))
     with caplog.at_level(logging.WARNING, "core.models.selection"):
         assert (await talk.events("hi", model="b/gone"))[-1].text == "From the default."
-    assert caplog.messages[-1] == "b/gone is not among MODELS any more: a/default answers"
+    assert caplog.messages[-1] == "b/gone is no longer among MODELS; a/default answers"
 
 
 async def test_every_agent_asks_it_but_one_that_has_a_model_of_its_own(converse: Converse) -> None:

@@ -29,7 +29,7 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
-from core.models.providers.anthropic import MAX_TOKENS, REDACTED
+from core.models.providers.anthropic import DEFAULT_MAX_TOKENS, REDACTED_PREFIX
 from core.usage.meter import Usage
 from sandbox.models import CallTool, EndStream, Fail, Finish, RawChunk, Say, Think
 from tests.core.models.conftest import Wired
@@ -99,7 +99,7 @@ async def test_a_thought_is_followed_by_its_signature(anthropic_wire: Wired) -> 
 
 async def test_redacted_thinking_is_kept(anthropic_wire: Wired) -> None:
     anthropic_wire.server.then([Think("", signature=b"data="), Say("42")])
-    assert (await anthropic_wire.ask())[:-1] == [Thought("", REDACTED + b"data="), Text("42")]
+    assert (await anthropic_wire.ask())[:-1] == [Thought("", REDACTED_PREFIX + b"data="), Text("42")]
 
 
 async def test_thinking_goes_back_as_it_came_through_the_history(anthropic_wire: Wired) -> None:
@@ -147,11 +147,15 @@ async def test_an_answer_does_not_end_in_thinking(anthropic_wire: Wired) -> None
 @pytest.mark.parametrize(
     ("given", "limit", "thinking"),
     [
-        (None, MAX_TOKENS, None),
-        (types.ThinkingConfig(include_thoughts=True), MAX_TOKENS, {"type": "adaptive", "display": "summarized"}),
-        (types.ThinkingConfig(thinking_budget=-1), MAX_TOKENS, {"type": "adaptive", "display": "summarized"}),
-        (types.ThinkingConfig(thinking_budget=0), MAX_TOKENS, {"type": "disabled"}),
-        (types.ThinkingConfig(thinking_budget=5), MAX_TOKENS, {"type": "enabled", "budget_tokens": 1024}),
+        (None, DEFAULT_MAX_TOKENS, None),
+        (
+            types.ThinkingConfig(include_thoughts=True),
+            DEFAULT_MAX_TOKENS,
+            {"type": "adaptive", "display": "summarized"},
+        ),
+        (types.ThinkingConfig(thinking_budget=-1), DEFAULT_MAX_TOKENS, {"type": "adaptive", "display": "summarized"}),
+        (types.ThinkingConfig(thinking_budget=0), DEFAULT_MAX_TOKENS, {"type": "disabled"}),
+        (types.ThinkingConfig(thinking_budget=5), DEFAULT_MAX_TOKENS, {"type": "enabled", "budget_tokens": 1024}),
         (types.ThinkingConfig(thinking_budget=9000), 10024, {"type": "enabled", "budget_tokens": 9000}),
     ],
 )

@@ -23,7 +23,7 @@ from core.errors import (
 )
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, Media, ModelMessage, Text, Thought, ToolCall, ToolResult
-from core.models.providers.openai import OpenAIProvider, _Calls
+from core.models.providers.openai import OpenAIProvider, _CallBuilder
 from core.models.tool_calls import MALFORMED_CALL
 from core.usage.meter import Usage
 from sandbox.models import (
@@ -112,12 +112,12 @@ def test_whatever_way_arguments_are_cut_they_come_out_whole(arguments: dict[str,
     text = json.dumps(arguments)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    whole = _Calls()
+    whole = _CallBuilder()
     for number, part in enumerate(pieces):
         name = "f" if number == 0 else None
         function = type("Function", (), {"name": name, "arguments": part})
-        whole.add(type("Piece", (), {"index": 0, "id": "a", "function": function}))
-    assert whole.whole(cut_short=False) == [ToolCall("a", "f", arguments)]
+        whole.add_delta(type("Piece", (), {"index": 0, "id": "a", "function": function}))
+    assert whole.build(is_truncated=False) == [ToolCall("a", "f", arguments)]
 
 
 @pytest.mark.parametrize("raw", ['{"city": "Par', "Paris", '["Paris"]', "{'city': 'Paris'}"])
@@ -192,7 +192,7 @@ async def test_a_server_may_tell_no_usage(openai_wire: Wired) -> None:
 async def test_a_server_that_goes_silent_after_the_end_is_not_waited_for(
     openai_wire: Wired, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.models.providers.openai._USAGE_SECONDS", 0.1)
+    monkeypatch.setattr("core.models.providers.openai._USAGE_WAIT_SECONDS", 0.1)
     end = RawChunk({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     openai_wire.server.then([Say("ok"), end, Stall()])
     async with asyncio.timeout(30):
