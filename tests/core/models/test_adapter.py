@@ -91,7 +91,7 @@ async def test_streaming_yields_each_delta_and_then_the_whole() -> None:
     assert parts(final)[0].text == "Hello world"
 
 
-async def test_calls_stand_in_the_final_alone() -> None:
+async def test_calls_are_in_the_final_response_alone() -> None:
     events: list[ProviderEvent] = [Text("Wait."), ToolCall("c1", "add", {}), ToolCall("c2", "add", {}), Done()]
     *partials, final = await respond(events, stream=True)
     assert all(part.function_call is None for partial in partials for part in parts(partial))
@@ -107,18 +107,18 @@ async def test_a_failure_is_raised_at_once(stream: bool) -> None:
 
 
 @both_modes
-async def test_a_stream_that_just_ends_is_an_error_and_no_hang(stream: bool) -> None:
+async def test_a_stream_without_done_is_an_error(stream: bool) -> None:
     with pytest.raises(ProviderStalledError, match="without saying that it was done"):
         await respond([Text("Hel")], stream)
 
 
 @both_modes
-async def test_a_stream_that_goes_silent_is_an_error_and_no_hang(stream: bool) -> None:
+async def test_a_silent_stream_is_an_error(stream: bool) -> None:
     with pytest.raises(ProviderStalledError, match="said nothing for"):
         await respond([Text("Hel")], stream, stalls=True)
 
 
-async def test_usage_is_always_told() -> None:
+async def test_every_response_has_usage() -> None:
     [response] = await respond(HELLO)
     usage = response.usage_metadata
     assert usage is not None
@@ -129,7 +129,7 @@ async def test_usage_is_always_told() -> None:
     assert response.usage_metadata is not None
 
 
-async def test_thoughts_are_parts_of_their_own() -> None:
+async def test_thoughts_are_separate_parts() -> None:
     events: list[ProviderEvent] = [Thought("Let "), Thought("me see."), Text("4"), Text("2"), Thought("Right."), Done()]
     *partials, final = await respond(events, stream=True)
     assert [(part.thought, part.text) for part in parts(final)] == [
@@ -140,7 +140,7 @@ async def test_thoughts_are_parts_of_their_own() -> None:
     assert [parts(partial)[0].thought for partial in partials] == [True, True, None, None, True]
 
 
-async def test_text_is_not_merged_across_a_signature() -> None:
+async def test_text_is_not_joined_across_a_signature() -> None:
     events: list[ProviderEvent] = [
         Text("a"),
         Text("b", b"1"),
@@ -161,7 +161,7 @@ async def test_text_is_not_merged_across_a_signature() -> None:
     assert [parts(partial)[0].text for partial in partials] == ["a", "b", "c", "d"]
 
 
-async def test_a_signature_that_comes_behind_its_thought_joins_it() -> None:
+async def test_a_later_signature_joins_its_thought() -> None:
     events: list[ProviderEvent] = [
         Thought("Let "),
         Thought("me see."),
@@ -185,20 +185,20 @@ async def test_a_signature_that_comes_behind_its_thought_joins_it() -> None:
     ids=["nothing", "thoughts", "blanks", "an empty delta"],
 )
 @both_modes
-async def test_an_answer_that_says_nothing_has_a_name(events: list[ProviderEvent], stream: bool) -> None:
+async def test_an_empty_answer_has_an_error_code(events: list[ProviderEvent], stream: bool) -> None:
     final = (await respond([*events, Done()], stream))[-1]
     assert final.error_code == NO_CONTENT
     assert final.content is None or final.content.parts
 
 
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "OTHER"])
-async def test_an_answer_that_ended_badly_without_a_word_is_named_by_its_end(finish: str) -> None:
+async def test_an_empty_answer_has_its_finish_reason_as_error_code(finish: str) -> None:
     [response] = await respond([Done(types.FinishReason(finish))])
     assert response.error_code == finish
 
 
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", "OTHER"])
-async def test_what_was_said_before_a_bad_end_is_kept(finish: str) -> None:
+async def test_text_before_an_abnormal_end_is_kept(finish: str) -> None:
     [response] = await respond([Text("Once upon"), Done(types.FinishReason(finish))])
     assert parts(response)[0].text == "Once upon"
     assert response.error_code is None
@@ -208,12 +208,12 @@ async def test_what_was_said_before_a_bad_end_is_kept(finish: str) -> None:
 
 @pytest.mark.parametrize("finish", ["SAFETY", "PROHIBITED_CONTENT", "RECITATION"])
 @both_modes
-async def test_a_blocked_answer_without_a_word_is_an_error(finish: str, stream: bool) -> None:
+async def test_a_blocked_answer_without_text_is_an_error(finish: str, stream: bool) -> None:
     with pytest.raises(ContentBlockedError, match=finish):
         await respond([Thought("Hm."), Done(types.FinishReason(finish))], stream)
 
 
-async def test_calls_without_ids_get_ids_that_the_history_has_not() -> None:
+async def test_calls_without_ids_get_new_ids() -> None:
     history = [
         types.UserContent("Hi"),
         types.ModelContent(types.Part(function_call=types.FunctionCall(id="call_t", name="t", args={}))),
@@ -226,7 +226,7 @@ async def test_calls_without_ids_get_ids_that_the_history_has_not() -> None:
     assert all(id_ and id_.startswith("call_t_") for id_ in ids)
 
 
-async def test_text_that_no_database_takes_is_mended() -> None:
+async def test_text_that_databases_refuse_is_cleaned() -> None:
     events: list[ProviderEvent] = [Text("a\0b \ud83d"), Text("\ude00"), ToolCall("c", "f", {"x": "\udc00"}), Done()]
     [response] = await respond(events)
     text, call = parts(response)
@@ -265,7 +265,7 @@ async def test_the_request_has_the_system_first_and_the_tools_as_json_schemas() 
 
 
 @pytest.mark.parametrize("contents", [[], [types.UserContent("a"), types.ModelContent("b")]])
-async def test_a_request_ends_with_something_to_answer(contents: list[types.Content]) -> None:
+async def test_a_request_ends_with_a_message_to_answer(contents: list[types.Content]) -> None:
     provider = FakeProvider(HELLO)
     adapter = ModelAdapter(model="m", provider=provider)
     [_] = [r async for r in adapter.generate_content_async(LlmRequest(contents=contents))]
@@ -273,7 +273,7 @@ async def test_a_request_ends_with_something_to_answer(contents: list[types.Cont
     assert provider.requests[0].messages[-1].role == "user"
 
 
-async def test_leaving_early_closes_the_provider() -> None:
+async def test_leaving_the_stream_closes_the_provider() -> None:
     provider = FakeProvider(HELLO)
     adapter = ModelAdapter(model="m", provider=provider)
     request = LlmRequest(contents=[types.UserContent("Hi")])

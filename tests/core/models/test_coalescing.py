@@ -80,7 +80,7 @@ async def pieces(*script: ProviderEvent | asyncio.Event | Exception) -> list[Pro
         return [event async for event in events]
 
 
-async def test_the_first_piece_comes_at_once_and_what_gathers_behind_it_comes_as_one(
+async def test_the_first_delta_comes_at_once_and_the_next_ones_are_joined(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(merging, "MIN_INTERVAL_SECONDS", 30.0)
@@ -92,7 +92,7 @@ async def test_the_first_piece_comes_at_once_and_what_gathers_behind_it_comes_as
         assert [event async for event in events] == [Text("bc"), Done()], "the end waits for no window"
 
 
-async def test_text_thoughts_calls_and_what_is_signed_stay_apart_and_in_order() -> None:
+async def test_text_thoughts_calls_and_signed_parts_stay_separate_and_ordered() -> None:
     call = ToolCall("c", "f", {})
     script: list[ProviderEvent] = [Thought("x"), Thought("y"), Text("a"), Text("b"), call, Text("c", b"s")]
     script += [Text("d"), Text("e"), Done()]
@@ -106,26 +106,26 @@ async def test_text_thoughts_calls_and_what_is_signed_stay_apart_and_in_order() 
     ]
 
 
-async def test_what_came_before_a_failure_comes_before_it() -> None:
+async def test_text_before_a_failure_comes_before_it() -> None:
     failed = Failed(ProviderUnavailableError("gone"))
     assert await pieces(Text("a"), Text("b"), failed) == [Text("ab"), failed]
     with pytest.raises(RuntimeError, match="broken"):
         await pieces(Text("a"), RuntimeError("broken"))
 
 
-async def test_a_stream_that_ends_without_a_word_ends_here_too() -> None:
+async def test_an_empty_stream_ends() -> None:
     assert await pieces() == []
     assert await pieces(Text("a")) == [Text("a")]
 
 
-async def test_closing_it_closes_the_providers_stream() -> None:
+async def test_closing_the_stream_closes_the_providers_stream() -> None:
     provider = Scripted([Text("a"), asyncio.Event()])
     async with aclosing(CoalescingProvider(provider).stream(REQUEST)) as events:
         assert await anext(events) == Text("a")
     assert provider.is_closed
 
 
-def test_the_more_streams_are_live_the_rarer_the_deltas_of_each_and_no_two_come_at_once(
+def test_deltas_are_rarer_with_more_streams_and_never_simultaneous(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(merging, "MIN_INTERVAL_SECONDS", 0.01)
@@ -152,7 +152,7 @@ def test_the_more_streams_are_live_the_rarer_the_deltas_of_each_and_no_two_come_
 
 
 @given(st.lists(st.sampled_from([Text("a"), Text("b"), Text("s", b"s"), Thought("t"), ToolCall("c", "f", {})])))
-async def test_nothing_is_lost_or_moved(script: list[ProviderEvent]) -> None:
+async def test_coalescing_keeps_all_text_in_order(script: list[ProviderEvent]) -> None:
     def said(events: Sequence[ProviderEvent]) -> list[tuple[object, ...]]:
         each: list[tuple[object, ...]] = []
         for event in events:

@@ -68,7 +68,9 @@ def chain(first: ScriptedProvider, *others: ScriptedProvider, **more: Any) -> Mo
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_the_next_one_answers_and_its_calls_say_instead_of_whom(converse: Converse, error: ProviderError) -> None:
+async def test_a_fallback_answers_and_its_call_names_the_replaced_model(
+    converse: Converse, error: ProviderError
+) -> None:
     first, second = ScriptedProvider([Failed(error)]), ScriptedProvider([Failed(error)])
     third = ScriptedProvider([Text("Here I am."), Done(usage=Usage(1, 2))])
     talk = await converse(app=make_app(AgentConfig(), model=chain(first, second, third)))
@@ -83,14 +85,14 @@ async def test_the_next_one_answers_and_its_calls_say_instead_of_whom(converse: 
 
 
 @pytest.mark.parametrize("error", [ContentBlockedError("blocked"), ProviderRequestError("wrong"), TooLongError("long")])
-async def test_what_the_request_is_to_blame_for_no_other_is_asked(converse: Converse, error: ProviderError) -> None:
+async def test_a_fault_of_the_request_is_not_sent_to_a_fallback(converse: Converse, error: ProviderError) -> None:
     other = ScriptedProvider()
     talk = await converse(app=make_app(AgentConfig(), model=chain(ScriptedProvider([Failed(error)]), other)))
     assert (await talk.events("hi"))[-1].error is error
     assert other.requests == []
 
 
-async def test_in_the_middle_of_a_text_what_was_said_is_taken_back_and_told_anew_and_tools_are_called_once(
+async def test_a_fallback_within_a_text_retracts_it_and_calls_tools_once(
     converse: Converse,
 ) -> None:
     broken: list[ProviderEvent | asyncio.Event] = [Text("The sky is gr"), *DOWN]
@@ -104,7 +106,7 @@ async def test_in_the_middle_of_a_text_what_was_said_is_taken_back_and_told_anew
     assert [event.text for event in events if event.type == "step_reset"][-1] == "Let me look. "
 
 
-async def test_if_none_can_answer_the_error_is_that_of_the_first(converse: Converse) -> None:
+async def test_if_all_models_fail_the_error_is_the_first_ones(converse: Converse) -> None:
     error = ProviderAuthError("its key is refused")
     model = chain(ScriptedProvider([Failed(error)]), ScriptedProvider(DOWN))
     assert (await (await converse(app=make_app(AgentConfig(), model=model))).events("hi"))[-1].error is error
@@ -132,7 +134,7 @@ async def test_a_failed_model_is_skipped_for_a_minute_and_then_tried_once(
     assert [await asked(at) for at in (1184, 1185)] == [1, 1]
 
 
-async def test_many_calls_that_one_fault_breaks_are_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_failures_skip_a_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(event_loop, "now", lambda: now)
     gate = asyncio.Event()
@@ -154,7 +156,7 @@ async def test_many_calls_that_one_fault_breaks_are_one_failure(monkeypatch: pyt
     assert await asked() == "I am back."
 
 
-async def test_a_fallback_gets_the_files_that_it_takes_and_the_newer_half_of_what_is_too_long_for_it(
+async def test_a_fallback_gets_supported_files_and_a_shorter_history(
     converse: Converse, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Blind(ScriptedProvider):
@@ -182,7 +184,7 @@ async def test_a_fallback_gets_the_files_that_it_takes_and_the_newer_half_of_wha
     assert "refused a request; a smaller one follows" in caplog.text
 
 
-async def test_an_agent_that_named_its_model_gets_no_other(converse: Converse) -> None:
+async def test_an_agent_with_its_own_model_has_no_fallbacks(converse: Converse) -> None:
     choice = ModelRegistry("openai/one", [], VendorSettings(openai_api_key="secret-key"), fallbacks=["openai/two"])
     try:
         assert list(choice.selectable) == ["openai/one"]  # a fallback is not offered to people by that
@@ -193,12 +195,12 @@ async def test_an_agent_that_named_its_model_gets_no_other(converse: Converse) -
 
 
 @pytest.mark.parametrize("name", ["nobody/model", "gemini-2.5-flash"])
-def test_a_fallback_that_cannot_be_had_is_a_fault_at_the_start(name: str) -> None:
+def test_an_unusable_fallback_is_a_fault_at_the_start(name: str) -> None:
     with pytest.raises(SettingsError, match=f"MODEL_FALLBACKS={name}: "):
         ModelRegistry("openai/one", [], VendorSettings(openai_api_key="secret-key"), fallbacks=[name])
 
 
-async def test_who_stops_listening_to_a_fallback_closes_its_connection(converse: Converse) -> None:
+async def test_leaving_the_stream_of_a_fallback_closes_its_connection(converse: Converse) -> None:
     other = ScriptedProvider([Text("Well"), asyncio.Event()])
     app = App(
         name=DEFAULT_AGENT_NAME,
@@ -212,7 +214,7 @@ async def test_who_stops_listening_to_a_fallback_closes_its_connection(converse:
     await asyncio.wait_for(other.closed.wait(), 30)
 
 
-def test_what_is_shortened_begins_with_what_a_person_said() -> None:
+def test_a_shortened_history_begins_with_a_users_message() -> None:
     def talk(roles: str) -> Sequence[ModelMessage]:
         names: dict[str, Any] = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
         return [ModelMessage(names[role], (Text(role),)) for role in roles]

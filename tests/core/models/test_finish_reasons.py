@@ -7,16 +7,16 @@ from core.models.finish_reasons import BLOCKED_REASONS, CUT_OFF, WITHHELD, with_
 
 
 @pytest.mark.parametrize("finish", [None, FinishReason.STOP, FinishReason.OTHER, FinishReason.MALFORMED_FUNCTION_CALL])
-def test_an_answer_that_ended_otherwise_stays_as_it_is(finish: FinishReason | None) -> None:
+def test_a_complete_answer_gets_no_note(finish: FinishReason | None) -> None:
     assert with_ending_note("Once upon", finish) == "Once upon"
 
 
-def test_an_answer_that_the_token_limit_cut_off_says_so() -> None:
+def test_an_answer_cut_off_by_the_token_limit_gets_a_note() -> None:
     assert with_ending_note("Once upon", FinishReason.MAX_TOKENS) == f"Once upon\n\n{CUT_OFF}"
 
 
 @pytest.mark.parametrize("finish", [FinishReason(name) for name in sorted(BLOCKED_REASONS)])
-def test_so_does_one_whose_rest_was_withheld(finish: FinishReason) -> None:
+def test_a_partly_blocked_answer_gets_a_note(finish: FinishReason) -> None:
     assert with_ending_note("Once upon", finish) == f"Once upon\n\n{WITHHELD}"
 
 
@@ -35,5 +35,5 @@ def test_so_does_one_whose_rest_was_withheld(finish: FinishReason) -> None:
         ("- ```bash\n  make", "\n  ```"),
     ],
 )
-def test_the_sentence_is_not_part_of_the_code_before_it(text: str, closing: str) -> None:
+def test_the_note_is_outside_an_open_code_fence(text: str, closing: str) -> None:
     assert with_ending_note(text, FinishReason.MAX_TOKENS) == f"{text}{closing}\n\n{CUT_OFF}"

@@ -31,11 +31,11 @@ SOUNDS = {
         ("a.unheard-of", None, None),
     ],
 )
-def test_a_file_is_what_the_platform_says_or_its_name_does(name: str, told: str | None, kind: str | None) -> None:
+def test_the_type_of_a_file_is_guessed_from_claim_and_name(name: str, told: str | None, kind: str | None) -> None:
     assert media.guess_mime_type(name, told) == kind
 
 
-def test_what_is_in_a_file_goes_before_what_is_said_of_it() -> None:
+def test_the_bytes_of_a_file_override_the_expected_type() -> None:
     for data, kind in SOUNDS.items():
         assert media.detect_mime_type(data, None) == kind
         assert media.detect_mime_type(data, "text/plain") == kind
@@ -56,12 +56,12 @@ def test_what_is_in_a_file_goes_before_what_is_said_of_it() -> None:
         (b"a\0b", None),
     ],
 )
-def test_texts_are_read_as_people_write_them(data: bytes, text: str | None) -> None:
+def test_texts_are_decoded_from_common_encodings(data: bytes, text: str | None) -> None:
     assert media.decode_text(data) == text
 
 
 @given(st.text(alphabet="`~a\n #") | st.text(), st.text(max_size=20))
-def test_nothing_in_a_file_ends_its_fence(text: str, name: str) -> None:
+def test_text_in_a_file_does_not_close_its_fence(text: str, name: str) -> None:
     first, *inner, last = media.format_file(text, name).split("\n")
     assert first.startswith(last)
     assert set(last) == {"`"}
@@ -69,7 +69,7 @@ def test_nothing_in_a_file_ends_its_fence(text: str, name: str) -> None:
 
 
 @given(st.text(), st.integers(0, 50))
-def test_a_shortened_text_is_a_beginning_that_fits(text: str, tokens: int) -> None:
+def test_a_truncated_text_is_a_beginning_within_the_limit(text: str, tokens: int) -> None:
     shown = media.truncate_text(text, tokens)
     assert text.encode("utf-8", "replace").startswith(shown.encode("utf-8", "replace"))
     assert media.count_tokens(shown) <= tokens or shown == text
@@ -86,7 +86,7 @@ def left_out(kind: str, size: int) -> Text:
     return Text(f"[a file that is not shown to you: {kind}, {size} bytes]")
 
 
-def test_the_newest_files_that_the_model_takes_go_and_of_the_others_it_is_told() -> None:
+def test_the_newest_supported_files_are_sent_and_others_described() -> None:
     sound = Media("audio/ogg", b"xyz")
     page = Media("text/plain", b"words " * 100)
     linked = Media("image/png", uri="https://example.com/a.png")
@@ -100,13 +100,13 @@ def test_the_newest_files_that_the_model_takes_go_and_of_the_others_it_is_told()
     ]
 
 
-def test_what_a_tool_shows_is_told_beside_its_result() -> None:
+def test_dropped_files_of_a_tool_are_described_in_its_result() -> None:
     shown = ToolResult("1", "draw", {"ok": True}, (png(4), png(40)))
     [message] = drop_unsupported_files([ModelMessage("tool", (shown,))], TAKES)
     told = {"ok": True, "left_out": [left_out("image/png", 40).text]}
     assert message == ModelMessage("tool", (ToolResult("1", "draw", told, (png(4),)),))
 
 
-def test_a_history_without_files_stays_as_it_is() -> None:
+def test_a_history_without_files_does_not_change() -> None:
     history = [ModelMessage("user", (Text("one"),))]
     assert drop_unsupported_files(history, TAKES) == history

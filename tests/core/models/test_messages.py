@@ -42,7 +42,7 @@ def ids(messages: list[ModelMessage]) -> list[list[str]]:
     ]
 
 
-def test_roles_are_told_apart() -> None:
+def test_each_content_keeps_its_role() -> None:
     contents = [user("Hi"), model("Hello", call("t", "a")), function(response("t", "a", r=1)), model("ok")]
     assert convert_messages(contents) == [
         ModelMessage("user", (Text("Hi"),)),
@@ -116,12 +116,12 @@ def test_calls_without_ids_are_paired_in_order() -> None:
     ]
 
 
-def test_an_id_that_comes_again_is_made_unique_with_its_response() -> None:
+def test_a_repeated_id_becomes_unique_with_its_response() -> None:
     turn = [model(call("t", "call_t")), function(response("t", "call_t"))]
     assert ids(convert_messages([*turn, *turn])) == [["call_t"], ["call_t"], ["call_t_2"], ["call_t_2"]]
 
 
-def test_a_response_may_have_the_id_that_its_call_was_given() -> None:
+def test_a_response_may_have_the_generated_id_of_its_call() -> None:
     contents = [model(call("t"), call("t")), function(response("t", "call_t_2", n=2), response("t", n=1))]
     assert [part.result for part in convert_messages(contents)[1].parts if isinstance(part, ToolResult)] == [
         {"n": 1},
@@ -129,7 +129,7 @@ def test_a_response_may_have_the_id_that_its_call_was_given() -> None:
     ]
 
 
-def test_a_call_that_nothing_answered_is_answered_as_interrupted() -> None:
+def test_a_call_without_a_response_gets_an_interrupted_result() -> None:
     contents = [user("Hi"), model(call("t", "a"), call("t", "b")), function(response("t", "b")), user("so?")]
     assert convert_messages(contents)[2:] == [
         ModelMessage("tool", (ToolResult("a", "t", INTERRUPTED), ToolResult("b", "t", {}))),
@@ -137,7 +137,7 @@ def test_a_call_that_nothing_answered_is_answered_as_interrupted() -> None:
     ]
 
 
-def test_the_response_to_an_interrupted_call_is_not_taken_by_a_later_one() -> None:
+def test_a_later_call_does_not_get_the_response_of_an_interrupted_one() -> None:
     contents = [model(call("t")), user("again"), model(call("t")), function(response("t", n=2))]
     results = [part for message in convert_messages(contents) for part in message.parts]
     assert [part.result for part in results if isinstance(part, ToolResult)] == [INTERRUPTED, {"n": 2}]
@@ -148,12 +148,12 @@ def test_a_response_to_no_call_is_dropped() -> None:
     assert convert_messages(contents) == [ModelMessage("user", (Text("Hi"),))]
 
 
-def test_a_response_that_comes_late_stands_behind_its_call() -> None:
+def test_a_late_response_follows_its_call() -> None:
     contents = [model(call("t", "a")), user("Are you there?"), function(response("t", "a", r=1))]
     assert [message.role for message in convert_messages(contents)] == ["assistant", "tool", "user"]
 
 
-def test_the_outcome_of_a_long_running_tool_replaces_its_first_word() -> None:
+def test_the_result_of_a_long_running_tool_replaces_its_first_one() -> None:
     contents = [model(call("t", "a")), function(response("t", "a", r="wait")), user(response("t", "a", r="ok"))]
     assert convert_messages(contents)[1] == ModelMessage("tool", (ToolResult("a", "t", {"r": "ok"}),))
 
@@ -179,7 +179,7 @@ def test_parts_keep_their_order_and_their_signatures() -> None:
     )
 
 
-def test_media_come_along_by_bytes_or_by_address() -> None:
+def test_files_are_converted_by_bytes_or_by_address() -> None:
     contents = [
         user(
             "Look",
@@ -194,7 +194,7 @@ def test_media_come_along_by_bytes_or_by_address() -> None:
     )
 
 
-def test_what_a_tool_shows_comes_along() -> None:
+def test_files_of_a_tool_result_are_converted() -> None:
     shown = response("t", "a")
     assert shown.function_response is not None
     blob = types.FunctionResponseBlob(mime_type="image/png", data=b"png")
@@ -204,12 +204,12 @@ def test_what_a_tool_shows_comes_along() -> None:
     assert result.media == (Media("image/png", data=b"png"),)
 
 
-def test_empty_parts_and_contents_are_left_out() -> None:
+def test_empty_parts_and_contents_are_dropped() -> None:
     contents = [user(""), types.Content(role="model"), model(types.Part()), user("Hi")]
     assert convert_messages(contents) == [ModelMessage("user", (Text("Hi"),))]
 
 
-def test_what_json_cannot_say_is_told_in_its_words() -> None:
+def test_values_that_json_lacks_are_converted() -> None:
     moment = datetime(2026, 1, 2, tzinfo=UTC)
     plain = clean_json({"when": moment, "nan": float("nan"), "raw": b"\xff", "who": {1: {"x"}}})
     assert plain["when"] == "2026-01-02T00:00:00Z"
@@ -222,7 +222,7 @@ any_text = st.text(st.characters(exclude_categories=()))
 
 
 @given(any_text)
-def test_clean_text_is_unicode_without_nuls_and_stays_so(text: str) -> None:
+def test_clean_text_is_idempotent_unicode_without_nuls(text: str) -> None:
     clean = clean_text(text)
     assert "\0" not in clean
     assert clean.encode().decode() == clean
@@ -230,7 +230,7 @@ def test_clean_text_is_unicode_without_nuls_and_stays_so(text: str) -> None:
 
 
 @given(st.text())
-def test_good_text_is_left_alone(text: str) -> None:
+def test_valid_text_does_not_change(text: str) -> None:
     assert clean_text(text) == text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
@@ -248,7 +248,7 @@ some_contents = st.builds(
 
 
 @given(st.lists(some_contents, max_size=8))
-def test_every_call_is_answered_once_and_every_answer_has_its_call(contents: list[types.Content]) -> None:
+def test_every_call_has_one_result_and_every_result_a_call(contents: list[types.Content]) -> None:
     messages = convert_messages(contents)
     seen: set[str] = set()
     for message, after in zip_longest(messages, messages[1:]):

@@ -36,7 +36,7 @@ async def test_a_model_names_its_provider(model: str, vendor: str, name: str) ->
 @pytest.mark.parametrize(
     "model", ["", "gpt-5", "openai/", "openai/ ", "anthropic/", "/gpt-5", "claude-5", "nobody/model"]
 )
-def test_a_model_of_no_provider_is_a_settings_error_that_names_the_known_ones(model: str) -> None:
+def test_an_unknown_provider_is_a_settings_error_with_the_known_ones(model: str) -> None:
     with pytest.raises(SettingsError) as raised:
         make_provider(model, KEYS)
     [fault] = raised.value.faults
@@ -60,7 +60,7 @@ def test_a_missing_key_is_named_with_where_to_get_it(model: str, variable: str, 
     assert where in fault
 
 
-async def test_a_server_of_ones_own_needs_no_key() -> None:
+async def test_an_own_server_needs_no_key() -> None:
     async with ScriptedOpenAI(["ok"]) as server:
         provider, name = make_provider("openai/m", VendorSettings(openai_base_url=server.base_url))
         await probe_model(provider, name)
@@ -90,13 +90,13 @@ def test_keys_are_not_shown() -> None:
     assert "secret" not in repr(KEYS)
 
 
-async def test_a_probe_hangs_up_at_the_first_sign_of_life(wire: Wired) -> None:
+async def test_a_probe_ends_after_the_first_event(wire: Wired) -> None:
     wire.server.then([Think("Hm."), Stall()])
     await probe_model(wire.provider, "the-model")
     await wire.server.wait_for_disconnects(1)
 
 
-async def test_a_probe_of_a_silent_model_is_bounded(wire: Wired) -> None:
+async def test_a_probe_of_a_silent_model_times_out(wire: Wired) -> None:
     wire.server.then([Stall()])
     async with asyncio.timeout(30):
         with pytest.raises(ProviderStalledError, match="said nothing for"):
@@ -104,7 +104,7 @@ async def test_a_probe_of_a_silent_model_is_bounded(wire: Wired) -> None:
     await wire.server.wait_for_disconnects(1)
 
 
-async def test_a_probe_says_what_is_wrong(vendor: str) -> None:
+async def test_a_probe_raises_the_providers_error(vendor: str) -> None:
     async with wired(vendor, api_key="another") as wire:
         with pytest.raises(ProviderAuthError):
             await probe_model(wire.provider, "the-model")

@@ -75,7 +75,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize("error", [BUSY, ProviderUnavailableError("down"), ProviderStalledError("silent")])
-async def test_what_may_pass_is_tried_three_times(error: ProviderError) -> None:
+async def test_a_retryable_error_is_tried_three_times(error: ProviderError) -> None:
     calls = Calls([error], [error], ["Fine."])
     assert await heard(calls) == ["Fine."]
     last = ProviderUnavailableError("still down")
@@ -97,7 +97,7 @@ async def test_what_may_pass_is_tried_three_times(error: ProviderError) -> None:
         ValueError("not of ours"),
     ],
 )
-async def test_what_will_not_pass_is_raised_at_once(error: Exception) -> None:
+async def test_a_permanent_error_is_raised_at_once(error: Exception) -> None:
     calls = Calls(["Hel", error], ["never asked for"])
     with pytest.raises(type(error)) as raised:
         await heard(calls)
@@ -105,14 +105,14 @@ async def test_what_will_not_pass_is_raised_at_once(error: Exception) -> None:
     assert calls.begun == 1
 
 
-async def test_without_waits_a_call_is_tried_once() -> None:
+async def test_without_retries_a_call_is_tried_once() -> None:
     calls = Calls([BUSY], ["never asked for"])
     with pytest.raises(ProviderLimitError):
         await heard(calls, ())
     assert calls.begun == 1
 
 
-async def test_the_waits_grow_and_are_never_quite_the_same(slept: list[float]) -> None:
+async def test_the_waits_grow_and_vary(slept: list[float]) -> None:
     for _ in range(20):
         await heard(Calls([BUSY], [BUSY], ["Fine."]), RETRY_SECONDS)
     first, second = slept[::2], slept[1::2]
@@ -122,33 +122,33 @@ async def test_the_waits_grow_and_are_never_quite_the_same(slept: list[float]) -
 
 
 @pytest.mark.parametrize("asked", [0.0, 7.0, MAX_RETRY_AFTER_SECONDS])
-async def test_who_asks_to_wait_is_not_asked_again_before(slept: list[float], asked: float) -> None:
+async def test_a_retry_waits_for_retry_after(slept: list[float], asked: float) -> None:
     await heard(Calls([ProviderLimitError("busy", retry_after=asked)], ["Fine."]), RETRY_SECONDS)
     [wait] = slept
     assert asked + 0.25 <= wait <= asked + 0.75
 
 
-async def test_who_asks_to_wait_for_long_is_not_waited_for(slept: list[float]) -> None:
+async def test_a_long_retry_after_prevents_a_retry(slept: list[float]) -> None:
     error = ProviderLimitError("busy", retry_after=MAX_RETRY_AFTER_SECONDS + 1)
     with pytest.raises(ProviderLimitError):
         await heard(Calls([error], ["never asked for"]), RETRY_SECONDS)
     assert slept == []
 
 
-async def test_what_a_broken_attempt_said_is_taken_back_before_anything_else_is_said() -> None:
+async def test_the_text_of_a_failed_attempt_is_retracted_before_new_text() -> None:
     assert await heard(Calls(["Hel", "lo", BUSY], [BUSY], ["Good ", "day"])) == ["Hel", "lo", None, "Good ", "day"]
     assert await heard(Calls(["Hel", BUSY], ["Hell", BUSY], ["Hello"])) == ["Hel", None, "Hell", None, "Hello"]
     assert await heard(Calls([BUSY], ["Hello"])) == ["Hello"]
 
 
-async def test_what_was_said_stands_when_nothing_better_comes() -> None:
+async def test_the_text_stays_if_every_attempt_fails() -> None:
     responses = RetryStream().run(Calls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0))
     assert said(await anext(responses)) == "Hel"
     with pytest.raises(ProviderLimitError):
         await anext(responses)
 
 
-async def test_each_new_attempt_is_logged_in_our_own_words(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_retry_is_logged_without_the_vendors_words(caplog: pytest.LogCaptureFixture) -> None:
     error = ProviderUnavailableError("openai could not answer (HTTP 500)")
     error.__cause__ = RuntimeError("boom sk-secret")
     with caplog.at_level(logging.WARNING):
@@ -161,7 +161,7 @@ async def test_each_new_attempt_is_logged_in_our_own_words(caplog: pytest.LogCap
     assert "boom" not in caplog.text
 
 
-async def test_who_is_cancelled_in_a_wait_does_not_try_again() -> None:
+async def test_a_call_cancelled_while_waiting_is_not_retried() -> None:
     calls = Calls([BUSY], ["never asked for"])
     task = asyncio.create_task(heard(calls, (60,)))
     async with asyncio.timeout(30):
@@ -172,7 +172,7 @@ async def test_who_is_cancelled_in_a_wait_does_not_try_again() -> None:
     assert calls.begun == 1
 
 
-async def test_who_is_cancelled_in_an_attempt_ends_it_and_does_not_try_again() -> None:
+async def test_cancelling_an_attempt_ends_it_without_a_retry() -> None:
     calls = Calls([BUSY], [asyncio.Event()], ["never asked for"])
     task = asyncio.create_task(heard(calls))
     async with asyncio.timeout(30):
@@ -183,7 +183,7 @@ async def test_who_is_cancelled_in_an_attempt_ends_it_and_does_not_try_again() -
     assert (calls.begun, calls.closed) == (2, 2)
 
 
-async def test_who_leaves_early_ends_the_attempt() -> None:
+async def test_closing_the_stream_ends_the_attempt() -> None:
     calls = Calls(["Hel", BUSY], ["Hello"], ["never asked for"])
     async with aclosing(RetryStream().run(calls, (0, 0))) as responses:
         assert [said(await anext(responses)) for _ in range(2)] == ["Hel", None]

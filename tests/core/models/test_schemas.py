@@ -24,7 +24,7 @@ class Person(BaseModel):
     ],
     ids=["Gemini's type", "Gemini's dialect", "JSON Schema"],
 )
-def test_an_answer_schema_comes_out_as_json_schema_whatever_its_shape(schema: Any) -> None:
+def test_an_answer_schema_of_any_type_becomes_json_schema(schema: Any) -> None:
     assert answer_schema(types.GenerateContentConfig(response_schema=schema)) == PERSON
 
 
@@ -40,7 +40,7 @@ def test_a_list_of_models_is_an_answer_schema() -> None:
     assert schema["type"] == "array"
 
 
-def test_a_json_schema_of_the_answer_is_left_as_it_is() -> None:
+def test_a_json_schema_of_the_answer_does_not_change() -> None:
     assert answer_schema(types.GenerateContentConfig(response_json_schema=PERSON)) == PERSON
 
 
@@ -62,6 +62,6 @@ def test_a_python_function_is_a_tool_with_its_parameters() -> None:
     assert spec.parameters["required"] == ["a"]
 
 
-def test_built_in_tools_are_no_functions() -> None:
+def test_built_in_tools_are_not_listed_as_functions() -> None:
     config = types.GenerateContentConfig(tools=[types.Tool(google_search=types.GoogleSearch())])
     assert list_tools(config) == []

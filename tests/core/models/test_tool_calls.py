@@ -19,7 +19,7 @@ def said(*parts: Part) -> list[ModelMessage]:
 
 
 @given(providers, signatures)
-def test_a_signature_comes_back_to_its_provider_as_it_was(provider: str, signature: bytes) -> None:
+def test_a_signature_is_sent_back_to_its_provider_unchanged(provider: str, signature: bytes) -> None:
     made: list[Text | Thought | ToolCall] = [
         Text("a", signature),
         Thought("", signature),
@@ -30,7 +30,7 @@ def test_a_signature_comes_back_to_its_provider_as_it_was(provider: str, signatu
 
 
 @pytest.mark.parametrize(("writer", "reader"), list(permutations(PROVIDERS, 2)))
-def test_a_signature_goes_to_no_other_provider(writer: str, reader: str) -> None:
+def test_a_signature_is_not_sent_to_another_provider(writer: str, reader: str) -> None:
     signature = mark_signature(b"secret", writer)
     history = said(
         Thought("Hm.", signature), Text("a", signature), Text("", signature), ToolCall("c", "f", {}, signature)
@@ -38,18 +38,18 @@ def test_a_signature_goes_to_no_other_provider(writer: str, reader: str) -> None
     assert keep_own_signatures(history, reader) == said(Text("a"), ToolCall("c", "f", {}))
 
 
-def test_geminis_signatures_stay_as_google_made_them() -> None:
+def test_geminis_signatures_have_no_mark() -> None:
     assert mark_signature(b"1", "gemini") == b"1"
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_thought_without_a_signature_is_left_out(provider: str) -> None:
+def test_a_thought_without_a_signature_is_dropped(provider: str) -> None:
     history = [ModelMessage("user", (Text("a"),)), *said(Thought("Hm.")), *said(Thought("Hm."), Text("b"))]
     assert keep_own_signatures(history, provider) == [ModelMessage("user", (Text("a"),)), *said(Text("b"))]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_what_has_no_signature_is_left_alone(provider: str) -> None:
+def test_parts_without_a_signature_do_not_change(provider: str) -> None:
     history = [
         ModelMessage("user", (Text("a"), Media("image/png", b"png"))),
         *said(Text("b"), ToolCall("c", "f", {})),

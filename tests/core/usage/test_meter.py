@@ -56,7 +56,7 @@ class Brought(BaseLlm):
         yield LlmResponse(content=content, partial=False, usage_metadata=told)
 
 
-async def test_every_call_of_a_run_is_told_also_those_that_failed_and_those_of_an_agent_that_is_a_tool(
+async def test_failed_calls_and_calls_of_agent_tools_are_counted(
     converse: Converse,
 ) -> None:
     busy: list[ProviderEvent | asyncio.Event] = [Text("The"), Failed(ProviderUnavailableError("down"))]
@@ -79,7 +79,7 @@ async def test_every_call_of_a_run_is_told_also_those_that_failed_and_those_of_a
 
 
 @pytest.mark.parametrize("says", ["Hi", "fail"])
-async def test_a_model_that_the_agent_brings_is_counted_by_what_adk_tells(converse: Converse, says: str) -> None:
+async def test_an_agents_own_adk_model_is_counted(converse: Converse, says: str) -> None:
     app = App(name="own", root_agent=LlmAgent(name="own", model=Brought(model="their-model")), plugins=ours())
     last = (await (await converse(app=app)).events(says))[-1]
     failed = says == "fail"
@@ -88,7 +88,7 @@ async def test_a_model_that_the_agent_brings_is_counted_by_what_adk_tells(conver
     assert last.type == ("error" if failed else "done")
 
 
-async def test_a_run_that_is_broken_off_is_counted_as_far_as_it_is_known_and_one_taken_up_is_not_counted_twice(
+async def test_a_resumed_run_counts_each_call_once(
     converse: Converse,
 ) -> None:
     look: list[ProviderEvent | asyncio.Event] = [ToolCall("c", "look", {}), Done(usage=TOLD)]
@@ -120,7 +120,7 @@ async def test_a_run_that_is_broken_off_is_counted_as_far_as_it_is_known_and_one
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-async def test_a_stopped_answer_is_counted_by_what_came(converse: Converse, vendor: str) -> None:
+async def test_a_stopped_answer_is_counted_by_its_text(converse: Converse, vendor: str) -> None:
     said, asked = "So far so good. " * 20, "Tell me all about it. " * 20
     meter, has_begun = UsageMeter("t"), asyncio.Event()
 
@@ -153,7 +153,7 @@ async def test_a_call_that_fails_before_its_answer_costs_nothing(converse: Conve
 
 
 @given(st.lists(st.builds(ModelCall, model=st.text(), input=st.integers(0), error=st.text(max_size=5))))
-def test_what_is_kept_of_calls_is_read_as_it_was(calls: list[ModelCall]) -> None:
+def test_stored_calls_are_read_unchanged(calls: list[ModelCall]) -> None:
     meter = UsageMeter("t")
     for call in calls:
         meter.add(call)

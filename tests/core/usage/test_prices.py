@@ -20,7 +20,7 @@ def own(tmp_path: Path, text: str) -> Prices:
     return Prices(file)
 
 
-def test_a_call_costs_what_it_has_read_afresh_and_from_the_cache_and_what_it_has_written_and_thought(
+def test_a_call_costs_its_input_cache_output_and_thinking(
     tmp_path: Path,
 ) -> None:
     prices = own(tmp_path, '"m" = { input = 2.5, cached = 0.000001, output = 10 }\n"n" = { input = 1, output = 2 }')
@@ -32,7 +32,7 @@ def test_a_call_costs_what_it_has_read_afresh_and_from_the_cache_and_what_it_has
     assert prices.get_cost(ModelCall("anybody/else", input=10)) is None
 
 
-def test_what_is_written_to_a_cache_has_a_price_of_its_own(tmp_path: Path) -> None:
+def test_cache_writes_have_their_own_price(tmp_path: Path) -> None:
     prices = own(tmp_path, '"m" = { input = 4, cached = 0.4, cache_write = 5, output = 20 }')
     call = ModelCall("m", input=1_000, cached=600, cache_write=300, output=10)
     assert prices.get_cost(call) == (100 * 4 + 300 * 5 + 10 * 20) * 10**6 + 600 * 400_000
@@ -42,7 +42,7 @@ def test_what_is_written_to_a_cache_has_a_price_of_its_own(tmp_path: Path) -> No
     )
 
 
-def test_the_longest_name_that_fits_holds_and_an_own_file_before_ours(tmp_path: Path) -> None:
+def test_the_longest_prefix_and_the_own_file_have_precedence(tmp_path: Path) -> None:
     prices = own(
         tmp_path,
         'written = 2026-01-02\n"a/*" = { input = 1, output = 1 }\n"a/b*" = { input = 2, output = 2 }\n'
@@ -54,7 +54,7 @@ def test_the_longest_name_that_fits_holds_and_an_own_file_before_ours(tmp_path: 
     assert (str(prices.as_of), OURS.as_of is not None) == ("2026-01-02", True)
 
 
-def test_the_default_model_has_a_price_and_what_runs_here_costs_nothing() -> None:
+def test_the_default_model_has_a_price_and_local_models_are_free() -> None:
     assert OURS.get_price("gemini-3.5-flash") is not None
     assert OURS.get_cost(ModelCall("local/smollm2-135m", input=5)) == 0
 
@@ -74,9 +74,7 @@ def test_the_default_model_has_a_price_and_what_runs_here_costs_nothing() -> Non
         ("written = 5", "`written` is not a date"),
     ],
 )
-def test_a_file_that_says_something_else_is_a_fault_that_names_the_setting(
-    tmp_path: Path, text: str, fault: str
-) -> None:
+def test_an_invalid_price_file_is_a_fault_of_its_setting(tmp_path: Path, text: str, fault: str) -> None:
     with pytest.raises(SettingsError, match="PRICES_FILE") as raised:
         own(tmp_path, text)
     assert fault in str(raised.value)
@@ -89,7 +87,7 @@ def test_sums_of_money_are_exact(amounts: list[Decimal]) -> None:
     assert Decimal(format_exact_dollars(sum(map(to_amount, amounts)))) == sum(amounts)
 
 
-def test_money_is_told_as_people_read_it() -> None:
+def test_dollars_are_formatted_for_people() -> None:
     told = [
         format_dollars(to_amount(Decimal(amount))) for amount in ("0", "0.00001", "0.0123", "0.99999", "1", "1234.5")
     ]

@@ -92,7 +92,7 @@ async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
-async def test_what_a_turn_has_spent_that_came_to_no_answer_counts_as_well(
+async def test_a_failed_turn_is_counted(
     inbox: InboxStore, turns: TurnStore, books: SpendingStore, state: Ended
 ) -> None:
     turn = await claimed(inbox, turns)
@@ -107,7 +107,7 @@ async def test_what_a_turn_has_spent_that_came_to_no_answer_counts_as_well(
     assert (await books.sum_spending(since=FIRST_DAY))[0].cost == 2 * COST
 
 
-async def test_a_turn_that_is_handed_back_or_whose_session_is_reset_counts_what_all_its_attempts_have_spent(
+async def test_all_attempts_of_a_returned_or_reset_turn_are_counted(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     turn = await claimed(inbox, turns)
@@ -129,7 +129,7 @@ async def test_a_turn_that_is_handed_back_or_whose_session_is_reset_counts_what_
     ]
 
 
-async def test_a_merged_turn_is_of_the_author_of_its_newest_message(
+async def test_a_merged_turn_counts_for_its_newest_author(
     inbox: InboxStore, turns: TurnStore, books: SpendingStore
 ) -> None:
     await spends(turns, await claimed(inbox, turns, "ada", "bob", "cy"), CALL)
@@ -152,7 +152,7 @@ async def test_the_ledger_has_one_row_per_model_call(
     ]
 
 
-async def test_the_sums_of_each_dimension_add_up_to_the_whole(
+async def test_the_sums_of_each_dimension_add_up_to_the_total(
     inbox: InboxStore, turns: TurnStore, books: SpendingStore
 ) -> None:
     for nth, authors in enumerate([("ada",), ("ada", "bob"), ("cy",), ("bob", "ada")]):
@@ -166,7 +166,7 @@ async def test_the_sums_of_each_dimension_add_up_to_the_whole(
         assert sums == whole
 
 
-async def test_a_turn_over_midnight_is_of_the_day_on_which_it_was_begun(
+async def test_a_turn_counts_on_the_day_on_which_it_began(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     turn = await claimed(inbox, turns)
@@ -179,7 +179,7 @@ async def test_a_turn_over_midnight_is_of_the_day_on_which_it_was_begun(
     assert UsageMeter("t", started_at=1_769_904_000.0).day == "2026-02-01"
 
 
-async def test_it_outlives_the_turns_which_are_not_forgotten_before_they_are_counted(
+async def test_turns_are_counted_before_their_deletion(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     await spends(turns, await claimed(inbox, turns), CALL)
@@ -192,7 +192,7 @@ async def test_it_outlives_the_turns_which_are_not_forgotten_before_they_are_cou
     assert (await books.sum_spending(since=FIRST_DAY))[0].cost == COST
 
 
-async def test_who_is_forgotten_has_no_name_in_it_and_the_sums_stay(
+async def test_a_redacted_person_has_no_name_and_the_sums_stay(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     for author in ("ada", "bob"):
@@ -210,7 +210,7 @@ async def test_who_is_forgotten_has_no_name_in_it_and_the_sums_stay(
     assert await books.list_names(["slack:ada"]) == {}
 
 
-async def test_provisional_rows_end_with_their_turn_and_are_in_no_sum(
+async def test_provisional_rows_end_with_their_turn_and_are_not_summed(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     running = await claimed(inbox, turns)
@@ -227,7 +227,7 @@ async def test_provisional_rows_end_with_their_turn_and_are_in_no_sum(
 
 
 @pytest.mark.parametrize("usage", ["7", '{"calls": ["x"]}', '{"calls": [{"model": "m", "input": "many"}]}'])
-async def test_a_turn_whose_usage_cannot_be_read_keeps_no_other_from_being_counted(
+async def test_an_unreadable_usage_does_not_block_other_turns(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore, usage: str
 ) -> None:
     await spends(turns, await claimed(inbox, turns), CALL)

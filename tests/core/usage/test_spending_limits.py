@@ -65,7 +65,7 @@ def meter(
         ({}, {}, None),
     ],
 )
-async def test_who_has_nothing_left_is_refused_for_that_day_by_the_cap_that_it_is(
+async def test_a_reached_spending_limit_refuses_calls_for_that_day(
     database: Faulty,
     inbox: InboxStore,
     turns: TurnStore,
@@ -92,7 +92,9 @@ async def test_who_has_nothing_left_is_refused_for_that_day_by_the_cap_that_it_i
             await caps.reserve(asking, model, 10)
 
 
-async def test_without_a_cap_nothing_is_asked_or_written(database: Faulty, inbox: InboxStore, turns: TurnStore) -> None:
+async def test_without_limits_nothing_is_checked_or_written(
+    database: Faulty, inbox: InboxStore, turns: TurnStore
+) -> None:
     turn = await claimed(inbox, turns)
     caps = caps_on(database)
     async with caps.limit_run(turn.meter):
@@ -101,7 +103,7 @@ async def test_without_a_cap_nothing_is_asked_or_written(database: Faulty, inbox
     assert database.failures == 1
 
 
-async def test_of_many_workers_that_ask_at_once_one_gets_what_is_left(database_url: str, database: Faulty) -> None:
+async def test_one_of_many_concurrent_workers_gets_the_rest(database_url: str, database: Faulty) -> None:
     others = [Database(database_url) for _ in range(4)]
     try:
         asks = [
@@ -117,7 +119,7 @@ async def test_of_many_workers_that_ask_at_once_one_gets_what_is_left(database_u
     assert await reserved(database) == 1
 
 
-async def test_a_run_asks_again_before_each_call_and_what_it_has_spent_itself_counts(database: Faulty) -> None:
+async def test_a_run_is_checked_before_each_call_with_its_own_cost(database: Faulty) -> None:
     run, caps = meter(), caps_on(database, person=2 * COST)
     for _ in range(2):
         await caps.reserve(run, MODEL, 1)
@@ -130,7 +132,7 @@ async def test_a_run_asks_again_before_each_call_and_what_it_has_spent_itself_co
         await caps.reserve(meter("another"), MODEL, 1)
 
 
-async def test_tokens_of_the_cache_count_at_their_own_prices(database: Faulty) -> None:
+async def test_cache_tokens_count_at_their_own_prices(database: Faulty) -> None:
     model = "anthropic/claude-sonnet-4-6"
     run = meter()
     run.add(ModelCall(model, input=2_000, cached=1_000, cache_write=1_000))
@@ -140,7 +142,7 @@ async def test_tokens_of_the_cache_count_at_their_own_prices(database: Faulty) -
     await caps_on(database, person=spent + 1).reserve(run, model, 0)
 
 
-async def test_what_a_dead_worker_has_reserved_goes_to_who_takes_its_turn_up_and_is_free_when_that_ends(
+async def test_the_next_attempt_takes_over_a_reservation_and_its_end_frees_it(
     database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
     caps, turn = caps_on(database, all=COST), await claimed(inbox, turns)
@@ -161,7 +163,7 @@ async def test_what_a_dead_worker_has_reserved_goes_to_who_takes_its_turn_up_and
     await caps.reserve(meter("another", day=turn.meter.day), MODEL, 1)
 
 
-async def test_a_turn_that_ended_and_could_not_be_counted_keeps_its_reservation_until_it_is(
+async def test_an_ended_turn_keeps_its_reservation_until_it_is_counted(
     database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
     caps, turn = caps_on(database, all=COST), await claimed(inbox, turns)
@@ -177,7 +179,7 @@ async def test_a_turn_that_ended_and_could_not_be_counted_keeps_its_reservation_
     assert await reserved(database) == 0
 
 
-async def test_workers_that_race_pass_a_cap_by_one_call_at_most(database_url: str, database: Faulty) -> None:
+async def test_concurrent_workers_pass_a_limit_by_one_call_at_most(database_url: str, database: Faulty) -> None:
     cap, others = 5 * COST, [Database(database_url) for _ in range(4)]
 
     async def run(nth: int, other: Database) -> None:
@@ -197,13 +199,13 @@ async def test_workers_that_race_pass_a_cap_by_one_call_at_most(database_url: st
     assert cap <= spent < cap + COST
 
 
-async def test_without_the_database_no_model_is_asked_where_there_are_caps(database: Faulty) -> None:
+async def test_with_limits_no_model_is_called_without_the_database(database: Faulty) -> None:
     database.failures = 1
     with pytest.raises(StoreError):
         await caps_on(database, all=1).reserve(meter(), MODEL, 1)
 
 
-async def test_a_cap_of_which_much_is_spent_today_is_told_with_what_is_reserved(
+async def test_a_nearly_spent_limit_is_listed_with_reservations(
     database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
     await spends(turns, await claimed(inbox, turns), CALL)

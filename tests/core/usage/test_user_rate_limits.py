@@ -42,7 +42,7 @@ async def workers(database: Database, tmp_path: Path) -> Workers:
     return make
 
 
-async def test_no_worker_lets_more_in_than_a_person_may_ask_for_and_nothing_that_was_accepted_is_lost(
+async def test_concurrent_workers_share_a_persons_limit_and_lose_no_message(
     workers: Workers, database: Database
 ) -> None:
     two = [workers(UserRateLimiter(person=RateLimit(5, 3600))) for _ in range(2)]
@@ -61,7 +61,7 @@ async def test_no_worker_lets_more_in_than_a_person_may_ask_for_and_nothing_that
     assert await two[0].accept(inbound(session="place:1", author="grace")) is not AcceptResult.DUPLICATE
 
 
-async def test_a_place_has_a_limit_that_its_people_share_and_commands_do_not_count(workers: Workers) -> None:
+async def test_people_share_the_limit_of_a_place_and_commands_do_not_count(workers: Workers) -> None:
     inbox = workers(UserRateLimiter(place=RateLimit(2, 60)))
     assert await inbox.record_command(inbound(session="place:1"), "status")
     assert await inbox.accept(inbound(session="place:1", author="ada")) is AcceptResult.NEXT
@@ -71,7 +71,7 @@ async def test_a_place_has_a_limit_that_its_people_share_and_commands_do_not_cou
     assert await inbox.request_rerun("unknown", author="ada", kind="retry") is RerunDenied.EXPIRED
 
 
-async def test_when_time_has_passed_one_may_ask_again(workers: Workers, database: Database) -> None:
+async def test_a_limit_ends_with_its_time(workers: Workers, database: Database) -> None:
     inbox = workers(UserRateLimiter(person=RateLimit(1, 60), place=RateLimit(9, 60)))
     await inbox.accept(inbound())
     assert isinstance(await inbox.accept(inbound()), RateLimited)
@@ -83,17 +83,17 @@ async def test_when_time_has_passed_one_may_ask_again(workers: Workers, database
 @pytest.mark.parametrize(
     ("text", "rate"), [("20/h", RateLimit(20, 3600)), (" 3 / m", RateLimit(3, 60)), ("1/d", RateLimit(1, 86400))]
 )
-def test_a_rate_is_a_number_and_a_time(text: str, rate: RateLimit) -> None:
+def test_a_rate_limit_is_a_number_and_a_unit(text: str, rate: RateLimit) -> None:
     assert RateLimit.parse(text) == rate
 
 
 @pytest.mark.parametrize("text", ["", "20", "h", "0/h", "-1/h", "20/y", "2.5/h", "20 per hour"])
-def test_anything_else_is_none(text: str) -> None:
+def test_invalid_rate_limits_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 20/h"):
         RateLimit.parse(text)
 
 
-async def test_what_a_place_has_asked_for_is_counted_within_its_time_alone(database: Database) -> None:
+async def test_counting_a_places_messages_uses_an_index(database: Database) -> None:
     if not database.is_sqlite:
         return
     counted = sa.select(table.c.accepted_at).where(table.c.place == "p", table.c.accepted_at > 1.0)
@@ -103,7 +103,7 @@ async def test_what_a_place_has_asked_for_is_counted_within_its_time_alone(datab
         assert ["ix_inbox_place (place=? AND accepted_at>?)" in row.detail for row in steps] == [True]
 
 
-async def test_of_all_workers_one_tells_a_person_and_none_before_the_time_is_over(database: Database) -> None:
+async def test_one_worker_notifies_a_person_once_per_period(database: Database) -> None:
     workers = [DenialNotices(database) for _ in range(3)]
     told = await asyncio.gather(*(worker.claim_notice("slack:U1", "door") for worker in workers for _ in range(3)))
     assert sorted(told) == [False] * 8 + [True]

@@ -74,12 +74,12 @@ async def test_arguments_may_be_split_anywhere(anthropic_wire: Wired, pieces: in
     assert done.finish_reason is types.FinishReason.STOP
 
 
-async def test_malformed_arguments_become_a_call_that_no_tool_answers(anthropic_wire: Wired) -> None:
+async def test_malformed_arguments_become_a_call_of_no_tool(anthropic_wire: Wired) -> None:
     anthropic_wire.server.then([CallTool("f", id="c", raw='{"city": "Par')])
     assert (await anthropic_wire.ask())[0] == ToolCall("c", "malformed_call_to_f", {"arguments": '{"city": "Par'})
 
 
-async def test_a_call_that_the_token_limit_cut_off_is_no_call(anthropic_wire: Wired) -> None:
+async def test_a_call_cut_off_by_the_token_limit_is_dropped(anthropic_wire: Wired) -> None:
     anthropic_wire.server.then([Say("Let me see."), CallTool("f", id="c", raw='{"n": '), Finish("max_tokens")])
     text, done = await anthropic_wire.ask()
     assert text == Text("Let me see.")
@@ -102,7 +102,7 @@ async def test_redacted_thinking_is_kept(anthropic_wire: Wired) -> None:
     assert (await anthropic_wire.ask())[:-1] == [Thought("", REDACTED_PREFIX + b"data="), Text("42")]
 
 
-async def test_thinking_goes_back_as_it_came_through_the_history(anthropic_wire: Wired) -> None:
+async def test_thinking_in_the_history_is_sent_back_unchanged(anthropic_wire: Wired) -> None:
     """From the wire into ADK's history, and from there to the wire again."""
     adapter = ModelAdapter(model="m", provider=anthropic_wire.provider)
     thinking = [Think("Let me see.", pieces=3, signature=b"sig1="), Think("", signature=b"data2=")]
@@ -159,7 +159,7 @@ async def test_an_answer_does_not_end_in_thinking(anthropic_wire: Wired) -> None
         (types.ThinkingConfig(thinking_budget=9000), 10024, {"type": "enabled", "budget_tokens": 9000}),
     ],
 )
-async def test_thinking_is_asked_for_in_anthropics_words(
+async def test_the_thinking_budget_becomes_anthropics_option(
     anthropic_wire: Wired, given: types.ThinkingConfig | None, limit: int, thinking: dict[str, Any] | None
 ) -> None:
     config = types.GenerateContentConfig(thinking_config=given, temperature=0.5)
@@ -179,7 +179,7 @@ async def test_thinking_is_asked_for_in_anthropics_words(
         ([said(call("a")), results("a"), said(Text("b")), user("c")], True),
     ],
 )
-async def test_what_began_without_thinking_is_finished_without(
+async def test_a_turn_that_began_without_thinking_continues_without(
     anthropic_wire: Wired, steps: list[ModelMessage], thinks: bool
 ) -> None:
     config = types.GenerateContentConfig(thinking_config=types.ThinkingConfig(thinking_budget=2000))
@@ -187,7 +187,7 @@ async def test_what_began_without_thinking_is_finished_without(
     assert ("thinking" in body) is thinks
 
 
-async def test_messages_of_one_role_become_one_and_the_user_begins(anthropic_wire: Wired) -> None:
+async def test_messages_of_one_role_are_merged_and_the_user_begins(anthropic_wire: Wired) -> None:
     messages = [said(Text("a")), said(Text("b")), user("c"), user("d"), said(Text("e")), user("f")]
     assert await told(anthropic_wire, *messages) == [
         ("user", ["text"]),
@@ -198,7 +198,7 @@ async def test_messages_of_one_role_become_one_and_the_user_begins(anthropic_wir
     ]
 
 
-async def test_results_come_first_in_what_the_user_says_next(anthropic_wire: Wired) -> None:
+async def test_tool_results_come_first_in_the_users_message(anthropic_wire: Wired) -> None:
     messages = [user("a"), said(Text("b"), call("x"), call("y")), results("x", "y"), user("c")]
     assert await told(anthropic_wire, *messages) == [
         ("user", ["text"]),
@@ -221,7 +221,7 @@ async def test_blank_text_is_not_sent(anthropic_wire: Wired) -> None:
     assert [block["text"] for block in message["content"]] == ["a", "(nothing)"]
 
 
-async def test_each_kind_of_media_has_its_shape(anthropic_wire: Wired) -> None:
+async def test_each_type_of_file_has_its_block(anthropic_wire: Wired) -> None:
     body = await sent(
         anthropic_wire,
         user(
@@ -246,12 +246,12 @@ async def test_each_kind_of_media_has_its_shape(anthropic_wire: Wired) -> None:
     ]
 
 
-async def test_what_a_model_drew_is_named_for_it_cannot_be_shown(anthropic_wire: Wired) -> None:
+async def test_an_image_by_the_model_becomes_a_placeholder(anthropic_wire: Wired) -> None:
     body = await sent(anthropic_wire, user("Draw."), said(Media("image/png", b"png")), user("Again."))
     assert body["messages"][1]["content"] == [{"type": "text", "text": "[attachment: image/png]"}]
 
 
-async def test_a_result_may_show_an_image_and_say_that_it_failed(anthropic_wire: Wired) -> None:
+async def test_a_tool_result_may_have_an_image_and_an_error(anthropic_wire: Wired) -> None:
     shown = ToolResult("a", "f", {"ok": "é"}, (Media("image/png", b"png"),))
     failed = ToolResult("b", "f", {"error": "no"})
     body = await sent(anthropic_wire, user("a"), said(call("a"), call("b")), ModelMessage("tool", (shown, failed)))
@@ -276,7 +276,7 @@ async def test_the_tools_of_the_request_are_sent_with_their_schemas(anthropic_wi
     assert "tool_choice" not in body
 
 
-async def test_tools_that_are_no_more_are_named_but_not_to_be_called(anthropic_wire: Wired) -> None:
+async def test_removed_tools_are_declared_but_cannot_be_called(anthropic_wire: Wired) -> None:
     body = await sent(anthropic_wire, user("a"), said(call("a", "old tool")), results("a"), user("b"))
     assert [tool["name"] for tool in body["tools"]] == ["old_tool"]
     assert body["tool_choice"] == {"type": "none"}
@@ -288,7 +288,7 @@ async def test_only_one_kind_of_sampling_is_sent(anthropic_wire: Wired) -> None:
     assert "top_p" not in body
 
 
-async def test_the_prompt_is_counted_with_what_the_cache_had_and_got(anthropic_wire: Wired) -> None:
+async def test_input_tokens_include_the_cache(anthropic_wire: Wired) -> None:
     start = {"input_tokens": 10, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 40, "output_tokens": 1}
     head: dict[str, Any] = {
         "id": "m",
@@ -320,18 +320,18 @@ def marked(body: dict[str, Any]) -> list[str]:
     return [*tools, *system, *texts]
 
 
-async def test_a_conversation_that_goes_on_is_cached_up_to_its_two_newest_questions(anthropic_wire: Wired) -> None:
+async def test_a_conversation_is_cached_up_to_its_two_newest_questions(anthropic_wire: Wired) -> None:
     talk = [user("a"), said(Text("A")), user("b"), said(Text("B")), user("c")]
     assert marked(await sent(anthropic_wire, *talk)) == ["b", "c"]
     assert marked(await sent(anthropic_wire, ModelMessage("system", (Text("A"),)), *talk)) == ["system", "b", "c"]
 
 
-async def test_a_question_that_may_stay_alone_is_not_cached_but_its_instruction_is(anthropic_wire: Wired) -> None:
+async def test_a_first_question_is_not_cached_but_the_instruction_is(anthropic_wire: Wired) -> None:
     assert marked(await sent(anthropic_wire, user("a"))) == []
     assert marked(await sent(anthropic_wire, ModelMessage("system", (Text("A"),)), user("a"))) == ["system"]
 
 
-async def test_with_tools_the_first_request_is_cached_since_their_results_follow(anthropic_wire: Wired) -> None:
+async def test_a_first_question_with_tools_is_cached(anthropic_wire: Wired) -> None:
     tool = ToolSpec("f", "Does f.", {})
     assert marked(await sent(anthropic_wire, user("a"), tools=[tool])) == ["tool", "a"]
     steps = [user("a"), said(call("a")), results("a")]
@@ -348,14 +348,16 @@ async def test_with_tools_the_first_request_is_cached_since_their_results_follow
         ("something_new", types.FinishReason.OTHER),
     ],
 )
-async def test_each_way_to_stop_has_its_finish(anthropic_wire: Wired, reason: str, finish: types.FinishReason) -> None:
+async def test_each_stop_reason_has_a_finish_reason(
+    anthropic_wire: Wired, reason: str, finish: types.FinishReason
+) -> None:
     anthropic_wire.server.then([Say("ok"), Finish(reason)])
     done = (await anthropic_wire.ask())[-1]
     assert isinstance(done, Done)
     assert done.finish_reason is finish
 
 
-async def test_kinds_that_are_not_known_yet_are_passed_over(anthropic_wire: Wired) -> None:
+async def test_unknown_types_of_chunks_are_ignored(anthropic_wire: Wired) -> None:
     block = {"type": "content_block_start", "index": 0, "content_block": {"type": "hologram", "text": "no"}}
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "hologram_delta", "text": "no"}}
     anthropic_wire.server.then(
@@ -372,7 +374,7 @@ async def test_kinds_that_are_not_known_yet_are_passed_over(anthropic_wire: Wire
     assert isinstance(done, Done)
 
 
-async def test_an_answer_that_is_not_stopped_is_not_whole(anthropic_wire: Wired) -> None:
+async def test_an_answer_without_a_stop_chunk_is_incomplete(anthropic_wire: Wired) -> None:
     end = RawChunk({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}})
     anthropic_wire.server.then([Say("ok"), end, EndStream()])
     failed = (await anthropic_wire.ask())[-1]
@@ -396,7 +398,7 @@ async def test_an_answer_that_is_not_stopped_is_not_whole(anthropic_wire: Wired)
         (529, "overloaded_error", ProviderUnavailableError, True),
     ],
 )
-async def test_each_kind_of_error_is_understood_wherever_it_comes(
+async def test_each_error_type_is_recognized_before_and_within_a_stream(
     anthropic_wire: Wired, before: list[Say], status: int, code: str, kind: type[ProviderError], retryable: bool
 ) -> None:
     anthropic_wire.server.then([*before, Fail(status, code=code)])
@@ -407,7 +409,7 @@ async def test_each_kind_of_error_is_understood_wherever_it_comes(
     assert "scripted failure" not in str(error)
 
 
-async def test_a_prompt_that_is_too_long_is_called_so(anthropic_wire: Wired) -> None:
+async def test_a_too_long_prompt_has_its_own_error(anthropic_wire: Wired) -> None:
     anthropic_wire.server.then(Fail(400, "prompt is too long: 208310 tokens > 200000 maximum"))
     error = await anthropic_wire.failure()
     assert isinstance(error, ProviderRequestError)

@@ -37,7 +37,7 @@ def parts(*parts: dict[str, Any], finish: str | None = None) -> RawChunk:
     return RawChunk({"candidates": [candidate | ({"finishReason": finish} if finish else {})]})
 
 
-async def test_signatures_come_on_their_very_part(gemini_wire: Wired) -> None:
+async def test_signatures_are_read_from_their_part(gemini_wire: Wired) -> None:
     gemini_wire.server.then(
         [
             Think("Hm.", signature=b"t"),
@@ -60,7 +60,7 @@ async def test_a_signature_without_text_is_kept(gemini_wire: Wired) -> None:
     assert (await gemini_wire.ask())[:-1] == [Text("Done."), Text("", b"late")]
 
 
-async def test_signatures_go_back_on_their_very_part(gemini_wire: Wired) -> None:
+async def test_signatures_are_sent_back_on_their_part(gemini_wire: Wired) -> None:
     gemini_wire.server.then("ok")
     await gemini_wire.ask(
         ModelMessage("user", (Text("Hi"),)),
@@ -92,7 +92,7 @@ async def test_signatures_go_back_on_their_very_part(gemini_wire: Wired) -> None
     ("model", "signatures"),
     [("gemini-2.5-flash", [b"", b""]), ("gemini-3-pro", [b"skip_thought_signature_validator", b""])],
 )
-async def test_calls_that_another_model_made_are_signed_where_that_is_asked_for(
+async def test_calls_of_another_model_get_a_placeholder_signature(
     gemini_wire: Wired, model: str, signatures: list[bytes]
 ) -> None:
     gemini_wire.server.then("ok")
@@ -108,7 +108,7 @@ async def test_calls_that_another_model_made_are_signed_where_that_is_asked_for(
     assert [base64.urlsafe_b64decode(call.get("thoughtSignature", "")) for call in calls] == signatures
 
 
-async def test_signatures_go_back_as_they_came_through_the_history(gemini_wire: Wired) -> None:
+async def test_signatures_in_the_history_are_sent_back_unchanged(gemini_wire: Wired) -> None:
     """From the wire into ADK's history, and from there to the wire again."""
     adapter = ModelAdapter(model="gemini-3-pro", provider=gemini_wire.provider)
     calls = [CallTool("f", {"n": 1}, signature=b"call"), CallTool("f", {"n": 2})]
@@ -130,7 +130,7 @@ async def test_signatures_go_back_as_they_came_through_the_history(gemini_wire: 
     assert signatures == [b"t", b"", b"call", b""]
 
 
-async def test_a_request_that_cannot_be_put_together_is_no_fault_of_the_answer(gemini_wire: Wired) -> None:
+async def test_an_invalid_request_is_not_an_error_of_the_response(gemini_wire: Wired) -> None:
     failed = (await gemini_wire.ask(config=types.GenerateContentConfig(audio_timestamp=True)))[-1]
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderRequestError)
@@ -154,7 +154,7 @@ async def test_built_in_tools_are_forwarded_beside_functions(gemini_wire: Wired)
     ]
 
 
-async def test_code_that_the_model_ran_is_part_of_the_text(gemini_wire: Wired) -> None:
+async def test_executed_code_is_part_of_the_text(gemini_wire: Wired) -> None:
     gemini_wire.server.then(
         [
             parts({"executableCode": {"language": "PYTHON", "code": "print(1)"}}),
@@ -200,14 +200,14 @@ async def test_an_overload_in_the_middle_of_a_stream_is_a_limit(gemini_wire: Wir
     assert failed.error.retry_after == 1.5
 
 
-async def test_what_is_not_json_is_unavailable(gemini_wire: Wired) -> None:
+async def test_a_response_that_is_not_json_is_unavailable(gemini_wire: Wired) -> None:
     gemini_wire.server.then([Say("Hel"), Fail(500, body="<html>oops</html>")])
     failed = (await gemini_wire.ask())[-1]
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderUnavailableError)
 
 
-async def test_any_reason_to_end_is_passed_on(gemini_wire: Wired) -> None:
+async def test_every_finish_reason_is_passed_on(gemini_wire: Wired) -> None:
     end = parts({"text": " an answer"}, finish="MALFORMED_FUNCTION_CALL")
     gemini_wire.server.then([Say("Half"), end, EndStream()])
     done = (await gemini_wire.ask())[-1]
@@ -216,7 +216,7 @@ async def test_any_reason_to_end_is_passed_on(gemini_wire: Wired) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:A_REASON_FROM_THE_FUTURE")
-async def test_a_reason_to_end_that_is_not_known_yet_is_no_failure(gemini_wire: Wired) -> None:
+async def test_an_unknown_finish_reason_is_no_failure(gemini_wire: Wired) -> None:
     gemini_wire.server.then([parts({"text": "ok"}, finish="A_REASON_FROM_THE_FUTURE"), EndStream()])
     adapter = ModelAdapter(model="the-model", provider=gemini_wire.provider)
     request = LlmRequest(contents=[types.UserContent("Hi")])
@@ -225,7 +225,7 @@ async def test_a_reason_to_end_that_is_not_known_yet_is_no_failure(gemini_wire: 
     assert response.finish_reason.value == "A_REASON_FROM_THE_FUTURE"
 
 
-async def test_no_part_of_adks_http_options_or_labels_gets_out(gemini_wire: Wired) -> None:
+async def test_adks_http_options_and_labels_are_not_sent(gemini_wire: Wired) -> None:
     gemini_wire.server.then("ok")
     options = types.HttpOptions(retry_options=types.HttpRetryOptions(attempts=5), headers={"x-own": "1"})
     await gemini_wire.ask(config=types.GenerateContentConfig(http_options=options, labels={"a": "b"}))
@@ -234,7 +234,7 @@ async def test_no_part_of_adks_http_options_or_labels_gets_out(gemini_wire: Wire
     assert "labels" not in gemini_wire.server.requests[0]
 
 
-def test_the_adapter_does_not_show_what_it_holds() -> None:
+def test_the_repr_of_the_adapter_has_no_key() -> None:
     adapter = ModelAdapter(model="m", provider=object())  # type: ignore[arg-type]  # never used
     assert "provider" not in repr(adapter)
     assert "provider" not in adapter.model_dump()

@@ -43,14 +43,14 @@ async def test_the_local_model_really_answers(provider: LocalProvider) -> None:
 
 
 @pytest.mark.local_model
-async def test_what_is_too_long_for_it_is_refused(provider: LocalProvider) -> None:
+async def test_a_too_long_conversation_is_refused(provider: LocalProvider) -> None:
     with pytest.raises(ProviderRequestError, match="too long"):
         await answer(provider, "and so on " * 9000)
     assert await answer(provider, "Hi")
 
 
 @pytest.mark.local_model
-async def test_it_starts_again_when_it_died_and_ends_when_it_is_closed(provider: LocalProvider) -> None:
+async def test_the_server_restarts_after_a_crash_and_stops_when_closed(provider: LocalProvider) -> None:
     await answer(provider, "Hi")
     process = cast(asyncio.subprocess.Process, provider._process)
     process.kill()
@@ -71,7 +71,7 @@ async def test_a_model_that_does_not_start_is_unavailable(
         await answer(provider, "Hi")
 
 
-async def test_a_model_that_nobody_asked_is_closed_without_ado(provider: LocalProvider) -> None:
+async def test_an_unused_provider_can_be_closed(provider: LocalProvider) -> None:
     await provider.aclose()
 
 

@@ -64,7 +64,7 @@ async def test_arguments_may_be_split_anywhere(openai_wire: Wired, pieces: int) 
     ]
 
 
-async def test_the_pieces_of_several_calls_may_be_interleaved(openai_wire: Wired) -> None:
+async def test_deltas_of_several_calls_may_be_interleaved(openai_wire: Wired) -> None:
     assert await calls(
         openai_wire,
         piece('{"n"', index=0, id="a", name="f"),
@@ -96,7 +96,7 @@ async def test_a_server_may_send_the_same_index_for_all(openai_wire: Wired) -> N
     ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "g", {"n": 2})]
 
 
-async def test_a_server_may_repeat_id_and_name_with_each_piece(openai_wire: Wired) -> None:
+async def test_a_server_may_repeat_id_and_name_with_each_delta(openai_wire: Wired) -> None:
     same: dict[str, Any] = {"index": 0, "id": "a", "name": "f"}
     assert await calls(openai_wire, piece('{"n"', **same), piece(": 1}", **same)) == [ToolCall("a", "f", {"n": 1})]
 
@@ -108,7 +108,7 @@ async def test_a_server_may_send_arguments_as_an_object_or_not_at_all(openai_wir
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text()), st.data())
-def test_whatever_way_arguments_are_cut_they_come_out_whole(arguments: dict[str, Any], data: Any) -> None:
+def test_arguments_are_complete_however_they_are_split(arguments: dict[str, Any], data: Any) -> None:
     text = json.dumps(arguments)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
@@ -121,13 +121,13 @@ def test_whatever_way_arguments_are_cut_they_come_out_whole(arguments: dict[str,
 
 
 @pytest.mark.parametrize("raw", ['{"city": "Par', "Paris", '["Paris"]', "{'city': 'Paris'}"])
-async def test_malformed_arguments_become_a_call_that_no_tool_answers(openai_wire: Wired, raw: str) -> None:
+async def test_malformed_arguments_become_a_call_of_no_tool(openai_wire: Wired, raw: str) -> None:
     assert await calls(openai_wire, CallTool("weather", id="c1", raw=raw)) == [
         ToolCall("c1", "malformed_call_to_weather", {"arguments": raw})
     ]
 
 
-async def test_a_model_that_called_a_tool_the_wrong_way_gets_to_correct_itself() -> None:
+async def test_a_model_can_correct_a_malformed_call() -> None:
     """The whole way through ADK: the tool does not run on what was not meant, and then it runs."""
     ran: list[str] = []
 
@@ -165,7 +165,7 @@ async def test_a_model_that_called_a_tool_the_wrong_way_gets_to_correct_itself()
     assert events[-1].content.parts[0].text == "It is sunny."
 
 
-async def test_a_call_that_the_token_limit_cut_off_is_no_call(openai_wire: Wired) -> None:
+async def test_a_call_cut_off_by_the_token_limit_is_dropped(openai_wire: Wired) -> None:
     openai_wire.server.then([Say("Let me see."), CallTool("f", id="c1", raw='{"n": '), Finish("length")])
     text, done = await openai_wire.ask()
     assert text == Text("Let me see.")
@@ -178,18 +178,18 @@ async def test_reasoning_under_its_other_name_is_thought(openai_wire: Wired) -> 
     assert (await openai_wire.ask())[:2] == [Thought("Hm."), Text("Yes.")]
 
 
-async def test_a_refusal_is_what_the_model_says(openai_wire: Wired) -> None:
+async def test_a_refusal_is_text_of_the_answer(openai_wire: Wired) -> None:
     openai_wire.server.then([delta(refusal="I'd rather not.")])
     assert (await openai_wire.ask())[0] == Text("I'd rather not.")
 
 
-async def test_a_server_may_tell_no_usage(openai_wire: Wired) -> None:
+async def test_a_server_may_send_no_usage(openai_wire: Wired) -> None:
     end = RawChunk({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     openai_wire.server.then([Say("ok"), end, EndStream()])
     assert (await openai_wire.ask())[-1] == Done(types.FinishReason.STOP, Usage())
 
 
-async def test_a_server_that_goes_silent_after_the_end_is_not_waited_for(
+async def test_a_missing_usage_chunk_does_not_delay_the_end(
     openai_wire: Wired, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("core.models.providers.openai._USAGE_WAIT_SECONDS", 0.1)
@@ -208,7 +208,7 @@ async def test_a_server_that_goes_silent_after_the_end_is_not_waited_for(
         (Fail(429, code="insufficient_quota"), ProviderLimitError),
     ],
 )
-async def test_openais_own_codes_are_understood(openai_wire: Wired, fail: Fail, kind: type[ProviderError]) -> None:
+async def test_openais_error_codes_are_recognized(openai_wire: Wired, fail: Fail, kind: type[ProviderError]) -> None:
     openai_wire.server.then(fail)
     error = await openai_wire.failure()
     assert type(error) is kind
@@ -232,7 +232,7 @@ async def test_openais_own_codes_are_understood(openai_wire: Wired, fail: Fail, 
     ],
     ids=str,
 )
-async def test_an_error_within_a_stream_is_understood_by_its_code_or_type(
+async def test_an_error_within_a_stream_is_recognized_by_code_or_type(
     openai_wire: Wired, error: dict[str, Any], kind: type[ProviderError], retryable: bool
 ) -> None:
     body = json.dumps({"error": {"message": "scripted failure", **error}})
@@ -255,7 +255,7 @@ async def test_an_error_within_a_stream_is_understood_by_its_code_or_type(
         ({"Retry-After": "soon"}, None),
     ],
 )
-async def test_the_time_to_wait_is_read_in_every_form(
+async def test_every_form_of_retry_after_is_read(
     openai_wire: Wired, headers: dict[str, str], seconds: float | None
 ) -> None:
     openai_wire.server.then(Fail(429, headers=headers))
@@ -264,7 +264,7 @@ async def test_the_time_to_wait_is_read_in_every_form(
     assert error.retry_after == seconds
 
 
-async def test_thoughts_are_not_given_back(openai_wire: Wired) -> None:
+async def test_thoughts_are_not_sent_back(openai_wire: Wired) -> None:
     openai_wire.server.then("ok")
     await openai_wire.ask(
         ModelMessage("user", (Text("a"),)),
@@ -276,7 +276,7 @@ async def test_thoughts_are_not_given_back(openai_wire: Wired) -> None:
     assert "musing" not in json.dumps(openai_wire.server.requests[0])
 
 
-async def test_each_kind_of_media_has_its_shape(openai_wire: Wired) -> None:
+async def test_each_type_of_file_has_its_block(openai_wire: Wired) -> None:
     openai_wire.server.then("ok")
     await openai_wire.ask(
         ModelMessage(
@@ -307,7 +307,7 @@ async def test_each_kind_of_media_has_its_shape(openai_wire: Wired) -> None:
     assert parts[5]["text"] == "a,b\n1,2"
 
 
-async def test_what_a_tool_shows_comes_behind_its_results(openai_wire: Wired) -> None:
+async def test_files_of_a_tool_follow_its_results(openai_wire: Wired) -> None:
     openai_wire.server.then("ok")
     await openai_wire.ask(
         ModelMessage("user", (Text("draw"),)),
@@ -324,6 +324,6 @@ async def test_what_a_tool_shows_comes_behind_its_results(openai_wire: Wired) ->
     assert roles == ["user", "assistant", "tool", "tool", "user"]
 
 
-async def test_a_pause_within_the_answer_is_no_end(openai_wire: Wired) -> None:
+async def test_a_pause_within_an_answer_does_not_end_it(openai_wire: Wired) -> None:
     openai_wire.server.then([Say("a"), Pause(0.05), Say("b")])
     assert (await openai_wire.ask())[:2] == [Text("a"), Text("b")]

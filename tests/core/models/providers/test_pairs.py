@@ -161,13 +161,13 @@ turns = st.lists(
 
 @given(turns)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_whatever_was_said_under_one_provider_can_be_sent_to_the_other(
+async def test_a_history_of_one_provider_can_be_sent_to_another(
     pair: tuple[Speaker, Speaker], turns: list[tuple[bool, list[types.Part], list[list[Step]], int]]
 ) -> None:
     await talk(*pair, turns)
 
 
-async def test_a_conversation_with_everything_in_it_goes_on_under_the_other(pair: tuple[Speaker, Speaker]) -> None:
+async def test_a_full_conversation_continues_with_another_provider(pair: tuple[Speaker, Speaker]) -> None:
     one, other = pair
     work: list[Step] = [Think("Hm."), Say("Wait."), CallTool("look_up", {"n": 1}, "a.b"), CallTool("look_up", {"n": 2})]
     await talk(one, other, [(False, [types.Part(text="What is this?"), PNG, PDF], [work, [Say("A cat.")]], 0)])

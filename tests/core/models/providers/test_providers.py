@@ -72,13 +72,13 @@ async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: Wired) -> No
         assert await anext(events) == Text("second")
 
 
-async def test_thinking_is_told_apart_from_the_answer(wire: Wired) -> None:
+async def test_thinking_is_separate_from_the_answer(wire: Wired) -> None:
     wire.server.then([Think("Let me see."), Say("42")])
     thought, text, _ = await wire.ask()
     assert (thought, text) == (Thought("Let me see."), Text("42"))
 
 
-async def test_parallel_calls_come_whole_and_in_order(wire: Wired) -> None:
+async def test_parallel_calls_are_complete_and_in_order(wire: Wired) -> None:
     calls = [CallTool("add", {"a": 1, "b": 2}, id="c1"), CallTool("add", {"a": 3, "b": 4}, id="c2")]
     wire.server.then([Say("One moment."), *calls])
     text, first, second, done = await wire.ask(tools=[ADD])
@@ -89,7 +89,7 @@ async def test_parallel_calls_come_whole_and_in_order(wire: Wired) -> None:
     assert done.finish_reason is types.FinishReason.STOP
 
 
-async def test_the_model_is_told_of_the_system_the_history_and_the_tools(wire: Wired) -> None:
+async def test_the_request_has_the_system_message_the_history_and_the_tools(wire: Wired) -> None:
     wire.server.then("3")
     await wire.ask(
         ModelMessage("system", (Text("Be brief."),)),
@@ -107,7 +107,7 @@ async def test_the_model_is_told_of_the_system_the_history_and_the_tools(wire: W
     assert (result.id, result.name, result.content) == ("c1", "add", {"result": 3})
 
 
-async def test_a_call_of_what_is_no_tool_does_not_spoil_the_history(wire: Wired) -> None:
+async def test_a_call_of_an_invalid_tool_name_does_not_break_later_requests(wire: Wired) -> None:
     wire.server.then("ok")
     name = "weather in\n'Paris'? " + "a" * 80
     await wire.ask(
@@ -201,7 +201,7 @@ async def test_a_wrong_key_is_not_repeated_in_the_error(vendor: str) -> None:
     assert "my-secret-key" not in str(error)
 
 
-async def test_nobody_at_the_address_is_unavailable(vendor: str) -> None:
+async def test_an_unreachable_server_is_unavailable(vendor: str) -> None:
     async with wired(vendor) as wire:
         pass
     provider = VENDORS[vendor][0]("key", wire.server.base_url)
@@ -210,7 +210,7 @@ async def test_nobody_at_the_address_is_unavailable(vendor: str) -> None:
     assert isinstance(error, ProviderUnavailableError)
 
 
-async def test_a_connection_that_breaks_in_the_middle_is_unavailable(wire: Wired) -> None:
+async def test_a_broken_connection_is_unavailable(wire: Wired) -> None:
     wire.server.then([Say("Hel"), DropConnection()])
     text, failed = await wire.ask()
     assert text == Text("Hel")
@@ -218,7 +218,7 @@ async def test_a_connection_that_breaks_in_the_middle_is_unavailable(wire: Wired
     assert isinstance(failed.error, ProviderUnavailableError)
 
 
-async def test_an_error_in_the_middle_of_a_stream_has_its_name(wire: Wired) -> None:
+async def test_an_error_within_a_stream_has_its_own_class(wire: Wired) -> None:
     wire.server.then([Say("Hel"), Fail(503)])
     _, failed = await wire.ask()
     assert isinstance(failed, Failed)
@@ -226,7 +226,7 @@ async def test_an_error_in_the_middle_of_a_stream_has_its_name(wire: Wired) -> N
 
 
 @pytest.mark.parametrize("step", [CorruptChunk(), Fail(500, body="<html>oops</html>")], ids=["a chunk", "an error"])
-async def test_what_is_not_json_in_a_stream_is_unavailable(wire: Wired, step: Step) -> None:
+async def test_invalid_json_in_a_stream_is_unavailable(wire: Wired, step: Step) -> None:
     wire.server.then([Say("Hel"), step])
     text, failed = await wire.ask()
     assert text == Text("Hel")
@@ -235,7 +235,7 @@ async def test_what_is_not_json_in_a_stream_is_unavailable(wire: Wired, step: St
     assert "oops" not in str(failed.error)
 
 
-async def test_a_stream_that_ends_without_being_done_is_an_error(wire: Wired) -> None:
+async def test_a_stream_without_a_finish_reason_is_an_error(wire: Wired) -> None:
     wire.server.then([Say("Hel"), EndStream()])
     text, failed = await wire.ask()
     assert text == Text("Hel")
@@ -251,7 +251,7 @@ async def test_a_stream_that_ends_without_being_done_is_an_error(wire: Wired) ->
         ({"gemini": "OTHER", "openai": "who-knows", "anthropic": "pause_turn"}, types.FinishReason.OTHER),
     ],
 )
-async def test_how_the_model_ended_is_passed_on(
+async def test_the_finish_reason_is_passed_on(
     wire: Wired, vendor: str, words: dict[str, str], finish: types.FinishReason
 ) -> None:
     wire.server.then([Say("Half an ans"), Finish(words[vendor])])
@@ -287,14 +287,14 @@ async def test_leaving_a_stream_early_closes_the_connection(wire: Wired) -> None
     await wire.server.wait_for_disconnects(1)
 
 
-async def test_many_calls_at_once_do_not_mix(wire: Wired) -> None:
+async def test_concurrent_calls_do_not_mix(wire: Wired) -> None:
     wire.server.then(*["same"] * 20)
     answers = await asyncio.gather(*(wire.ask() for _ in range(20)))
     assert all(answer[0] == Text("same") for answer in answers)
     assert len(wire.server.requests) == 20
 
 
-async def test_a_blocked_answer_without_a_word_is_an_error_of_its_own(wire: Wired, vendor: str) -> None:
+async def test_a_blocked_answer_without_text_has_its_own_error(wire: Wired, vendor: str) -> None:
     wire.server.then([Finish({"gemini": "SAFETY", "openai": "content_filter", "anthropic": "refusal"}[vendor])])
     with pytest.raises(ContentBlockedError):
         await _collect(ModelAdapter(model="the-model", provider=wire.provider))

@@ -112,7 +112,7 @@ def failing(what: str, vendor: str) -> Step:
     [([], True), (BEGUN, True), (BEGUN, False)],
     ids=["before the first word", "in the middle", "in the middle of a whole one"],
 )
-async def test_what_may_pass_is_tried_again_and_what_was_said_is_there_once(
+async def test_a_transient_error_is_retried_and_the_text_appears_once(
     wire: Wired, vendor: str, before: list[Step], stream: bool, subtests: pytest.Subtests
 ) -> None:
     for what in MAY_PASS:
@@ -131,7 +131,9 @@ async def test_what_may_pass_is_tried_again_and_what_was_said_is_there_once(
         wire.server.requests.clear()
 
 
-async def test_what_does_not_pass_is_tried_three_times(wire: Wired, vendor: str, subtests: pytest.Subtests) -> None:
+async def test_a_lasting_transient_error_is_tried_three_times(
+    wire: Wired, vendor: str, subtests: pytest.Subtests
+) -> None:
     kinds = {"429": ProviderLimitError, "a stall": ProviderSilentError, "an end too soon": ProviderStalledError}
     for what in MAY_PASS:
         with subtests.test(what):
@@ -145,7 +147,7 @@ async def test_what_does_not_pass_is_tried_three_times(wire: Wired, vendor: str,
 
 
 @both_modes
-async def test_what_will_not_pass_is_not_tried_again(wire: Wired, stream: bool, subtests: pytest.Subtests) -> None:
+async def test_a_permanent_error_is_not_retried(wire: Wired, stream: bool, subtests: pytest.Subtests) -> None:
     for fail, kind in WILL_NOT_PASS:
         with subtests.test(str(fail)):
             wire.server.then(fail)
@@ -159,7 +161,7 @@ async def test_what_will_not_pass_is_not_tried_again(wire: Wired, stream: bool, 
 
 
 @both_modes
-async def test_a_blocked_answer_is_not_tried_again(wire: Wired, vendor: str, stream: bool) -> None:
+async def test_a_blocked_answer_is_not_retried(wire: Wired, vendor: str, stream: bool) -> None:
     wire.server.then([Finish(BLOCKED[vendor])], "never asked for")
     with pytest.raises(ContentBlockedError):
         await answers(wire, stream=stream)
@@ -167,7 +169,7 @@ async def test_a_blocked_answer_is_not_tried_again(wire: Wired, vendor: str, str
 
 
 @both_modes
-async def test_an_empty_answer_has_a_name_and_is_not_tried_again(
+async def test_an_empty_answer_has_an_error_code_and_is_not_retried(
     wire: Wired, stream: bool, subtests: pytest.Subtests
 ) -> None:
     for step in (Finish(), Say(" \n"), Think("Hm.")):
@@ -179,7 +181,7 @@ async def test_an_empty_answer_has_a_name_and_is_not_tried_again(
 
 
 @both_modes
-async def test_an_answer_that_the_token_limit_cut_off_is_kept_and_known_as_such(
+async def test_an_answer_cut_off_by_the_token_limit_keeps_its_finish_reason(
     wire: Wired, vendor: str, stream: bool
 ) -> None:
     wire.server.then([Say("Once upon", pieces=2), Finish(CUT_OFF[vendor])], "never asked for")
@@ -196,7 +198,7 @@ async def test_an_image_is_sent_with_each_attempt(wire: Wired) -> None:
     assert ["iVBORw==" in str(body) for body in wire.server.requests] == [True, True]
 
 
-async def test_calls_without_ids_are_told_apart_and_their_results_find_them(wire: Wired) -> None:
+async def test_calls_without_ids_get_unique_ids_and_their_results(wire: Wired) -> None:
     wire.server.then(
         [CallTool("add", {"a": 1}), DropConnection()], [CallTool("add", {"a": 1}), CallTool("add", {"a": 2})], "3"
     )
@@ -212,7 +214,7 @@ async def test_calls_without_ids_are_told_apart_and_their_results_find_them(wire
     assert [(result.id, result.content) for result in told] == [(call.id, call.args) for call in calls]
 
 
-async def test_who_is_gone_is_not_waited_for(wire: Wired) -> None:
+async def test_a_cancelled_call_closes_its_connection(wire: Wired) -> None:
     wire.server.then(Fail(429, retry_after=30), "never asked for")
     task = asyncio.create_task(answers(wire))
     await wire.server.wait_for_requests(1)
@@ -223,7 +225,7 @@ async def test_who_is_gone_is_not_waited_for(wire: Wired) -> None:
     assert len(wire.server.requests) == 1
 
 
-async def test_who_leaves_in_a_later_attempt_closes_its_connection(wire: Wired) -> None:
+async def test_leaving_a_later_attempt_closes_its_connection(wire: Wired) -> None:
     wire.server.then([Say("Hel"), DropConnection()], [Say("Hello"), Stall()], "never asked for")
     async with aclosing(asking(wire)) as responses:
         said = [await anext(responses) for _ in range(3)]
