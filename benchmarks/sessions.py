@@ -33,7 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from core.concurrency import gc_tuning as garbage
 from core.models.tokens import TokenCounter
-from core.sessions.codec import columns, measured, to_row
+from core.sessions.codec import measure_event, to_columns, to_row
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -101,8 +101,8 @@ async def parley(where: str, url: str) -> Contender:
     async def fill(session: str, events: list[Event]) -> None:
         rows = []
         for said in events:
-            words, tokens = measured(said)
-            values = columns(to_row(said), tokens + await counter.count(words))
+            words, tokens = measure_event(said)
+            values = to_columns(to_row(said), tokens + await counter.count(words))
             rows.append({"session": session, "generation": 1, **values})
         async with database.write() as connection:
             await connection.execute(sa.insert(messages), rows)

@@ -23,7 +23,7 @@ from core.models.adapter import ModelAdapter, register_adapter
 from core.models.selection import ModelRegistry
 from core.models.vendors import can_call_tools
 from core.sessions.routing import AgentProfile, AgentRouter
-from core.sessions.summarizer import Model
+from core.sessions.summarizer import SummaryModelFactory
 from core.tools.call_log import Journal
 from core.tools.mcp import load_servers
 from core.tools.tool import load_tools
@@ -142,7 +142,7 @@ def _built_in(
     return make_app(config, model=choice.make_adapter(table.model or choice.default), tools=tools, plugins=plugins)
 
 
-def summing(settings: Settings, crew: Crew, choice: ModelRegistry) -> Model:
+def summing(settings: Settings, crew: Crew, choice: ModelRegistry) -> SummaryModelFactory:
     """What gives the model that sums up a conversation: `SUMMARY_MODEL`, or the one that answers there; where an agent
     asks none, the default.
 

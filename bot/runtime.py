@@ -19,7 +19,7 @@ from core.agents.warmup import warm_up
 from core.concurrency.retry import retried
 from core.models.tokens import TokenCounter
 from core.sessions.artifacts import ArtifactService
-from core.sessions.lifecycle import adopt
+from core.sessions.lifecycle import reassign_sessions
 from core.sessions.memory import MemoryService
 from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
@@ -71,7 +71,7 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
     if page is not None:
         for name in sorted(choice.replaced_models):
             feed.send_notice(f"{name} has no API key: {choice.default} answers in its place.")
-    await retried(lambda: adopt(database, crew.agents), what="the conversations of an agent that is gone")
+    await retried(lambda: reassign_sessions(database, crew.agents), what="the conversations of an agent that is gone")
     if LOCAL_MODEL in choice.handles:
         log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
     for line in chain.from_iterable(map(find_unusable_tools, crew.apps.values())):
@@ -92,7 +92,7 @@ def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, se
         budget=settings.history_max_tokens,
         turns=settings.history_max_turns,
         agent=root,
-        home=crew.agents.default,
+        home_app=crew.agents.default,
     )
     return AgentRuntime(
         app,

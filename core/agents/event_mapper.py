@@ -19,7 +19,7 @@ from core.models.adapter import NO_CONTENT
 from core.models.finish_reasons import BLOCKED_REASONS, with_ending_note
 from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import fence_code, part_text
-from core.sessions.resume import INPUT
+from core.sessions.resume import INPUT_CALL
 from core.tools.adk_confirmations import QUESTION, Ask, asks_in
 
 
@@ -99,10 +99,10 @@ class Steps:
     def _tools_in(self, event: Event) -> Iterator[StreamEvent]:
         """The tools that begin with it, and that end. What asks a person is none."""
         for call in event.get_function_calls():
-            if call.name not in (QUESTION, INPUT):
+            if call.name not in (QUESTION, INPUT_CALL):
                 yield self.begun(call.name or "", call.id or "", call.args or {})
         for response in event.get_function_responses():
-            if response.name not in (QUESTION, INPUT):
+            if response.name not in (QUESTION, INPUT_CALL):
                 yield from _tool_end(response)
 
     def _step(self, event: Event) -> int:
@@ -140,7 +140,9 @@ def _visible_text(event: Event) -> str:
         return "\n\n".join(filter(None, map(_answered, event.get_function_responses())))
     if event.content.role == "user":
         return ""
-    asked = [str((call.args or {}).get("message") or "") for call in event.get_function_calls() if call.name == INPUT]
+    asked = [
+        str((call.args or {}).get("message") or "") for call in event.get_function_calls() if call.name == INPUT_CALL
+    ]
     parts = [part for part in event.content.parts or [] if not part.thought]
     text = "".join([*map(part_text, parts), *asked])
     return text.strip("\n") if any(part.executable_code or part.code_execution_result for part in parts) else text

@@ -15,10 +15,10 @@ from google.genai import types
 from core.agents.event_mapper import open_calls
 from core.agents.workflow_input import as_one, asked_for, turning
 from core.errors import SessionResetError
-from core.sessions.codec import role_of
+from core.sessions.codec import get_role
 from core.sessions.history import HistoryWindow, is_user_message
 from core.sessions.prompt_text import AttributedPrompt
-from core.sessions.resume import correction_of
+from core.sessions.resume import correction_run_id
 from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
 from core.workers.fencing import FencingToken
@@ -68,7 +68,7 @@ class OneRunner(Runner):
         """What people and agents have said in the run."""
         events = self._own(self._session) if self._session is not None else []
         events = [self._answer if self._answer and event.id == self._answer.id else event for event in events]
-        return [event for event in events if role_of(event) in ("user", "assistant")]
+        return [event for event in events if get_role(event) in ("user", "assistant")]
 
     @property
     def extent(self) -> HistoryWindow | None:
@@ -95,7 +95,7 @@ class OneRunner(Runner):
             raise SessionResetError.of(self._session.id, generation)
         if isinstance(self._session, StoredSession):
             self._session.fence, self._session.prompt = fence, spoken
-        if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
+        if any(event.invocation_id == correction_run_id(run_id) for event in self._session.events):
             raise CorrectedError
         return _of_run(self._session, run_id)
 
@@ -121,7 +121,9 @@ class OneRunner(Runner):
         turns = turning(session.events, chain)
         self._answer = next(event for event in _of_run(session, run) if is_user_message(event))
         self._others = frozenset(event.id for event in session.events if event.invocation_id != run)
-        session.events[:] = as_one(session.events, run, self.agent.name, await service.as_stored(session, turns))
+        session.events[:] = as_one(
+            session.events, run, self.agent.name, await service.read_stored_events(session, turns)
+        )
         return self._own(session)
 
     def _own(self, session: Session) -> list[Event]:

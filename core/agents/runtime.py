@@ -38,7 +38,7 @@ from core.secret_redaction import traced
 from core.sessions.artifacts import ArtifactService, GeneratedFile
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt
-from core.sessions.resume import correction_of
+from core.sessions.resume import correction_run_id
 from core.tools.adk_confirmations import Ask, Decision, asks_in, events_after, to_contents
 from core.usage.meter import UsageMeter, set_current_meter
 from core.workers.fencing import FencingToken
@@ -78,8 +78,8 @@ class RunRequest:
         speaker: the person for whom the agent runs, as tools and instructions see them (`temp:speaker` of the state).
         bot_name: the bot's name on the platform, for the agent's instruction.
         model: full name of the chosen model, None for the default. It takes a `ModelSelectionPlugin`.
-        run_id: the events of the run are stored under it, and under `correction_of` it. A run with stored events does
-            not store `text` again, and its reply begins with the stored text.
+        run_id: the events of the run are stored under it, and under its `correction_run_id`. A run with stored events
+            does not store `text` again, and its reply begins with the stored text.
         generation: the session's generation. A newer one in the database is the run's error.
         fence: fencing token of the turn, with a `run_id`. If another worker owns the turn, the run stores nothing and
             starts no tool; `TurnLostError` is its error.
@@ -188,7 +188,7 @@ class AgentRuntime:
             yield failed
             return
         yield StreamEvent("step_reset")
-        run_id = request.run_id and correction_of(request.run_id)
+        run_id = request.run_id and correction_run_id(request.run_id)
         corrected = replace(request, text=correction, media=(), spoken=None, decisions=(), run_id=run_id)
         async with aclosing(self._stream_once(corrected)) as events:
             async for event in events:

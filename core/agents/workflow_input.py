@@ -11,7 +11,7 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.sessions.history import is_user_message
-from core.sessions.resume import INPUT
+from core.sessions.resume import INPUT_CALL
 
 
 def asked_for(events: Sequence[Event], run: str, workflow: str) -> dict[str, str]:
@@ -31,7 +31,7 @@ def asked_for(events: Sequence[Event], run: str, workflow: str) -> dict[str, str
                 chain = {event.invocation_id: ""}
         elif event.invocation_id in chain:
             calls = event.get_function_calls() if (event.node_info.path or "").startswith(f"{workflow}@") else []
-            waiting += [call.id for call in calls if call.name == INPUT and call.id]
+            waiting += [call.id for call in calls if call.name == INPUT_CALL and call.id]
             withdrawn = {answer.id for answer in event.get_function_responses()}
             waiting = [call for call in waiting if call not in withdrawn]
     return chain if chain.get(run) else {}
@@ -61,9 +61,9 @@ def turning(events: Sequence[Event], chain: Mapping[str, str]) -> list[Event]:
 
 
 def _asks(event: Event) -> bool:
-    return any(call.name == INPUT for call in event.get_function_calls())
+    return any(call.name == INPUT_CALL for call in event.get_function_calls())
 
 
 def _result(call: str, words: str) -> types.Content:
-    answer = types.FunctionResponse(id=call, name=INPUT, response={"result": words})
+    answer = types.FunctionResponse(id=call, name=INPUT_CALL, response={"result": words})
     return types.Content(role="user", parts=[types.Part(function_response=answer)])

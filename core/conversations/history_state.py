@@ -6,8 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from core.inbox_message import InboxMessage
-from core.sessions.codec import NEWEST_FIRST, of_session
-from core.sessions.resume import is_stored
+from core.sessions.codec import NEWEST_FIRST, is_in_session
+from core.sessions.resume import is_prompt_stored
 from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, turns
 from core.turns.queries import parse_message
@@ -34,7 +34,9 @@ class HistoryState:
 async def get_history_state(database: Database, turn: Turn) -> HistoryState | None:
     """What stands behind a turn; none if its run has stored already what it is asked, and goes on from that."""
     async with database.read() as connection:
-        if (await connection.execute(sa.select(is_stored(turn.session_id, turn.generation, turn.origin)))).scalar():
+        if (
+            await connection.execute(sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin)))
+        ).scalar():
             return None
         since, overheard, is_muted = (await connection.execute(_said(turn))).one()
         others = (await connection.execute(_others(turn))).scalars().all()
@@ -57,13 +59,13 @@ def _said(turn: Turn) -> sa.Select[Any]:
         sa.select(inbox.c.sent_at)
         .join(turns, turns.c.id == inbox.c.turn)
         .where(here, inbox.c.generation == turn.generation, inbox.c.kind == "message", turns.c.id != turn.origin)
-        .where((turns.c.state == "done") | is_stored(turn.session_id, turn.generation, turns.c.id))
+        .where((turns.c.state == "done") | is_prompt_stored(turn.session_id, turn.generation, turns.c.id))
         .order_by(inbox.c.sent_at.desc())
         .limit(1)
     )
     kept = (
         sa.select(messages.c.created_at)
-        .where(of_session(turn.session_id), messages.c.generation == turn.generation)
+        .where(is_in_session(turn.session_id), messages.c.generation == turn.generation)
         .where(messages.c.role == "user")
         .order_by(*NEWEST_FIRST)
         .limit(1)

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.sessions.lifecycle import hold_session
+from core.sessions.lifecycle import lock_session_row
 from core.store.schema import approvals, inbox, turns
 from core.store.turn_states import UNDER_WAY, State
 from core.turns.queries import get_inbox_rows, parse_message
@@ -137,7 +137,7 @@ async def _held(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | No
     """
     this = inbox.c.event_key == event_key
     session = (await connection.execute(sa.select(inbox.c.session).where(this))).scalar_one_or_none()
-    generation = await hold_session(connection, session)
+    generation = await lock_session_row(connection, session)
     of_this_life = inbox.c.generation == generation
     return (await connection.execute(sa.select(inbox).where(this, of_this_life))).one_or_none()
 

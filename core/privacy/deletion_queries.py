@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions import state as scopes
-from core.sessions.lifecycle import delete_unreferenced_blobs, forget
-from core.sessions.resume import correction_of
+from core.sessions.lifecycle import delete_session_data, delete_unreferenced_blobs
+from core.sessions.resume import correction_run_id
 from core.store.schema import (
     approvals,
     artifacts,
@@ -95,7 +95,7 @@ async def delete_session(
     await connection.execute(sa.delete(turns).where(its_turns))
     await tombstone_messages(connection, old_messages)
     if (await connection.execute(query)).first() is None:
-        await forget(connection, session_id)
+        await delete_session_data(connection, session_id)
         await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session_id))
         await connection.execute(sa.delete(sessions).where(sessions.c.id == session_id))
     if row is not None:
@@ -119,7 +119,7 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
         await connection.execute(sa.delete(memories).where(memories.c.user_id == session.user_id))
         await redact_rows(connection, spending.c.place == session.user_id)
         for table in (state, artifacts):
-            of_place = (table.c.scope == "user") & scopes.is_of(table.c.owner, session.user_id)
+            of_place = (table.c.scope == "user") & scopes.is_owned_by_user(table.c.owner, session.user_id)
             await connection.execute(sa.delete(table).where(of_place))
 
 
@@ -157,12 +157,12 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
     found = list[set[str]]()
     for condition in conditions:
         query = sa.select(c.invocation_id).where(c.session == session_id, condition).distinct()
-        found.append({run.removesuffix(correction_of("")) for run in (await connection.execute(query)).scalars()})
+        found.append({run.removesuffix(correction_run_id("")) for run in (await connection.execute(query)).scalars()})
     old, young, waiting = found
     unfinished = sa.select(turns.c.origin, turns.c.run).where(turns.c.session == session_id, is_active(turns))
     running = {run for row in await connection.execute(unfinished) for run in row if run}
     runs = (old & young) | waiting | running
-    return [*runs, *map(correction_of, runs)]
+    return [*runs, *map(correction_run_id, runs)]
 
 
 async def delete_user_records(connection: AsyncConnection, user_id: str) -> None:

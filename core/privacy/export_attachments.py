@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from google.genai import types
 
-from core.sessions.codec import REFERENCE, parsed
+from core.sessions.codec import BLOB_PREFIX, parse_event
 from core.store.database import Database
 from core.store.schema import artifacts, blobs
 
@@ -60,7 +60,7 @@ def safe_name(title: str) -> str:
 
 def files_in(row: sa.Row[Any]) -> list[File]:
     """The files that came with a stored message, or with what a tool gave back."""
-    event = parsed(row.event, row.id) if row.event and '"data"' in row.event else None
+    event = parse_event(row.event, row.id) if row.event and '"data"' in row.event else None
     if event is None or event.content is None:
         return []
     media: list[types.Blob | types.FunctionResponseBlob] = []
@@ -70,7 +70,7 @@ def files_in(row: sa.Row[Any]) -> list[File]:
     found = []
     for number, blob in enumerate(media, 1):
         kind, data = blob.mime_type or "application/octet-stream", blob.data or b""
-        digest = data.removeprefix(REFERENCE).decode() if data.startswith(REFERENCE) else ""
+        digest = data.removeprefix(BLOB_PREFIX).decode() if data.startswith(BLOB_PREFIX) else ""
         name = f"{row.id}-{number}{mimetypes.guess_extension(kind) or '.bin'}"
         found.append(File(name, kind, 0 if digest else len(data), digest=digest, data=b"" if digest else data))
     return found

@@ -19,9 +19,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.models.tokens import estimate_tokens
 from core.privacy.known_users import name_of, sessions_that_name
 from core.sessions import state as scopes
-from core.sessions.codec import columns, folded, measured, parsed, to_row
+from core.sessions.codec import measure_event, parse_event, to_columns, to_folded_column, to_row
 from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, AttributedPrompt, strip_author
-from core.sessions.resume import correction_of
+from core.sessions.resume import correction_run_id
 from core.store.schema import (
     JsonText,
     approvals,
@@ -112,7 +112,7 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
     to_bot = inbox.c.outcome.is_distinct_from("overheard")
     written = sa.select(inbox.c.author).where(inbox.c.session == session_id, to_bot).distinct()
     authors: set[str | None] = set((await connection.execute(written)).scalars()) - {""}
-    is_correction = messages.c.invocation_id.endswith(correction_of(""))  # written by Parley, not by a user
+    is_correction = messages.c.invocation_id.endswith(correction_run_id(""))  # written by Parley, not by a user
     prompts = sa.select(messages.c.spoken).where(
         messages.c.session == session_id, messages.c.role == "user", ~is_correction
     )
@@ -152,7 +152,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     Returns:
         The number of messages that were changed.
     """
-    runs = {*redaction.runs, *map(correction_of, redaction.runs)}
+    runs = {*redaction.runs, *map(correction_run_id, redaction.runs)}
     here = messages.c.session == session_id
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
     await connection.execute(sa.delete(messages).where(here, messages.c.covers.is_not(None)))
@@ -175,7 +175,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     await connection.execute(sa.update(tool_calls).where(calls).values(empty_call))
     place = await connection.scalar(sa.select(sessions.c.user_id).where(sessions.c.id == session_id)) or ""
     for table, where in (
-        (state, (state.c.scope == "user") & scopes.is_of(state.c.owner, place)),
+        (state, (state.c.scope == "user") & scopes.is_owned_by_user(state.c.owner, place)),
         (turns, turns.c.session == session_id),
         (tool_calls, tool_calls.c.session == session_id),
         (memories, memories.c.user_id == place),
@@ -219,7 +219,7 @@ async def _redact_rows(
         redacted = {name: redaction.redact_json(values[name]) for name in texts}
         changed = {name: value for name, value in redacted.items() if value != values[name]}
         if "content" in changed and "folded" in table.c:
-            changed["folded"] = folded(changed["content"])
+            changed["folded"] = to_folded_column(changed["content"])
         if changed:
             is_row = sa.and_(*(column == values[column.name] for column in table.primary_key))
             await connection.execute(sa.update(table).where(is_row).values(changed))
@@ -231,7 +231,7 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
     Args:
         is_theirs: whether the message belongs to a run that answered the user.
     """
-    event = parsed(row.event, row.id) if row.event else None
+    event = parse_event(row.event, row.id) if row.event else None
     if event is None:  # unreadable: it may hold anything
         return {"content": DELETED_TEXT, "folded": None, "tool_calls": [], "event": None, "spoken": None}
     prompt, spoken, text = AttributedPrompt.from_json(row.content, row.spoken), row.spoken, None
@@ -249,8 +249,8 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
     changed = _redact_event(event, redaction, is_theirs=is_theirs, text=text)
     if changed == event and spoken == row.spoken:
         return None
-    words, tokens = measured(changed)
-    values = columns(to_row(changed, has_references=True), tokens + estimate_tokens(words))
+    words, tokens = measure_event(changed)
+    values = to_columns(to_row(changed, has_references=True), tokens + estimate_tokens(words))
     return {**values, "held": row.held, "spoken": spoken, "created_at": row.created_at}
 
 

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from core.identity import current_author
 from core.privacy.export_attachments import File, files_in, made_by
-from core.sessions.codec import parsed
+from core.sessions.codec import parse_event
 from core.sessions.prompt_text import AttributedPrompt
-from core.sessions.resume import correction_of
+from core.sessions.resume import correction_run_id
 from core.store.database import Database
 from core.store.schema import approvals, artifacts, feedback, messages, sessions, turns
 from core.usage.meter import UsageMeter
@@ -22,7 +22,7 @@ from core.usage.meter import UsageMeter
 #: How many messages are read at once.
 PAGE = 200
 
-_CORRECTION = correction_of("")
+_CORRECTION = correction_run_id("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ async def _whole(database: Database, session_id: str, groups: Sequence[_Group], 
         verdicts = sa.select(feedback).where(feedback.c.turn.in_(of_turns)).order_by(feedback.c.given_at)
         asked = sa.select(approvals).where(approvals.c.turn.in_(of_turns)).order_by(approvals.c.asked_at)
         kept = [column for column in artifacts.c if column is not artifacts.c.data]
-        saved = [*ids, *map(correction_of, ids)]
+        saved = [*ids, *map(correction_run_id, ids)]
         made = sa.select(*kept, sa.func.length(artifacts.c.data).label("size")).where(
             artifacts.c.session == session_id, artifacts.c.run.in_(saved)
         )
@@ -172,7 +172,7 @@ class _Facts:
             seen[run] = place + 1
         own = [row for row in of_run if row.origin == origins[min(place, len(origins) - 1)]]
         ids = {row.id for row in own}
-        saved = [row for row in self.made if row.run in (run, correction_of(run))] if run and not place else []
+        saved = [row for row in self.made if row.run in (run, correction_run_id(run))] if run and not place else []
         return Run(
             run,
             said,
@@ -196,7 +196,7 @@ def _of_turn(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any]:
     told = {name: value for name, value in row._mapping.items() if name in names and value is not None}
     if row.finished_at is None:  # what it has asked of models is written down at its end; what these said, already
         meter = UsageMeter(row.id, row.usage, started_at=row.created_at)
-        meter.add_stored_answers(event for one in said if (event := parsed(one.event, one.id)) is not None)
+        meter.add_stored_answers(event for one in said if (event := parse_event(one.event, one.id)) is not None)
         told["usage"] = meter.to_json()
     return told
 

@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
 from core.sessions import state as scopes
-from core.sessions.codec import jsonable
-from core.sessions.lifecycle import hold_session
+from core.sessions.codec import to_json_value
+from core.sessions.lifecycle import lock_session_row
 from core.store.database import Database
 from core.store.schema import artifacts, turns
 from core.workers.fencing import FencingToken, lock_session
@@ -106,7 +106,7 @@ class ArtifactService(BaseArtifactService):
             "is_text": bool(part.text),
             "part": light.model_dump_json(exclude_none=True),
             "data": data,
-            "about": jsonable(custom_metadata or {}),
+            "about": to_json_value(custom_metadata or {}),
             "created_at": time.time(),
         }
 
@@ -126,7 +126,7 @@ class ArtifactService(BaseArtifactService):
         if session_id is not None and self.generation is not None:
             await lock_session(connection, session_id, self.generation, self.fence)
         else:
-            await hold_session(connection, session_id)
+            await lock_session_row(connection, session_id)
 
     async def load_artifact(
         self,
@@ -149,7 +149,7 @@ class ArtifactService(BaseArtifactService):
         return part
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
-        owners = scopes.owners(app_name, user_id, session_id or "")
+        owners = scopes.get_scope_owners(app_name, user_id, session_id or "")
         where = [artifacts.c.owner == owners["user"]]
         if session_id is not None:
             where.append((artifacts.c.scope == "session") & (artifacts.c.owner == session_id))
@@ -206,7 +206,7 @@ class ArtifactService(BaseArtifactService):
 def _get_scope(app: str, user_id: str, name: str, session_id: str | None) -> dict[str, str]:
     """Whose an artifact is. ADK: what is no session's, or says so in its name, is the user's."""
     scope = "user" if session_id is None or name.startswith(_USER_PREFIX) else "session"
-    return {"scope": scope, "owner": scopes.owners(app, user_id, session_id or "")[scope]}
+    return {"scope": scope, "owner": scopes.get_scope_owners(app, user_id, session_id or "")[scope]}
 
 
 def _matches(scope: Mapping[str, str], name: str) -> sa.ColumnElement[bool]:

@@ -21,13 +21,13 @@ from core.store.schema import messages
 logger = logging.getLogger(__name__)
 
 #: Bytes larger than this are kept in `blobs`, once a session, instead of in each event that holds them.
-INLINE_BYTES = 1024
+MAX_INLINE_BYTES = 1024
 
 #: What stands in the place of such bytes, before their SHA-256.
-REFERENCE = b"parley-blob:sha256:"
+BLOB_PREFIX = b"parley-blob:sha256:"
 
 #: Fields that say where and when an event was, not what it brings.
-_CIRCUMSTANCES = {
+_METADATA_FIELDS = {
     "id",
     "timestamp",
     "invocation_id",
@@ -41,7 +41,7 @@ _CIRCUMSTANCES = {
 }
 
 #: The roles of messages that searches look at.
-SEARCHED_ROLES = ("user", "assistant")
+SEARCHABLE_ROLES = ("user", "assistant")
 
 _IMAGE_TOKENS = 1_000  # between Gemini's 258 a tile and Anthropic's 1,600 for the largest
 
@@ -51,12 +51,12 @@ OLDEST_FIRST = messages.c.session, messages.c.id
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EventRow:
     """What `messages` keeps of one event, beside whose it is and what it costs.
 
     Attributes:
         event: the event as JSON; None in what was imported or is older.
-        folded: the content for searches; see `fold`.
+        folded: the content for searches; see `fold_text`.
         blobs: the bytes that the event refers to, by their SHA-256.
     """
 
@@ -74,7 +74,7 @@ class Row:
 
 
 #: The columns of `messages` that a row fills.
-COLUMNS = {field.name for field in fields(Row)} - {"blobs"}
+_ROW_COLUMNS = {field.name for field in fields(EventRow)} - {"blobs"}
 
 
 def is_state_only(event: Event) -> bool:
@@ -82,14 +82,14 @@ def is_state_only(event: Event) -> bool:
     if event.content is not None:
         return False
     rest = event.model_dump(
-        exclude={**dict.fromkeys(_CIRCUMSTANCES, True), "actions": {"state_delta"}},
+        exclude={**dict.fromkeys(_METADATA_FIELDS, True), "actions": {"state_delta"}},
         exclude_none=True,
         exclude_defaults=True,
     )
     return not rest or rest == {"actions": {}}
 
 
-def role_of(event: Event) -> str:
+def get_role(event: Event) -> str:
     """`user` for what a person said, `tool` for what tools answered, `assistant` for what an agent said or
     called, `event` for what carries no words.
     """
@@ -100,7 +100,7 @@ def role_of(event: Event) -> str:
     return "user" if event.author == "user" else "assistant"
 
 
-def stored(event: Event) -> tuple[Event, Row]:
+def encode_event(event: Event) -> tuple[Event, EventRow]:
     """An event as it can be stored, and its row.
 
     The event is the one given, or if that holds lone surrogates, which no UTF-8 can, a copy with U+FFFD in
@@ -109,16 +109,16 @@ def stored(event: Event) -> tuple[Event, Row]:
     try:
         return event, to_row(event)
     except (PydanticSerializationError, UnicodeEncodeError):
-        event = Event.model_validate(_cleaned(event.model_dump(exclude_none=True, exclude_defaults=True)))
+        event = Event.model_validate(_replace_surrogates(event.model_dump(exclude_none=True, exclude_defaults=True)))
         return event, to_row(event)
 
 
-def jsonable(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """What JSON can hold of a value: no NaN (null), no lone surrogates (U+FFFD), strangers by their `repr`."""
-    return from_json(to_json(_cleaned(value), inf_nan_mode="null", serialize_unknown=True))
+    return from_json(to_json(_replace_surrogates(value), inf_nan_mode="null", serialize_unknown=True))
 
 
-def to_row(event: Event, *, has_references: bool = False) -> Row:
+def to_row(event: Event, *, has_references: bool = False) -> EventRow:
     """Return the row of an event, without the text of a foreign error (`error_message`).
 
     Args:
@@ -127,30 +127,30 @@ def to_row(event: Event, *, has_references: bool = False) -> Row:
     blobs: dict[str, bytes] = {}
 
     def referred(data: bytes) -> bytes:
-        if has_references or (len(data) <= INLINE_BYTES and not data.startswith(REFERENCE)):
+        if has_references or (len(data) <= MAX_INLINE_BYTES and not data.startswith(BLOB_PREFIX)):
             return data
         digest = hashlib.sha256(data).hexdigest()
         blobs[digest] = data
-        return REFERENCE + digest.encode()
+        return BLOB_PREFIX + digest.encode()
 
-    light = _with_bytes(event, referred)
-    role, content = role_of(event), _content(event).replace("\0", "\ufffd")  # PostgreSQL: a text cannot hold NUL
-    return Row(
+    light = _replace_bytes(event, referred)
+    role, content = get_role(event), _get_text(event).replace("\0", "\ufffd")  # PostgreSQL: a text cannot hold NUL
+    return EventRow(
         role=role,
         author=event.author,
         content=content,
-        folded=folded(content) if role in SEARCHED_ROLES else None,
-        tool_calls=_tool_calls(event),
+        folded=to_folded_column(content) if role in SEARCHABLE_ROLES else None,
+        tool_calls=_list_tool_calls(event),
         created_at=event.timestamp,
         invocation_id=event.invocation_id,
         event_id=event.id,
         event=light.model_dump_json(exclude_none=True, exclude_defaults=True, exclude={"error_message"}),
-        held=_held(event),
+        held=_get_held_calls(event),
         blobs=blobs,
     )
 
 
-def fold(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return `text` without differences of case and of Unicode's compatible forms (NFKC, casefold, NFKC).
 
     Databases do not agree on this: SQLite's `lower()` knows ASCII alone.
@@ -158,32 +158,32 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
-def folded(content: str) -> str | None:
+def to_folded_column(content: str) -> str | None:
     """Return the column `folded` of a content: None if the database's own `lower()` does the same."""
-    return None if content.isascii() else fold(content)
+    return None if content.isascii() else fold_text(content)
 
 
-def contains(table: sa.Table, word: str) -> sa.ColumnElement[bool]:
+def has_word(table: sa.Table, word: str) -> sa.ColumnElement[bool]:
     """Return whether a row's content holds a word, whatever its case. A table with `content` and `folded`."""
     text = sa.func.coalesce(table.c.folded, sa.func.lower(table.c.content))
-    return text.contains(fold(word), autoescape=True)
+    return text.contains(fold_text(word), autoescape=True)
 
 
-def columns(row: Row, tokens: int) -> dict[str, Any]:
+def to_columns(row: EventRow, tokens: int) -> dict[str, Any]:
     """What `messages` is told of an event, beside whose it is.
 
     Args:
         tokens: what sending it costs.
     """
-    return {name: getattr(row, name) for name in COLUMNS} | {"tokens": tokens}
+    return {name: getattr(row, name) for name in _ROW_COLUMNS} | {"tokens": tokens}
 
 
-def references(event: Event) -> set[str]:
+def list_blob_digests(event: Event) -> set[str]:
     """The SHA-256 of each of the blobs that a stored event refers to."""
-    return {data.removeprefix(REFERENCE).decode() for data in _all_bytes(event) if data.startswith(REFERENCE)}
+    return {data.removeprefix(BLOB_PREFIX).decode() for data in _iterate_bytes(event) if data.startswith(BLOB_PREFIX)}
 
 
-def restored(event: Event, blobs: Mapping[str, bytes]) -> Event:
+def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
     """The event with its bytes in place.
 
     Raises:
@@ -191,14 +191,14 @@ def restored(event: Event, blobs: Mapping[str, bytes]) -> Event:
     """
 
     def fetched(data: bytes) -> bytes:
-        if not data.startswith(REFERENCE):
+        if not data.startswith(BLOB_PREFIX):
             return data
-        return blobs[data.removeprefix(REFERENCE).decode()]
+        return blobs[data.removeprefix(BLOB_PREFIX).decode()]
 
-    return _with_bytes(event, fetched)
+    return _replace_bytes(event, fetched)
 
 
-def parsed(event: str | None, id_: int) -> Event | None:
+def parse_event(event: str | None, id_: int) -> Event | None:
     """The event that the row `id_` holds, still with references; None, and a warning, if it cannot be read."""
     if event is None:
         return None
@@ -209,30 +209,30 @@ def parsed(event: str | None, id_: int) -> Event | None:
         return None
 
 
-def measured(event: Event) -> tuple[str, int]:
+def measure_event(event: Event) -> tuple[str, int]:
     """What an event costs when it is sent: its words, to be counted, and the tokens of all else."""
-    words = [said for part in _parts(event) if (said := part_text(part))]
+    words = [said for part in _get_parts(event) if (said := part_text(part))]
     tokens = 4  # the frame of a message
-    for part in _parts(event):
+    for part in _get_parts(event):
         if call := part.function_call:
-            words.append(f"{call.name} {_json(call.args or {})}")
+            words.append(f"{call.name} {_to_json(call.args or {})}")
         if response := part.function_response:
-            words.append(f"{response.name} {_json(response.response or {})}")
-            tokens += sum(_media_tokens(item.inline_data) for item in response.parts or ())
+            words.append(f"{response.name} {_to_json(response.response or {})}")
+            tokens += sum(_estimate_media_tokens(item.inline_data) for item in response.parts or ())
         if part.file_data:
             tokens += _IMAGE_TOKENS
-        tokens += _media_tokens(part.inline_data)
+        tokens += _estimate_media_tokens(part.inline_data)
     if compaction := event.actions.compaction:
         words += [part.text for part in compaction.compacted_content.parts or () if part.text]
     return "\n".join(words), tokens
 
 
-def media_size(event: Event) -> int:
+def count_media_bytes(event: Event) -> int:
     """The bytes of media that came with an event."""
-    return sum(map(len, _all_bytes(event)))
+    return sum(map(len, _iterate_bytes(event)))
 
 
-def _media_tokens(media: types.Blob | types.FunctionResponseBlob | None) -> int:
+def _estimate_media_tokens(media: types.Blob | types.FunctionResponseBlob | None) -> int:
     if media is None or not media.data:
         return 0
     if (media.mime_type or "").startswith("text/"):
@@ -242,66 +242,66 @@ def _media_tokens(media: types.Blob | types.FunctionResponseBlob | None) -> int:
     return _IMAGE_TOKENS + len(media.data) // 500  # Gemini: a second of sound is 32 tokens, of MP3 16 kB
 
 
-def _parts(event: Event) -> Sequence[types.Part]:
+def _get_parts(event: Event) -> Sequence[types.Part]:
     return (event.content and event.content.parts) or ()
 
 
-def _content(event: Event) -> str:
-    pieces = [said for part in _parts(event) if not part.thought and (said := part_text(part))]
-    pieces += [_json(response.response or {}) for response in event.get_function_responses()]
+def _get_text(event: Event) -> str:
+    pieces = [said for part in _get_parts(event) if not part.thought and (said := part_text(part))]
+    pieces += [_to_json(response.response or {}) for response in event.get_function_responses()]
     return "\n".join(pieces)
 
 
-def _tool_calls(event: Event) -> list[dict[str, str]]:
+def _list_tool_calls(event: Event) -> list[dict[str, str]]:
     calls, answers = event.get_function_calls(), event.get_function_responses()
     ids, answer_ids = set[str](), set[str]()
     return [
         *(
-            {"id": unique_id(c.id, c.name or "tool", ids), "name": c.name or "", "input": _json(c.args or {})}
+            {"id": unique_id(c.id, c.name or "tool", ids), "name": c.name or "", "input": _to_json(c.args or {})}
             for c in calls
         ),
         *(
             {
                 "id": unique_id(a.id, a.name or "tool", answer_ids),
                 "name": a.name or "",
-                "output": _json(a.response or {}),
+                "output": _to_json(a.response or {}),
             }
             for a in answers
         ),
     ]
 
 
-def _held(event: Event) -> dict[str, bool] | None:
+def _get_held_calls(event: Event) -> dict[str, bool] | None:
     if event.actions.compaction is not None:
         return {}
     return dict.fromkeys(sorted(event.long_running_tool_ids or ()), False) or None
 
 
-def _all_bytes(event: Event) -> Iterator[bytes]:
-    for part in _parts(event):
+def _iterate_bytes(event: Event) -> Iterator[bytes]:
+    for part in _get_parts(event):
         media: list[types.Blob | types.FunctionResponseBlob | None] = [part.inline_data]
         if part.function_response:
             media += [item.inline_data for item in part.function_response.parts or ()]
         yield from (item.data for item in media if item is not None and item.data)
 
 
-def _with_bytes(event: Event, changed: Callable[[bytes], bytes]) -> Event:
+def _replace_bytes(event: Event, replace: Callable[[bytes], bytes]) -> Event:
     """The event, or if it holds bytes a copy with them changed that shares all else."""
-    if event.content is None or next(_all_bytes(event), None) is None:
+    if event.content is None or next(_iterate_bytes(event), None) is None:
         return event
-    parts = [_part_with_bytes(part, changed) for part in _parts(event)]
+    parts = [_replace_part_bytes(part, replace) for part in _get_parts(event)]
     return event.model_copy(update={"content": event.content.model_copy(update={"parts": parts})})
 
 
-def _part_with_bytes(part: types.Part, changed: Callable[[bytes], bytes]) -> types.Part:
+def _replace_part_bytes(part: types.Part, replace: Callable[[bytes], bytes]) -> types.Part:
     update: dict[str, Any] = {}
     if part.inline_data and part.inline_data.data:
-        update["inline_data"] = part.inline_data.model_copy(update={"data": changed(part.inline_data.data)})
+        update["inline_data"] = part.inline_data.model_copy(update={"data": replace(part.inline_data.data)})
     if part.function_response and part.function_response.parts:
         items = []
         for item in part.function_response.parts:
             if (media := item.inline_data) and media.data:
-                media = media.model_copy(update={"data": changed(media.data)})
+                media = media.model_copy(update={"data": replace(media.data)})
                 items.append(item.model_copy(update={"inline_data": media}))
             else:
                 items.append(item)
@@ -309,21 +309,21 @@ def _part_with_bytes(part: types.Part, changed: Callable[[bytes], bytes]) -> typ
     return part.model_copy(update=update) if update else part
 
 
-def _json(value: Any) -> str:
-    return json.dumps(jsonable(value), ensure_ascii=False)
+def _to_json(value: Any) -> str:
+    return json.dumps(to_json_value(value), ensure_ascii=False)
 
 
-def _cleaned(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_cleaned(item) for item in value]
+        return [_replace_surrogates(item) for item in value]
     return value
 
 
-def of_session(session: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+def is_in_session(session: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Whether a message is of that session; to be read in one of the two orders.
 
     PostgreSQL, told `=`, takes the session out of the order, and where sessions are few and long, it goes back through

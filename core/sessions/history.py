@@ -12,7 +12,7 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.models.tool_calls import unique_id
-from core.sessions.codec import role_of
+from core.sessions.codec import get_role
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class HistoryEntry:
 
 def is_user_message(event: Event) -> bool:
     """Whether a person said it, and not a tool or a button in his name: where a turn begins."""
-    return role_of(event) == "user"
+    return get_role(event) == "user"
 
 
 def count_sent_turns(count: int, limit: int = DEFAULT_MAX_TURNS) -> int:
@@ -112,7 +112,7 @@ def _find_valid_start(entries: Sequence[HistoryEntry], start: int) -> int:
     answered = {id_ for entry in entries[start:] for id_ in _response_ids(entry.event)}
     for i in range(start, len(entries)):
         calls = _call_ids(entries[i].event)
-        if role_of(entries[i].event) != "tool" and all(id_ in answered for id_ in calls):
+        if get_role(entries[i].event) != "tool" and all(id_ in answered for id_ in calls):
             return i
     return len(entries)
 
@@ -134,7 +134,7 @@ def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
             answered -= calls
         if event.actions.compaction is not None:
             kept.add(i)
-        spoken = spoken or role_of(event) in ("user", "assistant")
+        spoken = spoken or get_role(event) in ("user", "assistant")
     return kept
 
 
@@ -176,12 +176,12 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
         return list(events)
     paired = list(_pair_calls(events))
     answered = {id_ for event in paired for id_ in _response_ids(event)}
-    last_words = {event.branch: i for i, event in enumerate(paired) if role_of(event) == "assistant"}
-    last_said = max((i for i, event in enumerate(paired) if role_of(event) == "user"), default=-1)
+    last_words = {event.branch: i for i, event in enumerate(paired) if get_role(event) == "assistant"}
+    last_said = max((i for i, event in enumerate(paired) if get_role(event) == "user"), default=-1)
     whole: list[Event] = []
     due: list[Event] = []
     for i, event in enumerate(paired):
-        if role_of(event) in ("user", "assistant"):
+        if get_role(event) in ("user", "assistant"):
             whole += due
             due = []
         whole.append(event)
@@ -315,4 +315,4 @@ def describe_window(
 def _has_text(entry: HistoryEntry) -> bool:
     content = entry.event.content
     parts = (content and content.parts) or ()
-    return role_of(entry.event) in ("user", "assistant") and any(part.text and not part.thought for part in parts)
+    return get_role(entry.event) in ("user", "assistant") and any(part.text and not part.thought for part in parts)

@@ -14,7 +14,7 @@ from core.identity import FALLBACK_AUTHOR
 _ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event"}
 
 
-class Rebuilder:
+class EventRebuilder:
     """Makes events of the columns of rows, in the order of the conversation.
 
     A tool's answer of the older kind, which does not say what it answers, belongs to the preceding
@@ -25,7 +25,7 @@ class Rebuilder:
         self._agent = agent or FALLBACK_AUTHOR
         self._unanswered: list[dict[str, str]] = []
 
-    def passed(self, row: sa.Row[Any]) -> None:
+    def note_row(self, row: sa.Row[Any]) -> None:
         """Take note of a row that needs no rebuilding."""
         if row.role in ("assistant", "model"):
             self._unanswered = list(row.tool_calls)
@@ -34,29 +34,29 @@ class Rebuilder:
         elif row.role == "user":
             self._unanswered = []
 
-    def rebuilt(self, row: sa.Row[Any]) -> Event:
+    def rebuild_event(self, row: sa.Row[Any]) -> Event:
         event = Event(
             id=f"message-{row.id}",
             timestamp=row.created_at,
             invocation_id=row.invocation_id,
-            author=self._author(row),
-            content=self._words(row),
+            author=self._get_author(row),
+            content=self._build_content(row),
         )
-        self.passed(row)
+        self.note_row(row)
         return event
 
-    def _author(self, row: sa.Row[Any]) -> str:
+    def _get_author(self, row: sa.Row[Any]) -> str:
         if row.author not in _ROLES:
             return str(row.author)
         return "user" if "user" in (row.author, row.role) else self._agent
 
-    def _words(self, row: sa.Row[Any]) -> types.Content | None:
+    def _build_content(self, row: sa.Row[Any]) -> types.Content | None:
         if row.role in ("tool", "function"):
-            return self._answers(row)
+            return self._build_responses(row)
         calls = [
             types.Part(
                 function_call=types.FunctionCall(
-                    id=call.get("id"), name=call.get("name"), args=_object(call.get("input"), "input")
+                    id=call.get("id"), name=call.get("name"), args=_parse_object(call.get("input"), "input")
                 )
             )
             for call in row.tool_calls
@@ -67,7 +67,7 @@ class Rebuilder:
             return None
         return types.Content(role="user" if row.role == "user" else "model", parts=text + calls)
 
-    def _answers(self, row: sa.Row[Any]) -> types.Content | None:
+    def _build_responses(self, row: sa.Row[Any]) -> types.Content | None:
         answers = [call for call in row.tool_calls if "output" in call]
         if not answers and self._unanswered:
             answers = [{**self._unanswered[0], "output": row.content}]
@@ -76,7 +76,7 @@ class Rebuilder:
         parts = [
             types.Part(
                 function_response=types.FunctionResponse(
-                    id=answer.get("id"), name=answer.get("name"), response=_object(answer["output"], "output")
+                    id=answer.get("id"), name=answer.get("name"), response=_parse_object(answer["output"], "output")
                 )
             )
             for answer in answers
@@ -84,7 +84,7 @@ class Rebuilder:
         return types.Content(role="function", parts=parts)
 
 
-def _object(text: str | None, key: str) -> dict[str, Any]:
+def _parse_object(text: str | None, key: str) -> dict[str, Any]:
     """A JSON object; anything else becomes the one value of an object."""
     if not text:
         return {}

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.identity import current_author
-from core.sessions.codec import parsed, references
+from core.sessions.codec import list_blob_digests, parse_event
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.schema import (
@@ -27,13 +27,13 @@ from core.store.schema import (
 log = logging.getLogger(__name__)
 
 
-async def hold_session(connection: AsyncConnection, session_id: str | None) -> int | None:
+async def lock_session_row(connection: AsyncConnection, session_id: str | None) -> int | None:
     """Keep a session from all others until the end of the transaction, if it is there.
 
     Returns:
         Its generation.
     """
-    row = await life_of(connection, session_id, is_kept=True)
+    row = await find_session_row(connection, session_id, for_update=True)
     return None if row is None else int(row.generation)
 
 
@@ -49,12 +49,12 @@ async def begin_generation(connection: AsyncConnection, session_id: str) -> int 
         .where(sessions.c.id == session_id)
         .values(generation=sessions.c.generation + 1, updated_at=time.time())
     )
-    await forget(connection, session_id)
-    row = await life_of(connection, session_id)
+    await delete_session_data(connection, session_id)
+    row = await find_session_row(connection, session_id)
     return None if row is None else int(row.generation)
 
 
-async def begin_life(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> sa.Row[Any]:
+async def insert_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> sa.Row[Any]:
     """A new session's row.
 
     Raises:
@@ -67,13 +67,15 @@ async def begin_life(connection: AsyncConnection, *, app: str, user_id: str, ses
     return row
 
 
-async def life_of(connection: AsyncConnection, session_id: str | None, *, is_kept: bool = False) -> sa.Row[Any] | None:
+async def find_session_row(
+    connection: AsyncConnection, session_id: str | None, *, for_update: bool = False
+) -> sa.Row[Any] | None:
     """A session's row, if it is there; `is_kept` from all others until the end of the transaction."""
     query = sa.select(sessions).where(sessions.c.id == session_id)
-    return (await connection.execute(query.with_for_update() if is_kept else query)).one_or_none()
+    return (await connection.execute(query.with_for_update() if for_update else query)).one_or_none()
 
 
-async def forget(connection: AsyncConnection, session_id: str) -> None:
+async def delete_session_data(connection: AsyncConnection, session_id: str) -> None:
     """Delete all that is stored of a session in this life, but for what was said and waits, and its turns."""
     its_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(its_turns)))
@@ -95,12 +97,12 @@ async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str
         return
     query = sa.select(messages.c.id, messages.c.event).where(messages.c.session == session_id)
     for id_, json in await connection.execute(query.where(messages.c.event.contains('"data"'))):
-        if (event := parsed(json, id_)) is not None:
-            unused -= references(event)
+        if (event := parse_event(json, id_)) is not None:
+            unused -= list_blob_digests(event)
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id, blobs.c.hash.in_(unused)))
 
 
-async def adopt(database: Database, agents: AgentRouter) -> None:
+async def reassign_sessions(database: Database, agents: AgentRouter) -> None:
     """Have the agents that run now go on with the conversations of those that do not.
 
     Nothing of a conversation is lost: what was said by the agent before is there, and ADK has the new one read it

@@ -19,7 +19,7 @@ from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
-from core.sessions.codec import contains, fold, folded
+from core.sessions.codec import fold_text, has_word, to_folded_column
 from core.sessions.session import StoredSession
 from core.store.database import Database
 from core.store.schema import memories
@@ -99,7 +99,7 @@ class MemoryService(BaseMemoryService):
         said = (
             sa.select(memories)
             .where(c.app == app_name, c.user_id == user_id)
-            .where(sa.or_(*(contains(memories, word) for word in words)))
+            .where(sa.or_(*(has_word(memories, word) for word in words)))
             .order_by(c.created_at.desc(), c.id.desc())
             .limit(_MAX_CANDIDATES)
         )
@@ -133,7 +133,7 @@ class MemoryService(BaseMemoryService):
                 "key": key or f"{at:.6f} {number}",
                 "author": author,
                 "content": words[:_MAX_MEMORY_CHARACTERS],
-                "folded": folded(words[:_MAX_MEMORY_CHARACTERS]),
+                "folded": to_folded_column(words[:_MAX_MEMORY_CHARACTERS]),
                 "created_at": at,
             }
             for number, (key, author, words, at) in enumerate(entries)
@@ -164,7 +164,7 @@ def _get_text(content: types.Content | None) -> str:
 
 def _get_search_words(query: str) -> list[str]:
     """Return the words of a query that are long enough to search for, folded, the longest first."""
-    words = {fold(word.strip(".,;:!?\"'()[]{}<>*_`")) for word in query[:_MAX_MEMORY_CHARACTERS].split()}
+    words = {fold_text(word.strip(".,;:!?\"'()[]{}<>*_`")) for word in query[:_MAX_MEMORY_CHARACTERS].split()}
     telling = (word for word in words if len(word) > (2 if word.isascii() else 1))
     return sorted(telling, key=lambda word: (-len(word), word))[:_MAX_SEARCH_WORDS]
 

@@ -14,7 +14,7 @@ from google.adk.events.event import Event
 
 from core.identity import FALLBACK_AUTHOR, current_author
 from core.sessions import state as scopes
-from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, of_session, parsed, references, restored
+from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, is_in_session, list_blob_digests, parse_event, restore_blobs
 from core.sessions.history import (
     DEFAULT_BUDGET_TOKENS,
     DEFAULT_MAX_TURNS,
@@ -25,20 +25,20 @@ from core.sessions.history import (
     repair_history,
     token_budget_truncate,
 )
-from core.sessions.legacy import Rebuilder
-from core.sessions.summarizer import shown
+from core.sessions.legacy import EventRebuilder
+from core.sessions.summarizer import to_prompt_events
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import IS_USER_MESSAGE, blobs, messages, sessions, state
 
 #: Rows of one read: as many turns of a question and an answer as are sent by default, and some more.
-BATCH = 2 * DEFAULT_MAX_TURNS + 8
+BATCH_ROWS = 2 * DEFAULT_MAX_TURNS + 8
 
 #: The most rows that are looked at for calls that wait and for compactions, newest first.
-HELD = 64
+MAX_HELD_ROWS = 64
 
 
-class Message(NamedTuple):
+class StoredMessage(NamedTuple):
     """What of a row of `messages` is always needed.
 
     Attributes:
@@ -50,13 +50,13 @@ class Message(NamedTuple):
     role: str
     event: str | None
     tokens: int
-    waits: bool
+    has_open_calls: bool
     created_at: float
-    covers: int = 0
+    summarized_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class SessionSnapshot:
     """A session as it is in one moment.
 
     Attributes:
@@ -68,22 +68,22 @@ class Opened:
     created_at: float
     updated_at: float
     state: Mapping[str, Any]
-    newest: Mapping[int, Message]
-    held: Mapping[int, Message]
+    newest: Mapping[int, StoredMessage]
+    held: Mapping[int, StoredMessage]
 
 
-class _Part(IntEnum):
+class _RowKind(IntEnum):
     """What a row of `_OPENING` is about."""
 
-    LIFE = 0
+    SESSION = 0
     STATE = 1
     NEWEST = 2
-    HELD = 3
+    MAX_HELD_ROWS = 3
 
 
-async def opened(
-    database: Database, *, app: str, user_id: str, session_id: str, home: str | None = None
-) -> Opened | None:
+async def read_snapshot(
+    database: Database, *, app: str, user_id: str, session_id: str, home_app: str | None = None
+) -> SessionSnapshot | None:
     """A session of that app and user, if there is one, with that app's state.
 
     Args:
@@ -94,25 +94,27 @@ async def opened(
     """
     life: tuple[int, float, float] | None = None
     values: list[tuple[str, str, str]] = []
-    found: dict[_Part, dict[int, Message]] = {_Part.NEWEST: {}, _Part.HELD: {}}
-    owners = {f"{scope}_owner": owner for scope, owner in scopes.owners(app, user_id, session_id).items()}
-    for part, id_, word, text, number, json, at, until in await database.run(_OPENING, session=session_id, **owners):
+    found: dict[_RowKind, dict[int, StoredMessage]] = {_RowKind.NEWEST: {}, _RowKind.MAX_HELD_ROWS: {}}
+    owners = {f"{scope}_owner": owner for scope, owner in scopes.get_scope_owners(app, user_id, session_id).items()}
+    for part, id_, word, text, number, json, at, until in await database.run(_SNAPSHOT, session=session_id, **owners):
         match part:
-            case _Part.LIFE if (word, text) == (home or app, user_id):
+            case _RowKind.SESSION if (word, text) == (home_app or app, user_id):
                 life = id_, at, until
-            case _Part.STATE:
+            case _RowKind.STATE:
                 values.append((word, text, json))
-            case _Part.NEWEST | _Part.HELD:
-                found[part][id_] = Message(id_, word, text, number, json not in (None, "{}"), at, until)
+            case _RowKind.NEWEST | _RowKind.MAX_HELD_ROWS:
+                found[part][id_] = StoredMessage(id_, word, text, number, json not in (None, "{}"), at, until)
     if life is None:
         return None
     generation, created_at, changed_at = life
-    newest = found[_Part.NEWEST]
+    newest = found[_RowKind.NEWEST]
     updated_at = max([changed_at, *(row.created_at for row in newest.values())])
-    return Opened(generation, created_at, updated_at, scopes.merged(values), newest, found[_Part.HELD])
+    return SessionSnapshot(
+        generation, created_at, updated_at, scopes.merge_state(values), newest, found[_RowKind.MAX_HELD_ROWS]
+    )
 
 
-def _opening(dialect: str) -> sa.CompoundSelect[Any]:
+def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     session = sa.bindparam("session", type_=sa.Text)
     zero: sa.ColumnElement[int] = sa.literal_column("0")
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session).scalar_subquery()
@@ -121,10 +123,10 @@ def _opening(dialect: str) -> sa.CompoundSelect[Any]:
     def text(json: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         return sa.cast(json, sa.Text) if dialect == "postgresql" else json
 
-    def part(number: _Part, *columns: Any) -> sa.Select[Any]:
+    def part(number: _RowKind, *columns: Any) -> sa.Select[Any]:
         return sa.select(sa.literal_column(str(int(number))).label("part"), *columns)
 
-    def said(number: _Part, limit: int, *which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    def said(number: _RowKind, limit: int, *which: sa.ColumnElement[bool]) -> sa.Select[Any]:
         c = messages.c
         held = text(c.held).label("held")
         covers = sa.func.coalesce(c.covers, zero).label("until")
@@ -134,24 +136,24 @@ def _opening(dialect: str) -> sa.CompoundSelect[Any]:
 
     of_scope = (
         (state.c.scope == scope) & (state.c.owner == sa.bindparam(f"{scope}_owner", type_=sa.Text))
-        for scope in scopes.PREFIXES
+        for scope in scopes.SCOPE_PREFIXES
     )
     life, known = sessions.c, state.c
     return sa.union_all(
-        said(_Part.NEWEST, BATCH, of_session(session)),
-        said(_Part.HELD, HELD, messages.c.session == session, messages.c.held.is_not(None)),
-        part(_Part.STATE, zero, known.scope, known.key, zero, sa.type_coerce(known.value, sa.Text), zero, zero).where(
-            sa.or_(*of_scope)
-        ),
+        said(_RowKind.NEWEST, BATCH_ROWS, is_in_session(session)),
+        said(_RowKind.MAX_HELD_ROWS, MAX_HELD_ROWS, messages.c.session == session, messages.c.held.is_not(None)),
         part(
-            _Part.LIFE, life.generation, life.app, life.user_id, zero, sa.null(), life.created_at, life.updated_at
+            _RowKind.STATE, zero, known.scope, known.key, zero, sa.type_coerce(known.value, sa.Text), zero, zero
+        ).where(sa.or_(*of_scope)),
+        part(
+            _RowKind.SESSION, life.generation, life.app, life.user_id, zero, sa.null(), life.created_at, life.updated_at
         ).where(life.id == session),
     )
 
 
-_OPENING = Statement(_opening)
+_SNAPSHOT = Statement(_build_snapshot_query)
 
-_TURNS = Statement(
+_COUNT_TURNS = Statement(
     lambda _dialect: sa.select(sa.func.count()).where(
         messages.c.session == sa.bindparam("session", type_=sa.Text),
         messages.c.generation == sa.bindparam("generation", type_=sa.Integer),
@@ -162,7 +164,7 @@ _TURNS = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class Loader:
+class HistoryLoader:
     """Reads the history of an opened session.
 
     Attributes:
@@ -172,7 +174,7 @@ class Loader:
 
     database: Database
     session: str
-    opened: Opened
+    snapshot: SessionSnapshot
     budget: int | None = None
     turns: int = DEFAULT_MAX_TURNS
     agent: str = ""
@@ -183,125 +185,134 @@ class Loader:
         """
         summary, covers, budget = self._summary, 0, self.budget or DEFAULT_BUDGET_TOKENS
         if summary is not None:
-            covers, budget = summary.covers, max(1, budget - summary.tokens)
-        newest, is_all = await self._newest(covers)
+            covers, budget = summary.summarized_id, max(1, budget - summary.tokens)
+        newest, is_all = await self._read_newest(covers)
         turns = self.turns
         if not is_all and sum(row.role == "user" for row in newest.values()) > turns // 2:  # else it cuts none of them
             turns = count_sent_turns(await self._count_turns(covers), turns)
-            newest = _of_newest(newest, turns)
-        rows = await self._with_held(newest)
-        entries = await self._entries([rows[id_] for id_ in sorted(rows)])
+            newest = _take_newest_turns(newest, turns)
+        rows = await self._add_held_rows(newest)
+        entries = await self._to_entries([rows[id_] for id_ in sorted(rows)])
         label = f"session {self.session}"
         kept = token_budget_truncate(entries, budget, turns=turns, summarized_id=covers, label=label)
         untold = [entry for entry in entries if entry.id > covers or entry in kept]
         of_all = describe_window(untold, kept, budget=self.budget, turns=turns, newest_id=max(rows, default=0))
         if summary is None:
             return repair_history([entry.event for entry in kept]), of_all
-        told = shown(parsed(summary.event, summary.id))
+        told = to_prompt_events(parse_event(summary.event, summary.id))
         events = [*told, *repair_history([entry.event for entry in kept])]
         return events, replace(of_all, tokens=of_all.tokens + summary.tokens, summarized_id=covers)
 
     @property
-    def _summary(self) -> Message | None:
-        newest = max((id_ for id_, row in self.opened.held.items() if row.covers), default=None)
-        return None if newest is None else self.opened.held[newest]
+    def _summary(self) -> StoredMessage | None:
+        newest = max((id_ for id_, row in self.snapshot.held.items() if row.summarized_id), default=None)
+        return None if newest is None else self.snapshot.held[newest]
 
-    async def _with_held(self, newest: Mapping[int, Message]) -> dict[int, Message]:
+    async def _add_held_rows(self, newest: Mapping[int, StoredMessage]) -> dict[int, StoredMessage]:
         """Add the older messages that no limit cuts away, and the newest user message."""
         rows = dict(newest)
         if not rows:
             return rows
         oldest = min(rows)
         if not any(row.role == "user" for row in rows.values()):
-            rows |= await self._read(messages.c.id < oldest, messages.c.role == "user", limit=1)
-        for row in self.opened.held.values():
-            if row.id < oldest and not row.covers:
-                rows |= await self._turn_of(row.id) if row.waits else {}  # what led to a call comes along
+            rows |= await self._read_rows(messages.c.id < oldest, messages.c.role == "user", limit=1)
+        for row in self.snapshot.held.values():
+            if row.id < oldest and not row.summarized_id:
+                rows |= await self._read_turn(row.id) if row.has_open_calls else {}  # what led to a call comes along
                 rows[row.id] = row
         return rows
 
-    async def _newest(self, covers: int) -> tuple[dict[int, Message], bool]:
+    async def _read_newest(self, summarized_id: int) -> tuple[dict[int, StoredMessage], bool]:
         """Return the newest messages that no summary covers, and whether these are all. If not, they are one more than
         fits, so that a cut shows.
         """
-        rows: dict[int, Message] = {}
-        batch: Mapping[int, Message] = self.opened.newest
+        rows: dict[int, StoredMessage] = {}
+        batch: Mapping[int, StoredMessage] = self.snapshot.newest
         tokens = turns = 0
         while batch:
             for id_ in sorted(batch, reverse=True):
-                if id_ <= covers:
+                if id_ <= summarized_id:
                     return rows, True
-                if batch[id_].covers:
+                if batch[id_].summarized_id:
                     continue
                 rows[id_] = batch[id_]
                 tokens += rows[id_].tokens
                 turns += rows[id_].role == "user"
                 if tokens > (self.budget or DEFAULT_BUDGET_TOKENS) or turns > self.turns:
                     return rows, False
-            batch = await self._read(messages.c.id < min(batch), limit=BATCH) if len(batch) == BATCH else {}
+            batch = (
+                await self._read_rows(messages.c.id < min(batch), limit=BATCH_ROWS) if len(batch) == BATCH_ROWS else {}
+            )
         return rows, True
 
-    async def _count_turns(self, covers: int) -> int:
+    async def _count_turns(self, summarized_id: int) -> int:
         """Count the session's turns that no summary covers: its user messages, by an index of their own."""
-        generation = self.opened.generation
-        [[count]] = await self.database.run(_TURNS, session=self.session, generation=generation, covers=covers)
+        generation = self.snapshot.generation
+        [[count]] = await self.database.run(
+            _COUNT_TURNS, session=self.session, generation=generation, covers=summarized_id
+        )
         return int(count)
 
-    async def _turn_of(self, id_: int) -> dict[int, Message]:
+    async def _read_turn(self, id_: int) -> dict[int, StoredMessage]:
         """The rows from the user's message that led to row `id_` on."""
-        said = await self._read(messages.c.id < id_, messages.c.role == "user", limit=1)
-        return await self._read(messages.c.id >= min(said, default=id_), limit=4 * BATCH, oldest_first=True)
+        said = await self._read_rows(messages.c.id < id_, messages.c.role == "user", limit=1)
+        return await self._read_rows(messages.c.id >= min(said, default=id_), limit=4 * BATCH_ROWS, oldest_first=True)
 
-    async def _read(self, *where: sa.ColumnElement[bool], limit: int, oldest_first: bool = False) -> dict[int, Message]:
+    async def _read_rows(
+        self, *where: sa.ColumnElement[bool], limit: int, oldest_first: bool = False
+    ) -> dict[int, StoredMessage]:
         c = messages.c
         query = (
             sa.select(c.id, c.role, c.event, c.tokens, c.held, c.created_at)
-            .where(of_session(self.session), c.generation == self.opened.generation, c.covers.is_(None), *where)
+            .where(is_in_session(self.session), c.generation == self.snapshot.generation, c.covers.is_(None), *where)
             .order_by(*(OLDEST_FIRST if oldest_first else NEWEST_FIRST))
             .limit(limit)
         )
         async with self.database.read() as connection:
             rows = await connection.execute(query)
             return {
-                id_: Message(id_, role, event, tokens, bool(held), at) for id_, role, event, tokens, held, at in rows
+                id_: StoredMessage(id_, role, event, tokens, bool(held), at)
+                for id_, role, event, tokens, held, at in rows
             }
 
-    async def _entries(self, rows: Sequence[Message]) -> list[HistoryEntry]:
-        events = [parsed(row.event, row.id) for row in rows]
-        wanted = [references(event) if event else set() for event in events]
+    async def _to_entries(self, rows: Sequence[StoredMessage]) -> list[HistoryEntry]:
+        events = [parse_event(row.event, row.id) for row in rows]
+        wanted = [list_blob_digests(event) if event else set() for event in events]
         if any(wanted):
-            data = await self._blobs(set().union(*wanted))
+            data = await self._read_blobs(set().union(*wanted))
             for i, (event, digests) in enumerate(zip(events, wanted, strict=True)):
-                events[i] = restored(event, data) if event and digests <= data.keys() else None
-        whole = await self._rebuilt(rows, events) if any(event is None for event in events) else events
+                events[i] = restore_blobs(event, data) if event and digests <= data.keys() else None
+        whole = await self._rebuild_missing(rows, events) if any(event is None for event in events) else events
         if self.agent not in ("", FALLBACK_AUTHOR):  # an agent may still be configured under the former name
             for event in filter(None, whole):
                 event.author = current_author(event.author)
         return [HistoryEntry(event, row.tokens, row.id) for row, event in zip(rows, whole, strict=True) if event]
 
-    async def _rebuilt(self, rows: Sequence[Message], whole: Sequence[Event | None]) -> list[Event | None]:
+    async def _rebuild_missing(
+        self, rows: Sequence[StoredMessage], read_events: Sequence[Event | None]
+    ) -> list[Event | None]:
         """The events, those that are None made of the columns of their rows."""
         query = sa.select(messages).where(messages.c.id.in_([row.id for row in rows]))
         async with self.database.read() as connection:
             columns = {row.id: row for row in await connection.execute(query)}
-        rebuilder = Rebuilder(self.agent)
-        events = list(whole)
+        rebuilder = EventRebuilder(self.agent)
+        events = list(read_events)
         for i, message in enumerate(rows):
             if message.id not in columns:  # a reset came between
                 continue
-            if whole[i] is None:
-                events[i] = rebuilder.rebuilt(columns[message.id])
+            if read_events[i] is None:
+                events[i] = rebuilder.rebuild_event(columns[message.id])
             else:
-                rebuilder.passed(columns[message.id])
+                rebuilder.note_row(columns[message.id])
         return events
 
-    async def _blobs(self, digests: Set[str]) -> dict[str, bytes]:
+    async def _read_blobs(self, digests: Set[str]) -> dict[str, bytes]:
         query = sa.select(blobs.c.hash, blobs.c.data).where(blobs.c.session == self.session, blobs.c.hash.in_(digests))
         async with self.database.read() as connection:
             return {row.hash: row.data for row in await connection.execute(query)}
 
 
-def _of_newest(rows: Mapping[int, Message], turns: int) -> dict[int, Message]:
+def _take_newest_turns(rows: Mapping[int, StoredMessage], turns: int) -> dict[int, StoredMessage]:
     """Return the rows of the newest turns, and the user message before them, so that a cut shows."""
     begun = sorted((id_ for id_, row in rows.items() if row.role == "user"), reverse=True)[: turns + 1]
     start = begun[turns - 1] if len(begun) > turns else 0

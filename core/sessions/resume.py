@@ -11,27 +11,27 @@ from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.models.tokens import estimate_tokens
-from core.sessions.codec import columns, measured, parsed, to_row
+from core.sessions.codec import measure_event, parse_event, to_columns, to_row
 from core.sessions.history import INTERRUPTED, answer_calls
 from core.sessions.lifecycle import delete_unreferenced_blobs
 from core.store.schema import approvals, artifacts, memories, messages, sessions, tool_calls
 
 #: ADK: the names of the calls that ask a person.
-_QUESTIONS = ("adk_request_confirmation", "adk_request_credential")
+_REQUEST_CALLS = ("adk_request_confirmation", "adk_request_credential")
 
 #: ADK: the name of the call by which a workflow, or a model, asks the user for something.
-INPUT = "adk_request_input"
+INPUT_CALL = "adk_request_input"
 
-NOT_BEGUN = "interrupted before it began"
+NOT_STARTED = "interrupted before it began"
 NOT_ANSWERED = "nobody wants to answer this"
 
 
-def correction_of(run_id: str) -> str:
+def correction_run_id(run_id: str) -> str:
     """The id under which a run stores what follows when its model has named an agent that does not exist."""
     return f"{run_id}.2"
 
 
-def is_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+def is_prompt_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Whether a run has stored what it was asked."""
     return sa.exists().where(
         messages.c.session == session,
@@ -41,7 +41,7 @@ def is_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) -
     )
 
 
-async def reopen(connection: AsyncConnection, session_id: str, invocation_id: str) -> None:
+async def resume_run(connection: AsyncConnection, session_id: str, invocation_id: str) -> None:
     """Bring to the end of a session's history what a run has stored and goes on from: the user's message, the calls of
     tools and their answers, how far its agents have come. What an agent has said that had not ended goes, for it is
     said anew, and so does the last word of a run that had ended.
@@ -52,21 +52,21 @@ async def reopen(connection: AsyncConnection, session_id: str, invocation_id: st
 
     Of a run that has stored nothing, there is nothing to be done.
     """
-    runs = (invocation_id, correction_of(invocation_id))
+    runs = (invocation_id, correction_run_id(invocation_id))
     query = sa.select(messages).where(messages.c.session == session_id, messages.c.invocation_id.in_(runs))
-    stored = [_Stored.of(row) for row in await connection.execute(query.order_by(messages.c.id))]
-    kept = _standing(stored)
+    stored = [_RunMessage.from_row(row) for row in await connection.execute(query.order_by(messages.c.id))]
+    kept = _select_rows(stored)
     if not any(row.role == "user" for row in kept):
         return
-    journal = _Journal(connection, session_id, runs)
-    kept = await _without_halves(kept, journal)
-    begins_anew = not _notes(stored) and any(row.is_end for row in stored)
-    kept = await _with_outcomes(kept, journal, anew=begins_anew)
+    journal = _RunCallLog(connection, session_id, runs)
+    kept = await _drop_partial_steps(kept, journal)
+    begins_anew = not _find_agent_states(stored) and any(row.is_end for row in stored)
+    kept = await _add_outcomes(kept, journal, restarts=begins_anew)
     await connection.execute(sa.delete(messages).where(messages.c.id.in_([row.id for row in stored])))
     await connection.execute(sa.insert(messages), [row.columns for row in kept])
 
 
-async def rewind(connection: AsyncConnection, session_id: str, invocation_id: str, *, keeps_question: bool) -> None:
+async def discard_run(connection: AsyncConnection, session_id: str, invocation_id: str, *, keep_prompt: bool) -> None:
     """Take out of a session's history what a run has stored, its calls out of the journal, and what they have made and
     asked people for and is remembered of it, so that it runs anew.
 
@@ -75,12 +75,12 @@ async def rewind(connection: AsyncConnection, session_id: str, invocation_id: st
     Args:
         keeps_question: whether the user's message stays, as the newest of the history; else the run begins with one.
     """
-    runs = (invocation_id, correction_of(invocation_id))
+    runs = (invocation_id, correction_run_id(invocation_id))
     of_run = (messages.c.session == session_id) & messages.c.invocation_id.in_(runs)
     query = sa.select(messages).where(of_run).order_by(messages.c.id)
-    stored = [_Stored.of(row) for row in await connection.execute(query)]
+    stored = [_RunMessage.from_row(row) for row in await connection.execute(query)]
     asked = (row for row in stored if row.role == "user" and row.columns["invocation_id"] == invocation_id)
-    question = next(asked, None) if keeps_question else None
+    question = next(asked, None) if keep_prompt else None
     await connection.execute(sa.delete(messages).where(of_run))
     for table in (tool_calls, artifacts, approvals):
         await connection.execute(sa.delete(table).where(table.c.session == session_id, table.c.run.in_(runs)))
@@ -91,7 +91,7 @@ async def rewind(connection: AsyncConnection, session_id: str, invocation_id: st
     await delete_unreferenced_blobs(connection, session_id)
 
 
-async def withdraw(connection: AsyncConnection, session_id: str) -> bool:
+async def close_input_requests(connection: AsyncConnection, session_id: str) -> bool:
     """Have nobody asked any more for what a workflow waits for (`core.agents.workflow_input`): what is said next
     answers nothing.
 
@@ -102,20 +102,20 @@ async def withdraw(connection: AsyncConnection, session_id: str) -> bool:
     here = (messages.c.session == session_id) & (messages.c.generation == generation) & messages.c.covers.is_(None)
     begun = sa.select(sa.func.max(messages.c.id)).where(here, messages.c.role == "user").scalar_subquery()
     query = sa.select(messages).where(here, messages.c.id > begun).order_by(messages.c.id)
-    said = [_Stored.of(row) for row in await connection.execute(query)]
-    answered = {id_ for row in said for id_ in row.answers}
-    closed = list[_Stored]()
+    said = [_RunMessage.from_row(row) for row in await connection.execute(query)]
+    answered = {id_ for row in said for id_ in row.answered_ids}
+    closed = list[_RunMessage]()
     for row in said:
-        asked = [call.id for call in row.event.get_function_calls() if call.name == INPUT and call.id]
+        asked = [call.id for call in row.event.get_function_calls() if call.name == INPUT_CALL and call.id]
         if told := {id_: {"error": NOT_ANSWERED} for id_ in asked if id_ not in answered}:
-            closed.append(_Stored.new(answer_calls(row.event, told), row))
+            closed.append(_RunMessage.create(answer_calls(row.event, told), row))
     if closed:
         await connection.execute(sa.insert(messages), [row.columns for row in closed])
     return bool(closed)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _RunMessage:
     """A row of the run, and its event if that can be read."""
 
     id: int
@@ -123,43 +123,43 @@ class _Stored:
     event: Event
 
     @classmethod
-    def of(cls, row: sa.Row[Any]) -> _Stored:
+    def from_row(cls, row: sa.Row[Any]) -> _RunMessage:
         values = dict(row._mapping)
         id_ = values.pop("id")
-        event = parsed(row.event, id_) or Event(author=row.author, invocation_id=row.invocation_id)
+        event = parse_event(row.event, id_) or Event(author=row.author, invocation_id=row.invocation_id)
         return cls(id_, values, event)
 
     @classmethod
-    def new(cls, event: Event, beside: _Stored) -> _Stored:
+    def create(cls, event: Event, neighbor: _RunMessage) -> _RunMessage:
         """A row of the same run that is not stored yet."""
-        words, tokens = measured(event)
-        new = columns(to_row(event), tokens + estimate_tokens(words))
-        return cls(beside.id, {**beside.columns, **new}, event)
+        words, tokens = measure_event(event)
+        new = to_columns(to_row(event), tokens + estimate_tokens(words))
+        return cls(neighbor.id, {**neighbor.columns, **new}, event)
 
     @property
     def role(self) -> str:
         return str(self.columns["role"])
 
     @property
-    def place(self) -> tuple[str, str | None]:
+    def agent_key(self) -> tuple[str, str | None]:
         return self.event.author, self.event.branch
 
     @property
-    def calls(self) -> set[str]:
+    def call_ids(self) -> set[str]:
         return {call.id for call in self.event.get_function_calls() if call.id}
 
     @property
-    def answers(self) -> set[str]:
+    def answered_ids(self) -> set[str]:
         return {answer.id for answer in self.event.get_function_responses() if answer.id}
 
     @property
-    def long_calls(self) -> set[str]:
+    def long_running_ids(self) -> set[str]:
         return self.event.long_running_tool_ids or set()
 
     @property
-    def asks_for(self) -> set[str]:
+    def requested_ids(self) -> set[str]:
         """The calls for which this one asks a person, for a confirmation or for credentials."""
-        arguments = [call.args or {} for call in self.event.get_function_calls() if call.name in _QUESTIONS]
+        arguments = [call.args or {} for call in self.event.get_function_calls() if call.name in _REQUEST_CALLS]
         originals = (
             (given.get("originalFunctionCall") or {}).get("id") or given.get("functionCallId") for given in arguments
         )
@@ -174,19 +174,19 @@ class _Stored:
         return bool(self.event.actions.end_of_agent)
 
 
-def _notes(rows: Sequence[_Stored]) -> list[_Stored]:
+def _find_agent_states(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
     """In which agents that run others have noted which of them is at work."""
     return [row for row in rows if row.event.actions.agent_state is not None]
 
 
-def _standing(rows: Sequence[_Stored]) -> list[_Stored]:
+def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
     """What stays as it is. Where agents have noted how far they have come, what those have said that ended stays."""
-    notes = _notes(rows)
+    notes = _find_agent_states(rows)
     if not notes:
-        return [row for row in rows if row.role in ("user", "tool") or row.calls or row.columns["held"] is not None]
+        return [row for row in rows if row.role in ("user", "tool") or row.call_ids or row.columns["held"] is not None]
     kept = []
     for i, row in enumerate(rows):
-        has_ended = any(later.is_end and later.place == row.place for later in rows[i + 1 :])
+        has_ended = any(later.is_end and later.agent_key == row.agent_key for later in rows[i + 1 :])
         is_error = row.role == "event" and row.event.error_code is not None
         if not is_error and (not row.is_text or has_ended):
             kept.append(row)
@@ -197,77 +197,77 @@ def _standing(rows: Sequence[_Stored]) -> list[_Stored]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Journal:
+class _RunCallLog:
     """What the journal has of the run."""
 
     connection: AsyncConnection
     session: str
     runs: Sequence[str]
 
-    async def calls(self, ids: Set[str]) -> dict[str, sa.Row[Any]]:
-        query = sa.select(tool_calls).where(self._is_ours, tool_calls.c.id.in_(ids))
+    async def find_calls(self, ids: Set[str]) -> dict[str, sa.Row[Any]]:
+        query = sa.select(tool_calls).where(self._is_in_run, tool_calls.c.id.in_(ids))
         return {row.id: row for row in await self.connection.execute(query)}
 
-    async def have_changed_the_state(self, ids: Set[str]) -> None:
+    async def drop_state_deltas(self, ids: Set[str]) -> None:
         """Note that the state has what these calls changed of it."""
-        for id_, row in (await self.calls(ids)).items():
+        for id_, row in (await self.find_calls(ids)).items():
             actions = {name: done for name, done in (row.actions or {}).items() if name != "state_delta"}
-            update = sa.update(tool_calls).where(self._is_ours, tool_calls.c.id == id_)
+            update = sa.update(tool_calls).where(self._is_in_run, tool_calls.c.id == id_)
             await self.connection.execute(update.values(actions=actions or None))
 
     @property
-    def _is_ours(self) -> sa.ColumnElement[bool]:
+    def _is_in_run(self) -> sa.ColumnElement[bool]:
         return (tool_calls.c.session == self.session) & tool_calls.c.run.in_(self.runs)
 
 
-async def _without_halves(rows: Sequence[_Stored], journal: _Journal) -> list[_Stored]:
+async def _drop_partial_steps(rows: Sequence[_RunMessage], journal: _RunCallLog) -> list[_RunMessage]:
     """Without the answers to a part of a step, and without half of a question to a person: ADK stores the calls that
     ask one beside the answers of the calls that they ask for.
     """
-    asked_for = {id_ for row in rows for id_ in row.asks_for}
-    answered = {id_ for row in rows for id_ in row.answers}
-    open_ = {id_ for row in rows for id_ in row.calls - answered - row.long_calls}
-    halves = [row for row in rows if row.calls & open_]
-    torn = {id_ for row in halves for id_ in row.calls}
+    asked_for = {id_ for row in rows for id_ in row.requested_ids}
+    answered = {id_ for row in rows for id_ in row.answered_ids}
+    open_ = {id_ for row in rows for id_ in row.call_ids - answered - row.long_running_ids}
+    halves = [row for row in rows if row.call_ids & open_]
+    torn = {id_ for row in halves for id_ in row.call_ids}
     dropped = [
         row
         for row in rows
-        if row.asks_for & open_
+        if row.requested_ids & open_
         or (
             row.event.author != "user"
-            and (row.answers & torn or row.event.actions.requested_tool_confirmations.keys() - asked_for)
+            and (row.answered_ids & torn or row.event.actions.requested_tool_confirmations.keys() - asked_for)
         )
     ]
-    await journal.have_changed_the_state({id_ for row in dropped for id_ in row.answers})
+    await journal.drop_state_deltas({id_ for row in dropped for id_ in row.answered_ids})
     return [row for row in rows if row not in dropped]
 
 
-async def _with_outcomes(rows: Sequence[_Stored], journal: _Journal, *, anew: bool) -> list[_Stored]:
+async def _add_outcomes(rows: Sequence[_RunMessage], journal: _RunCallLog, *, restarts: bool) -> list[_RunMessage]:
     """With answers to the calls that ADK would wait for instead of making them: those of a step with a long-running
     call in it, and, where agents begin `anew`, those that others will have spoken behind. What is to be answered later
     stays open. A step of which nothing was begun goes, for the model to take it anew.
     """
-    answered = {id_ for row in rows for id_ in row.answers}
+    answered = {id_ for row in rows for id_ in row.answered_ids}
     whole = []
     for row in rows:
-        due = row.calls - answered
-        if row.asks_for or not due or not (anew or due & row.long_calls):
+        due = row.call_ids - answered
+        if row.requested_ids or not due or not (restarts or due & row.long_running_ids):
             whole.append(row)
             continue
-        begun = await journal.calls(row.calls)
-        if begun or row.calls & answered:
-            told = {id_: _outcome(begun.get(id_)) for id_ in due if not _is_to_come(id_, row, begun)}
-            whole += [row, _Stored.new(answer_calls(row.event, told), row)] if told else [row]
+        begun = await journal.find_calls(row.call_ids)
+        if begun or row.call_ids & answered:
+            told = {id_: _get_outcome(begun.get(id_)) for id_ in due if not _is_pending(id_, row, begun)}
+            whole += [row, _RunMessage.create(answer_calls(row.event, told), row)] if told else [row]
     return whole
 
 
-def _is_to_come(id_: str, row: _Stored, begun: Mapping[str, sa.Row[Any]]) -> bool:
-    return id_ in row.long_calls and id_ in begun and begun[id_].state == "ended" and begun[id_].result is None
+def _is_pending(id_: str, row: _RunMessage, begun: Mapping[str, sa.Row[Any]]) -> bool:
+    return id_ in row.long_running_ids and id_ in begun and begun[id_].state == "ended" and begun[id_].result is None
 
 
-def _outcome(call: sa.Row[Any] | None) -> dict[str, Any]:
+def _get_outcome(call: sa.Row[Any] | None) -> dict[str, Any]:
     if call is None:
-        return {"error": NOT_BEGUN}
+        return {"error": NOT_STARTED}
     if call.state == "begun":
         return {"error": INTERRUPTED}
     return call.result if isinstance(call.result, dict) else {"result": call.result}

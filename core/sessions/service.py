@@ -21,19 +21,19 @@ from core.models.tokens import TokenCounter
 from core.sessions import state as scopes
 from core.sessions.codec import (
     NEWEST_FIRST,
-    SEARCHED_ROLES,
-    contains,
+    SEARCHABLE_ROLES,
+    count_media_bytes,
+    encode_event,
+    has_word,
+    is_in_session,
     is_state_only,
-    measured,
-    media_size,
-    of_session,
-    parsed,
-    stored,
+    measure_event,
+    parse_event,
 )
 from core.sessions.history import DEFAULT_MAX_TURNS, is_user_message, repair_history
-from core.sessions.lifecycle import begin_life, forget, life_of
+from core.sessions.lifecycle import delete_session_data, find_session_row, insert_session
 from core.sessions.prompt_text import AttributedPrompt
-from core.sessions.reader import Loader, opened
+from core.sessions.reader import HistoryLoader, read_snapshot
 from core.sessions.session import StoredSession
 from core.sessions.writer import EventWriter
 from core.store.database import Database
@@ -43,13 +43,13 @@ T = TypeVar("T")
 
 _NO_EVENTS = GetSessionConfig(num_recent_events=0)
 
-_HEAVY = 256 * 1024  # bytes of media from which a record is made off the event loop
+_LARGE_MEDIA_BYTES = 256 * 1024  # bytes of media from which a record is made off the event loop
 
 
-class Found(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message that a search has found: when it was said, by whom (`user` or `assistant`), and its words."""
 
-    at: str
+    sent_at: str
     role: str
     text: str
 
@@ -75,14 +75,14 @@ class SessionService(BaseSessionService):
         budget: int | None = None,
         turns: int = DEFAULT_MAX_TURNS,
         agent: str = "",
-        home: str | None = None,
+        home_app: str | None = None,
     ) -> None:
         self._database = database
         self._counter = counter
         self._budget = budget
         self._turns = turns
         self._agent = agent
-        self._home = home
+        self._home_app = home_app
 
     async def create_session(
         self,
@@ -95,8 +95,10 @@ class SessionService(BaseSessionService):
         session_id = session_id or uuid.uuid4().hex
         try:
             async with self._database.write() as connection:
-                await begin_life(connection, app=self._home or app_name, user_id=user_id, session_id=session_id)
-                await scopes.write(connection, scopes.owners(app_name, user_id, session_id), state or {})
+                await insert_session(connection, app=self._home_app or app_name, user_id=user_id, session_id=session_id)
+                await scopes.write_state(
+                    connection, scopes.get_scope_owners(app_name, user_id, session_id), state or {}
+                )
         except IntegrityError as error:
             raise AlreadyExistsError(f"Session with id {session_id} already exists.") from error
         session = await self.get_session(app_name=app_name, user_id=user_id, session_id=session_id, config=_NO_EVENTS)
@@ -121,7 +123,9 @@ class SessionService(BaseSessionService):
         """
 
         async def load() -> Session | None:
-            found = await opened(self._database, app=app_name, user_id=user_id, session_id=session_id, home=self._home)
+            found = await read_snapshot(
+                self._database, app=app_name, user_id=user_id, session_id=session_id, home_app=self._home_app
+            )
             if found is None:
                 return None
             session = StoredSession(
@@ -134,15 +138,15 @@ class SessionService(BaseSessionService):
                 created_at=found.created_at,
             )
             if config is None or config.num_recent_events != 0:
-                loader = Loader(self._database, session_id, found, self._budget, self._turns, self._agent)
+                loader = HistoryLoader(self._database, session_id, found, self._budget, self._turns, self._agent)
                 events, session.window = await loader.load()
-                session.events = _picked(events, config)
+                session.events = _apply_config(events, config)
             return session
 
-        return await self._persist(load, session_id)
+        return await self._run_with_retries(load, session_id)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        query = sa.select(sessions.c.user_id, sessions.c.id).where(sessions.c.app == (self._home or app_name))
+        query = sa.select(sessions.c.user_id, sessions.c.id).where(sessions.c.app == (self._home_app or app_name))
         if user_id is not None:
             query = query.where(sessions.c.user_id == user_id)
         async with self._database.read() as connection:
@@ -156,14 +160,14 @@ class SessionService(BaseSessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         async with self._database.write() as connection:
-            row = await life_of(connection, session_id)
-            if row is None or (row.app, row.user_id) != (self._home or app_name, user_id):
+            row = await find_session_row(connection, session_id)
+            if row is None or (row.app, row.user_id) != (self._home_app or app_name, user_id):
                 return
-            await forget(connection, session_id)
+            await delete_session_data(connection, session_id)
             await connection.execute(sa.delete(sessions).where(sessions.c.id == session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        owner = scopes.owners(app_name, user_id, "")["user"]
+        owner = scopes.get_scope_owners(app_name, user_id, "")["user"]
         query = sa.select(state.c.key, state.c.value).where(state.c.scope == "user", state.c.owner == owner)
         async with self._database.read() as connection:
             return {row.key: row.value for row in await connection.execute(query)}
@@ -194,21 +198,25 @@ class SessionService(BaseSessionService):
         event = self._trim_temp_delta_state(event)
         writer = EventWriter(self._database, session)
         if is_state_only(event):
-            await self._persist(partial(writer.append, event), session.id)
+            await self._run_with_retries(partial(writer.append, event), session.id)
             session.last_update_time = event.timestamp
             self._update_session_state(session, event)
             return event
-        event, row = (await asyncio.to_thread(stored, event)) if media_size(event) > _HEAVY else stored(event)
-        words, tokens = measured(event)
+        event, row = (
+            (await asyncio.to_thread(encode_event, event))
+            if count_media_bytes(event) > _LARGE_MEDIA_BYTES
+            else encode_event(event)
+        )
+        words, tokens = measure_event(event)
         tokens += await self._counter.count(words)
-        await self._persist(partial(writer.append, event, row, tokens), session.id)
+        await self._run_with_retries(partial(writer.append, event, row, tokens), session.id)
         session.last_update_time = event.timestamp
         self._commit_event_to_session(session, event)
         if is_user_message(event):  # what an earlier turn left open stays unanswered now
             session.events[:] = repair_history(session.events)
         return event
 
-    async def as_stored(self, session: StoredSession, events: Sequence[Event]) -> dict[str, tuple[Event, str]]:
+    async def read_stored_events(self, session: StoredSession, events: Sequence[Event]) -> dict[str, tuple[Event, str]]:
         """Messages as they were stored, by their ids: with the ids that their calls had then, and what people say to
         the agent in each, without their names before it. Without those that cannot be read.
 
@@ -223,32 +231,32 @@ class SessionService(BaseSessionService):
             rows = (await connection.execute(query)).all()
         found = dict[str, tuple[Event, str]]()
         for row in rows:
-            if (event := parsed(row.event, row.id)) is not None:
+            if (event := parse_event(row.event, row.id)) is not None:
                 spoken = AttributedPrompt.from_json(row.content, row.spoken)
                 found[row.event_id] = event, row.content if spoken is None else spoken.unattributed_text
         return found
 
-    async def search(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[Found]:
+    async def search_messages(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[FoundMessage]:
         """Return the messages of this generation of a session that hold all `words`, newest first.
 
-        Case and Unicode's compatible forms make no difference: see `core.sessions.codec.fold`.
+        Case and Unicode's compatible forms make no difference: see `core.sessions.codec.fold_text`.
         """
         c = messages.c
         query = (
             sa.select(c.created_at, c.role, c.content)
-            .where(of_session(session.id), c.generation == session.generation, c.role.in_(SEARCHED_ROLES))
-            .where(*(contains(messages, word) for word in words))
+            .where(is_in_session(session.id), c.generation == session.generation, c.role.in_(SEARCHABLE_ROLES))
+            .where(*(has_word(messages, word) for word in words))
             .order_by(*NEWEST_FIRST)
             .limit(limit)
         )
         async with self._database.read() as connection:
             rows = await connection.execute(query)
             return [
-                Found(datetime.fromtimestamp(at, UTC).isoformat(timespec="minutes"), role, text)
+                FoundMessage(datetime.fromtimestamp(at, UTC).isoformat(timespec="minutes"), role, text)
                 for at, role, text in rows
             ]
 
-    async def _persist(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
+    async def _run_with_retries(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
         """Do `work` on a session, again for as long as the database is away."""
         try:
             return await retried(work, what=f"session {session_id}")
@@ -258,7 +266,7 @@ class SessionService(BaseSessionService):
             raise DamagedSessionError(f"session {session_id}: what is stored of it cannot be read") from error
 
 
-def _picked(events: list[Event], config: GetSessionConfig | None) -> list[Event]:
+def _apply_config(events: list[Event], config: GetSessionConfig | None) -> list[Event]:
     if config is not None and config.after_timestamp is not None:
         events = [event for event in events if event.timestamp >= config.after_timestamp]
     if config is not None and config.num_recent_events is not None:

@@ -7,39 +7,41 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.sessions.codec import jsonable
+from core.sessions.codec import to_json_value
 from core.store.schema import state
 from core.store.upsert import insert_or_update
 
 #: ADK: what keys begin with, by scope; and those of what is not kept.
-PREFIXES = {"app": "app:", "user": "user:", "session": ""}
-TEMPORARY = "temp:"
+SCOPE_PREFIXES = {"app": "app:", "user": "user:", "session": ""}
+TEMPORARY_PREFIX = "temp:"
 
 
-def owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
+def get_scope_owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
     """Whose state each scope is, for one session."""
     return {"app": app, "user": json.dumps([app, user_id]), "session": session_id}
 
 
-def is_of(owner: sa.ColumnElement[str], user_id: str) -> sa.ColumnElement[bool]:
+def is_owned_by_user(owner: sa.ColumnElement[str], user_id: str) -> sa.ColumnElement[bool]:
     """Whether the owner of something of the scope `user` is this one, whichever the app."""
     return owner.endswith(f", {json.dumps(user_id)}]", autoescape=True)
 
 
-async def write(connection: AsyncConnection, of: Mapping[str, str], delta: Mapping[str, Any]) -> None:
+async def write_state(connection: AsyncConnection, owners: Mapping[str, str], delta: Mapping[str, Any]) -> None:
     """Update the state by `delta`, whose keys carry ADK's prefixes; what is `temp:` is not kept."""
     rows = []
-    for key, value in jsonable(dict(delta)).items():
-        scope = next(scope for scope, prefix in PREFIXES.items() if key.startswith(prefix))
-        if not key.startswith(TEMPORARY):
-            rows.append({"scope": scope, "owner": of[scope], "key": key.removeprefix(PREFIXES[scope]), "value": value})
+    for key, value in to_json_value(dict(delta)).items():
+        scope = next(scope for scope, prefix in SCOPE_PREFIXES.items() if key.startswith(prefix))
+        if not key.startswith(TEMPORARY_PREFIX):
+            rows.append(
+                {"scope": scope, "owner": owners[scope], "key": key.removeprefix(SCOPE_PREFIXES[scope]), "value": value}
+            )
     await insert_or_update(connection, state, *rows)
 
 
-def merged(rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+def merge_state(rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
     """Return the state in these rows (scope, key, value as JSON), its keys with ADK's prefixes.
 
     Raises:
         ValueError: a value cannot be read.
     """
-    return {PREFIXES[scope] + key: json.loads(value) for scope, key, value in rows}
+    return {SCOPE_PREFIXES[scope] + key: json.loads(value) for scope, key, value in rows}

@@ -24,19 +24,19 @@ from google.genai import types
 from core.errors import ProviderError
 from core.models.adapter import ModelAdapter
 from core.models.tokens import TokenCounter, estimate_tokens
-from core.sessions.codec import parsed
+from core.sessions.codec import parse_event
 from core.sessions.prompt_text import LINE_PREFIX, build_quote, escape_brackets, quote_message
 from core.usage.meter import current_meter
 
 #: Gives the model that sums up a session, and the name by which it is asked: told the agent that answers there, and the
 #: model that was chosen for it.
-Model = Callable[[str, str | None], tuple[BaseLlm, str]]
+SummaryModelFactory = Callable[[str, str | None], tuple[BaseLlm, str]]
 
 #: The most characters of one message that are read: of what people and agents say, and of what tools are told and tell.
-WORDS, CALLS = 16_000, 1_500
+MAX_TEXT_CHARACTERS, MAX_CALL_CHARACTERS = 16_000, 1_500
 
 #: Tokens that a model may take to think, beside those of its answer.
-_THINKING = 4_096
+_THINKING_TOKENS = 4_096
 
 INSTRUCTION = """\
 You keep the memory of a conversation between people and an assistant. You are given what was noted of it so far, and
@@ -56,7 +56,7 @@ _TITLE = "A summary of what was said here before, which a model has made"
 
 
 @dataclass(frozen=True, slots=True)
-class Summed:
+class GeneratedSummary:
     """A summary, and how many tokens it is."""
 
     text: str
@@ -66,13 +66,13 @@ class Summed:
 class Summarizer:
     """Has conversations summed up."""
 
-    def __init__(self, model: Model, counter: TokenCounter) -> None:
+    def __init__(self, model: SummaryModelFactory, counter: TokenCounter) -> None:
         self._model = model
         self._counter = counter
 
-    async def sum_up(
-        self, before: str, rows: Sequence[sa.Row[Any]], *, agent: str = "", model: str | None, most: int
-    ) -> Summed:
+    async def summarize(
+        self, previous: str, rows: Sequence[sa.Row[Any]], *, agent: str = "", model: str | None, max_tokens: int
+    ) -> GeneratedSummary:
         """One summary of the one `before` and of what was said behind it.
 
         Args:
@@ -86,43 +86,44 @@ class Summarizer:
             ProviderError: the model could not answer, or has not come to an end.
         """
         llm, name = self._model(agent, model)
-        noted = [f"{LINE_PREFIX}{line}" for line in escape_brackets(before).splitlines()]
+        noted = [f"{LINE_PREFIX}{line}" for line in escape_brackets(previous).splitlines()]
         frames = [build_quote("What was noted so far", noted)] if noted else []
-        frames.append(build_quote("What was said after that" if noted else "What was said", _told(rows)))
+        frames.append(build_quote("What was said after that" if noted else "What was said", _quote_rows(rows)))
         request = LlmRequest(
             model=name,
             contents=[types.UserContent("\n\n".join(frames))],
             config=types.GenerateContentConfig(
-                system_instruction=INSTRUCTION.format(words=most // 2), max_output_tokens=most + _THINKING
+                system_instruction=INSTRUCTION.format(words=max_tokens // 2),
+                max_output_tokens=max_tokens + _THINKING_TOKENS,
             ),
         )
-        answer = await (_answer(llm, request) if isinstance(llm, ModelAdapter) else _counted(llm, request))
-        text = "".join(part.text for part in _parts(answer) if part.text and not part.thought).strip()
+        answer = await (_generate(llm, request) if isinstance(llm, ModelAdapter) else _generate_metered(llm, request))
+        text = "".join(part.text for part in _get_parts(answer) if part.text and not part.thought).strip()
         if not text or answer.error_code:
             raise ProviderError(f"{name} did not sum up what was said ({answer.error_code or 'no words'})")
-        text, tokens = await self._within(escape_brackets(text), most)
-        return Summed(text, tokens)
+        text, tokens = await self._truncate(escape_brackets(text), max_tokens)
+        return GeneratedSummary(text, tokens)
 
-    async def _within(self, text: str, most: int) -> tuple[str, int]:
+    async def _truncate(self, text: str, max_tokens: int) -> tuple[str, int]:
         """As much of a text as has so many tokens, in whole lines if it has some, and how many it has."""
         tokens = await self._counter.count(text)
-        while tokens > most:
-            head = text[: min(len(text) * most // tokens, len(text) - 1)]
+        while tokens > max_tokens:
+            head = text[: min(len(text) * max_tokens // tokens, len(text) - 1)]
             text = (head[: head.rfind("\n")] if "\n" in head else head).rstrip()
             tokens = await self._counter.count(text)
         return text, tokens
 
 
-async def _counted(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
+async def _generate_metered(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
     """What a model says that does not ask the meter itself."""
     meter, began = current_meter(), time.monotonic()
     await meter.check_limits(request.model or "", lambda: estimate_tokens(str(request.contents)))
-    answer = await _answer(llm, request)
+    answer = await _generate(llm, request)
     meter.add_answer(answer, request.model or "", time.monotonic() - began)
     return answer
 
 
-async def _answer(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
+async def _generate(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
     """What the model says to the end."""
     answer: LlmResponse | None = None
     async with aclosing(llm.generate_content_async(request)) as responses:
@@ -133,28 +134,35 @@ async def _answer(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
     return answer
 
 
-def _told(rows: Sequence[sa.Row[Any]]) -> Iterator[str]:
+def _quote_rows(rows: Sequence[sa.Row[Any]]) -> Iterator[str]:
     """Messages as lines of a frame."""
     for row in rows:
         day = f"{datetime.fromtimestamp(row.created_at, UTC):%Y-%m-%d}"
         if row.role in ("user", "assistant") and row.content.strip():
             who = "People" if row.role == "user" else f"The assistant ({row.author})"
-            yield quote_message(f"{who}, {day}", _cut(row.content.strip(), WORDS))
+            yield quote_message(f"{who}, {day}", _truncate_text(row.content.strip(), MAX_TEXT_CHARACTERS))
         for call in row.tool_calls or ():
             did, what = ("tells", call["output"]) if "output" in call else ("is asked", call.get("input", ""))
-            yield quote_message(f"The tool {escape_brackets(call['name'])} {did}", _cut(what or "nothing", CALLS))
+            yield quote_message(
+                f"The tool {escape_brackets(call['name'])} {did}",
+                _truncate_text(what or "nothing", MAX_CALL_CHARACTERS),
+            )
 
 
-def _cut(text: str, most: int) -> str:
+def _truncate_text(text: str, max_characters: int) -> str:
     text = escape_brackets(text)
-    return text if len(text) <= most else f"{text[:most]} … ({len(text) - most} more characters)"
+    return (
+        text
+        if len(text) <= max_characters
+        else f"{text[:max_characters]} … ({len(text) - max_characters} more characters)"
+    )
 
 
-def _parts(answer: LlmResponse) -> Sequence[types.Part]:
+def _get_parts(answer: LlmResponse) -> Sequence[types.Part]:
     return (answer.content and answer.content.parts) or ()
 
 
-def summary(text: str, *, begin: float, end: float) -> Event:
+def create_summary_event(text: str, *, begin: float, end: float) -> Event:
     """A summary as it is stored.
 
     Args:
@@ -166,7 +174,7 @@ def summary(text: str, *, begin: float, end: float) -> Event:
     return Event(author="user", invocation_id=Event.new_id(), actions=EventActions(compaction=compaction))
 
 
-def shown(event: Event | None) -> list[Event]:
+def to_prompt_events(event: Event | None) -> list[Event]:
     """A stored summary as the model reads it, before all else; nothing of what is none."""
     compaction = event and event.actions.compaction
     if not event or not compaction:
@@ -184,7 +192,7 @@ def shown(event: Event | None) -> list[Event]:
     ]
 
 
-def begun_at(stored: str | None) -> float | None:
+def get_summary_start(stored: str | None) -> float | None:
     """When what a stored summary tells of began, if it can be read."""
-    event = parsed(stored, 0)
+    event = parse_event(stored, 0)
     return event.actions.compaction.start_timestamp if event and event.actions.compaction else None

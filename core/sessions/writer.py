@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import SessionResetError
 from core.sessions import state as scopes
-from core.sessions.codec import Row, columns
+from core.sessions.codec import EventRow, to_columns
 from core.sessions.history import is_user_message
 from core.sessions.session import StoredSession
 from core.store.database import Database
@@ -37,7 +37,7 @@ class EventWriter:
     database: Database
     session: StoredSession
 
-    async def append(self, event: Event, row: Row | None = None, tokens: int = 0) -> None:
+    async def append(self, event: Event, row: EventRow | None = None, tokens: int = 0) -> None:
         """Whoever is cancelled meanwhile lets it come to its end: nothing may be stored once he is gone."""
         writing = asyncio.create_task(self._append(event, row, tokens), name="append")
         try:
@@ -46,40 +46,42 @@ class EventWriter:
             await asyncio.gather(writing, return_exceptions=True)
             raise
 
-    async def _append(self, event: Event, row: Row | None, tokens: int) -> None:
+    async def _append(self, event: Event, row: EventRow | None, tokens: int) -> None:
         values = {
             "session": self.session.id,
             "generation": self.session.generation,
             "spoken": self.session.get_attribution(event),
-            **(columns(row, tokens) if row else {}),
+            **(to_columns(row, tokens) if row else {}),
         }
         delta = event.actions.state_delta
-        if row and not delta and not row.blobs and await self._insert(event, values):
+        if row and not delta and not row.blobs and await self._insert_row(event, values):
             return
         session = self.session
         async with self.database.write() as connection:
-            await self._hold(connection, event.timestamp)
-            owners = scopes.owners(session.app_name, session.user_id, session.id)
-            await scopes.write(connection, owners, delta)
+            await self._lock_session(connection, event.timestamp)
+            owners = scopes.get_scope_owners(session.app_name, session.user_id, session.id)
+            await scopes.write_state(connection, owners, delta)
             if row is None:
                 return
-            await self._answer_held(connection, event)
+            await self._record_answers(connection, event)
             data = ({"session": session.id, "hash": digest, "data": data} for digest, data in row.blobs.items())
             await insert_new(connection, blobs, *data)
             await insert_new(connection, messages, values)
 
-    async def _insert(self, event: Event, values: dict[str, Any]) -> bool:
+    async def _insert_row(self, event: Event, values: dict[str, Any]) -> bool:
         """The usual case, in one statement. False, and nothing done, if there is more to it."""
         touches_held = bool(event.get_function_responses()) or is_user_message(event)
         life = {"born": self.session.created_at, "touches_held": touches_held}
         if self.session.fence is None:
             return bool(await self.database.run(_INSERT, **values, **life))
-        return bool(await self.database.run(_INSERT_OWN, **values, **life, **self.session.fence.values))
+        return bool(await self.database.run(_FENCED_INSERT, **values, **life, **self.session.fence.values))
 
-    async def _hold(self, connection: AsyncConnection, at: float) -> None:
+    async def _lock_session(self, connection: AsyncConnection, at: float) -> None:
         """Take hold of the session's row if it still lives the life that was loaded, and of the turn's."""
         session, fence = self.session, self.session.fence
-        life = _life(session.id, session.generation, session.created_at, None if fence is None else fence.owns_turn)
+        life = _select_session(
+            session.id, session.generation, session.created_at, None if fence is None else fence.owns_turn
+        )
         update = sa.update(sessions).where(sessions.c.id == life.with_only_columns(sessions.c.id).scalar_subquery())
         if (await connection.execute(update.values(updated_at=at))).rowcount == 1:
             return
@@ -89,7 +91,7 @@ class EventWriter:
             raise SessionNotFoundError(f"Session not found: {session.id}")
         raise SessionResetError.of(session.id, session.generation)
 
-    async def _answer_held(self, connection: AsyncConnection, event: Event) -> None:
+    async def _record_answers(self, connection: AsyncConnection, event: Event) -> None:
         """Note which of the calls that wait are answered; a new turn lets go of those that were."""
         answers = {answer.id for answer in event.get_function_responses() if answer.id}
         begins = is_user_message(event)
@@ -107,22 +109,24 @@ class EventWriter:
             await connection.execute(sa.update(messages).where(messages.c.id == id_).values(held=noted))
 
 
-def _life(session: Any, generation: Any, born: Any, is_own: sa.ColumnElement[bool] | None) -> sa.Select[Any]:
+def _select_session(
+    session: Any, generation: Any, created_at: Any, is_own: sa.ColumnElement[bool] | None
+) -> sa.Select[Any]:
     """A session, if it lives the life that was loaded, and if so asked its turn is one's own.
 
     PostgreSQL: who has the session's row keeps it until he is done, so that a reset comes before or after, and the
     ids of a session's messages are in the order in which they were committed.
     """
     life = sa.select(sessions.c.id, sessions.c.generation).where(
-        sessions.c.id == session, sessions.c.generation == generation, sessions.c.created_at == born
+        sessions.c.id == session, sessions.c.generation == generation, sessions.c.created_at == created_at
     )
     return (life if is_own is None else join_owned_turn(life, is_own)).with_for_update(key_share=True)
 
 
-def _make_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
+def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
     """One row, if the session has no calls that wait for what the row brings."""
     names = [column.name for column in messages.c if column.name not in ("id", "covers")]
-    life = _life(
+    life = _select_session(
         sa.bindparam("session", type_=sa.Text),
         sa.bindparam("generation", type_=sa.Integer),
         sa.bindparam("born", type_=sa.Double),
@@ -136,5 +140,5 @@ def _make_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) 
     return insert_of(dialect, messages).from_select(names, row).on_conflict_do_nothing().returning(messages.c.id)
 
 
-_INSERT = Statement(_make_insert)
-_INSERT_OWN = Statement(partial(_make_insert, is_own=OWNS_TURN))
+_INSERT = Statement(_build_insert)
+_FENCED_INSERT = Statement(partial(_build_insert, is_own=OWNS_TURN))

@@ -294,7 +294,7 @@ tool_calls = sa.Table(
 #: it was answered, until the turn after the last answer; empty for ever (a compaction); null for all others.
 #: `covers` is, of a summary, the last message that it tells of: what came before is not sent any more. `spoken` is, of
 #: what people said, who they are: see `core.sessions.prompt_text`. `folded` is the content for searches that ignore
-#: case, null if that is ASCII or nobody searches it: see `core.sessions.codec.fold`.
+#: case, null if that is ASCII or nobody searches it: see `core.sessions.codec.fold_text`.
 messages = sa.Table(
     "messages",
     metadata,

@@ -12,7 +12,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from pydantic import ValidationError
 
-from core.sessions.codec import jsonable
+from core.sessions.codec import to_json_value
 from core.tools.call_log import digest
 
 #: ADK: the name of the call that asks a person whether another one may be made.
@@ -66,7 +66,7 @@ class Ask:
     @property
     def hash(self) -> str:
         """Of the arguments."""
-        return digest(jsonable(self.arguments))
+        return digest(to_json_value(self.arguments))
 
 
 @dataclass(frozen=True, slots=True)

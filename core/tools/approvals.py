@@ -22,8 +22,8 @@ from core.identity import AUTHOR, OTHERS, User, is_permitted
 from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
 from core.sessions import state as scopes
-from core.sessions.codec import jsonable
-from core.sessions.lifecycle import hold_session
+from core.sessions.codec import to_json_value
+from core.sessions.lifecycle import lock_session_row
 from core.store.database import Database
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.turn_states import before
@@ -145,7 +145,7 @@ class Approvals:
 
         async def work() -> list[Approval]:
             async with self._database.write() as connection:
-                generation = await hold_session(connection, turn.session_id)
+                generation = await lock_session_row(connection, turn.session_id)
                 here = fence.owns_turn & turns.c.state.in_(before("answered"))
                 new = {"text": text, "usage": dict(usage), "receipt": receipt, "state": "answered"}
                 kept = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
@@ -175,7 +175,7 @@ class Approvals:
                 "call": ask.call,
                 "asks_for": ask.asks_for,
                 "tool": ask.tool,
-                "arguments": jsonable(dict(ask.arguments)),
+                "arguments": to_json_value(dict(ask.arguments)),
                 "hash": ask.hash,
                 "hint": ask.hint,
                 "askers": askers,
@@ -287,7 +287,7 @@ class Approvals:
 
     async def _decide(self, connection: AsyncConnection, id_: str, verdict: Verdict, person: User | None) -> Decided:
         session = sa.select(approvals.c.session).where(approvals.c.id == id_)
-        await hold_session(connection, (await connection.execute(session)).scalar_one_or_none())
+        await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
         found = await _read(connection, approvals.c.id == id_)
         if not found:
             return Decided()
@@ -302,9 +302,9 @@ class Approvals:
         this = sa.update(approvals).where(approvals.c.id == id_)
         await connection.execute(this.values(decision=verdict, **by))
         if verdict == "always":
-            of = scopes.owners("", "", approval.session_id)
+            of = scopes.get_scope_owners("", "", approval.session_id)
             told = {"by": person and person.id, "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")}
-            await scopes.write(connection, of, {always(approval.agent, approval.tool): told})
+            await scopes.write_state(connection, of, {always(approval.agent, approval.tool): told})
         await self._go_on(connection, approval, now)
         decider = person.name if person else ""
         return Decided(replace(approval, verdict=verdict, decider=decider, decided_at=now), is_first=True)

@@ -17,7 +17,7 @@ from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
-from core.sessions.codec import jsonable
+from core.sessions.codec import to_json_value
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
 from core.workers.fencing import FencingToken, lock_session
@@ -110,7 +110,7 @@ class Journal:
             TurnLostError: another worker has the turn.
             StoreError: it cannot be written.
         """
-        done = jsonable(actions.model_dump(exclude_none=True, exclude_defaults=True))
+        done = to_json_value(actions.model_dump(exclude_none=True, exclude_defaults=True))
         ended = {"state": "ended", "result": _packed(result), "actions": done or None}
 
         async def write(connection: AsyncConnection) -> None:
@@ -143,7 +143,7 @@ def digest(arguments: Any) -> str:
 
 
 def _begun(call: Call) -> dict[str, Any]:
-    arguments = jsonable(call.arguments)
+    arguments = to_json_value(call.arguments)
     return {
         "tool": call.tool,
         "arguments": arguments,

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage
-from core.sessions.lifecycle import hold_session
-from core.sessions.resume import withdraw
+from core.sessions.lifecycle import lock_session_row
+from core.sessions.resume import close_input_requests
 from core.store.schema import approvals, inbox, turns
 from core.turns.queries import get_inbox_rows, is_active, is_waiting, parse_message
 from core.turns.store import STOP, TurnStore
@@ -59,7 +59,7 @@ async def stop_session(
     Args:
         until: what was said after it (seconds since the epoch) goes on.
     """
-    await hold_session(connection, session_id)
+    await lock_session_row(connection, session_id)
     here = inbox.c.session == session_id
     if until != inf:
         here &= (inbox.c.sent_at <= until) | inbox.c.parent.is_not(None)  # a press has another clock
@@ -83,7 +83,7 @@ async def stop_session(
     since = (inbox.c.session == session_id) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
     said_since = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()
     rests = turn is None and not waiting and said_since is None
-    is_withdrawn = rests and await withdraw(connection, session_id)
+    is_withdrawn = rests and await close_input_requests(connection, session_id)
     return StopResult(ended, dropped, asking, is_withdrawn)
 
 
@@ -93,7 +93,7 @@ async def stop_turn(
     """End a turn that runs, if `author` has asked for it; None for an operator, who may."""
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     session_id = (await connection.execute(session)).scalar_one_or_none()
-    await hold_session(connection, session_id)
+    await lock_session_row(connection, session_id)
     turn = await _running(connection, session_id)
     if turn is None or turn.id != turn_id:
         return StopTurnResult.NOT_RUNNING

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage
 from core.secret_redaction import traced
-from core.sessions.resume import reopen
+from core.sessions.resume import resume_run
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.errors import Unreadable, collect_unreadable, store_errors
@@ -132,7 +132,7 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
     damaged = {row.id} if row.error == DAMAGED else set[str]()
     if not is_answered and not damaged:
         with collect_unreadable(row.id, damaged):
-            await reopen(connection, row.session, row.run or row.origin)
+            await resume_run(connection, row.session, row.run or row.origin)
     return Turn(
         **{name: getattr(row, name) for name in SHARED_COLUMNS},
         session_id=row.session,

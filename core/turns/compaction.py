@@ -20,9 +20,9 @@ from cachetools import TTLCache
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.secret_redaction import traced
-from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, columns, of_session, to_row
+from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, is_in_session, to_columns, to_row
 from core.sessions.history import DEFAULT_BUDGET_TOKENS, DEFAULT_MAX_TURNS
-from core.sessions.summarizer import Summarizer, Summed, begun_at, summary
+from core.sessions.summarizer import GeneratedSummary, Summarizer, create_summary_event, get_summary_start
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import messages, sessions, turns
@@ -182,7 +182,7 @@ class HistoryCompactor:
         if not piece.rows:
             return
         asked = {"agent": turn.agent, "model": session.model}
-        summed = await self._summarizer.sum_up(piece.before, piece.rows, most=self._summary_limit, **asked)
+        summed = await self._summarizer.summarize(piece.before, piece.rows, max_tokens=self._summary_limit, **asked)
         async with self._writing() as connection:
             if await self._is_ours(connection, session):
                 await self._keep(connection, turn, piece, summed)
@@ -198,10 +198,12 @@ class HistoryCompactor:
         busy = sa.select(turns.c.id).where(turns.c.session == taken.id, is_active(turns))
         return (await connection.execute(busy)).first() is None
 
-    async def _keep(self, connection: AsyncConnection, turn: Turn, piece: _Piece, summed: Summed) -> None:
+    async def _keep(self, connection: AsyncConnection, turn: Turn, piece: _Piece, summed: GeneratedSummary) -> None:
         """Put the summary in the place of the one before."""
         last = piece.rows[-1]
-        row = columns(to_row(summary(summed.text, begin=piece.begin, end=last.created_at)), summed.tokens)
+        row = to_columns(
+            to_row(create_summary_event(summed.text, begin=piece.begin, end=last.created_at)), summed.tokens
+        )
         row |= {"session": turn.session_id, "generation": turn.generation, "content": summed.text, "covers": last.id}
         old = (messages.c.session == turn.session_id) & messages.c.covers.is_not(None)
         await connection.execute(sa.delete(messages).where(old))
@@ -210,7 +212,7 @@ class HistoryCompactor:
     async def _piece(self, turn: Turn) -> _Piece:
         """The oldest turns that no summary tells of, as many as one request takes, but not the newest ones."""
         c = messages.c
-        of_life = of_session(turn.session_id) & (c.generation == turn.generation)
+        of_life = is_in_session(turn.session_id) & (c.generation == turn.generation)
         async with self._database.read() as connection:
             newest = sa.select(messages).where(of_life, c.covers.is_not(None)).order_by(*NEWEST_FIRST).limit(1)
             before = (await connection.execute(newest)).one_or_none()
@@ -225,7 +227,7 @@ class HistoryCompactor:
                 if not more:
                     break
                 rows, last = [*rows, *more], more[-1].id
-        begin = begun_at(before.event) if before else None
+        begin = get_summary_start(before.event) if before else None
         whole = _whole(rows, self._budget)
         return _Piece(before.content if before else "", begin or (whole[0].created_at if whole else 0.0), whole)
 
@@ -247,7 +249,7 @@ def _since(_dialect: str) -> sa.Select[Any]:
     covers = sa.select(sa.func.coalesce(sa.func.max(told.c.covers), 0)).where(
         told.c.session == session, told.c.generation == generation, told.c.held.is_not(None)
     )
-    of_life = of_session(session) & (c.generation == generation) & c.covers.is_(None)
+    of_life = is_in_session(session) & (c.generation == generation) & c.covers.is_(None)
     newest = sa.select(c.role, c.tokens).where(of_life, c.id > covers.scalar_subquery()).order_by(*NEWEST_FIRST)
     return newest.limit(sa.literal_column(str(SEEN)))
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage
-from core.sessions.resume import reopen, rewind
+from core.sessions.resume import discard_run, resume_run
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.turn_states import UNDER_WAY
 from core.store.upsert import insert_of
@@ -142,7 +142,7 @@ async def prepare_rerun(connection: AsyncConnection, parent: sa.Row[Any], kind: 
             revised = sa.update(inbox).where(inbox.c.id == row.id)
             await connection.execute(revised.values(inbound=row.revised, revised=None))
     if kind == "retry":
-        await reopen(connection, parent.session, parent.run or parent.origin)
+        await resume_run(connection, parent.session, parent.run or parent.origin)
     else:
-        await rewind(connection, parent.session, parent.origin, keeps_question=kind == "regenerate")
+        await discard_run(connection, parent.session, parent.origin, keep_prompt=kind == "regenerate")
     return kind

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage
-from core.sessions.lifecycle import hold_session
+from core.sessions.lifecycle import lock_session_row
 from core.store.schema import approvals, inbox, turns
 from core.store.turn_states import ENDED
 from core.turns.queries import RerunKind, get_inbox_rows, is_waiting, parse_message
@@ -43,7 +43,7 @@ async def create_rerun_message(
         author: who wants it; None for an operator, who may.
     """
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
-    generation = await hold_session(connection, (await connection.execute(session)).scalar_one_or_none())
+    generation = await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
     turn = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
     rows = await get_inbox_rows(connection, turn.origin) if turn is not None else ()
     standing = [row for row in rows if row.outcome is None]

@@ -30,7 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.retry import retried
 from core.inbox_message import InboxMessage
 from core.observability import tracing
-from core.sessions.resume import is_stored, rewind
+from core.sessions.resume import discard_run, is_prompt_stored
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.notify import Notices
@@ -118,7 +118,7 @@ class TurnStore:
 
     async def has_stored_prompt(self, turn: Turn) -> bool:
         """Whether the run of a turn has stored already what it is asked."""
-        asked = sa.select(is_stored(turn.session_id, turn.generation, turn.origin))
+        asked = sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin))
         return bool(await self._read(turn, lambda connection: connection.scalar(asked)))
 
     async def get_message_chain(self, turn: Turn) -> list[InboxMessage]:
@@ -236,7 +236,7 @@ class TurnStore:
                     answered = inbox.c.turn.in_((turn.id, turn.origin))
                     await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
                 elif row.cancel == WITHDRAWN and state == "cancelled":
-                    await rewind(connection, turn.session_id, turn.origin, keeps_question=False)
+                    await discard_run(connection, turn.session_id, turn.origin, keep_prompt=False)
 
         await retried(work, what=f"turn {turn.id}")
         tracing.ended(state, error)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from channels.i18n import messages as words
 from core.identity import DEFAULT_AGENT_NAME
-from core.sessions.lifecycle import begin_life
+from core.sessions.lifecycle import insert_session
 from core.store.database import Database
 from core.store.schema import channels
 from sandbox.discord import DiscordSandbox
@@ -203,7 +203,7 @@ async def _have_spoken_at(place: str, database: Database) -> None:
     says once is found again in places that are not new.
     """
     async with database.write() as connection:
-        await begin_life(connection, app=DEFAULT_AGENT_NAME, user_id=place, session_id=place)
+        await insert_session(connection, app=DEFAULT_AGENT_NAME, user_id=place, session_id=place)
         await connection.execute(sa.insert(channels).values(name="discord", heard_at=time.time()))
 
 

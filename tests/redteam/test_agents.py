@@ -188,7 +188,7 @@ PAY: Answer = [ToolCall("p1", "pay", {"to": "Mallory"}), Done()]
 
 async def both(talk: Conversation, tmp_path: Path, app: App) -> AgentRuntime:
     """Another agent in the same conversation."""
-    service = SessionService(talk.database, TokenCounter(tmp_path), home=talk.runtime.app.name)
+    service = SessionService(talk.database, TokenCounter(tmp_path), home_app=talk.runtime.app.name)
     return AgentRuntime(app, service)
 
 
@@ -198,7 +198,9 @@ async def test_what_was_allowed_for_all_times_to_one_agents_tool_is_not_to_anoth
     paid = list[str]()
     talk = await converse(app=paying("desk", ScriptedProvider(PAY, "Paid."), paid))
     async with talk.database.write() as connection:
-        await scopes.write(connection, scopes.owners("", "", SESSION), {always("desk", "pay"): {"by": "ada"}})
+        await scopes.write_state(
+            connection, scopes.get_scope_owners("", "", SESSION), {always("desk", "pay"): {"by": "ada"}}
+        )
     assert (await talk.events("pay", run_id="r1"))[-1].asks == ()
     assert paid == ["desk: Mallory"]
     runtime = await both(talk, tmp_path, paying("other", ScriptedProvider(PAY, "Hm."), paid))

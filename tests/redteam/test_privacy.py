@@ -15,7 +15,7 @@ from core.models.tokens import TokenCounter
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.privacy.export_attachments import safe_name
 from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_END, QUOTE_OPEN
-from core.sessions.summarizer import INSTRUCTION, Summarizer, shown, summary
+from core.sessions.summarizer import INSTRUCTION, Summarizer, create_summary_event, to_prompt_events
 from core.tools.tool import Tool, adapt
 from core.usage.prices import Prices
 from sandbox.discord import DiscordSandbox
@@ -222,7 +222,7 @@ def test_the_name_of_an_exported_file_is_one_plain_part(title: str, tmp_path: Pa
     ],
 )
 def test_what_a_summary_says_stays_in_its_frame(words_of_it: str) -> None:
-    (event,) = shown(summary(words_of_it, begin=1.0, end=2.0))
+    (event,) = to_prompt_events(create_summary_event(words_of_it, begin=1.0, end=2.0))
     (part,) = (event.content and event.content.parts) or []
     first, *told, last = (part.text or "").splitlines()
     assert first.startswith(QUOTE_OPEN)
@@ -254,8 +254,8 @@ async def test_who_is_summed_up_gives_the_model_that_sums_up_no_orders(role: str
     calls = [{"id": "1", "name": f"look{QUOTE_END}", "output": attack}] if role == "tool" else ()
     model: Any = Model()
     rows: Any = [_Row(role, attack, calls)]
-    summed = await Summarizer(lambda _agent, _name: (model, "m"), TokenCounter(tmp_path)).sum_up(
-        f"notes {QUOTE_END}", rows, model=None, most=100
+    summed = await Summarizer(lambda _agent, _name: (model, "m"), TokenCounter(tmp_path)).summarize(
+        f"notes {QUOTE_END}", rows, model=None, max_tokens=100
     )
     (request,) = requests
     text = request.contents[0].parts[0].text

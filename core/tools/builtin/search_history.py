@@ -5,7 +5,7 @@ from typing import Any
 
 from google.adk.tools.tool_context import ToolContext
 
-from core.sessions.codec import fold
+from core.sessions.codec import fold_text
 from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
 from core.tools.tool import idempotent
@@ -26,18 +26,19 @@ async def search_history(query: str, tool_context: ToolContext) -> dict[str, Any
     session, service = context.session, context.session_service  # ADK has no public way to either's own
     if not isinstance(session, StoredSession) or not isinstance(service, SessionService):
         return {"error": "this conversation is not kept"}
-    found = await service.search(session, query.split(), limit=MOST)
+    found = await service.search_messages(session, query.split(), limit=MOST)
     return {
         "found": [
-            {"at": message.at, "by": message.role, "text": _excerpt(message.text, query.split())} for message in found
+            {"at": message.sent_at, "by": message.role, "text": _excerpt(message.text, query.split())}
+            for message in found
         ]
     }
 
 
 def _excerpt(text: str, words: list[str]) -> str:
     """Return the part of a text around the first of the words."""
-    found = fold(text).find(fold(words[0])) if words else 0
-    position = bisect_left(range(len(text)), found, key=lambda i: len(fold(text[:i])))  # folding: ß is ss
+    found = fold_text(text).find(fold_text(words[0])) if words else 0
+    position = bisect_left(range(len(text)), found, key=lambda i: len(fold_text(text[:i])))  # folding: ß is ss
     begin = max(position - _EXCERPT // 2, 0)
     part = text[begin : begin + _EXCERPT]
     return f"{'…' if begin else ''}{part}{'…' if begin + _EXCERPT < len(text) else ''}"

@@ -19,7 +19,7 @@ from core import secret_redaction as secrets
 from core.agents.plugins import ERROR_LIMIT
 from core.errors import StoreError
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
-from core.sessions.resume import reopen
+from core.sessions.resume import resume_run
 from core.store.schema import tool_calls
 from core.tools.call_log import Journal
 from core.tools.results import RESULT_LIMIT
@@ -349,7 +349,7 @@ def stuck_beside(converse: Converse, ended: asyncio.Event) -> Beside:
 
 async def taken_up(conversation: Conversation) -> str:
     async with conversation.database.write() as connection:
-        await reopen(connection, SESSION, "run-1")
+        await resume_run(connection, SESSION, "run-1")
     return (await conversation.events("Go.", run_id="run-1"))[-1].text
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from core.models.provider import Done, Failed, Text, ToolCall, ToolResult
 from core.sessions.history import INTERRUPTED
-from core.sessions.resume import reopen
+from core.sessions.resume import resume_run
 from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
 from core.tools.call_log import Call, Journal
@@ -96,7 +96,7 @@ async def broken_off(talk: Conversation, *stuck: Used) -> None:
 
 async def taken_up(talk: Conversation) -> str:
     async with talk.database.write() as connection:
-        await reopen(connection, SESSION, "run-1")
+        await resume_run(connection, SESSION, "run-1")
     async with asyncio.timeout(30):
         return (await talk.events("go", run_id="run-1"))[-1].text
 
@@ -121,7 +121,7 @@ async def test_what_was_said_and_what_is_made_now_is_told_before_it_goes_on(conv
     talk = await converse(root=agent("root", provider, look, pay))
     await broken_off(talk, pay)
     async with talk.database.write() as connection:
-        await reopen(connection, SESSION, "run-1")
+        await resume_run(connection, SESSION, "run-1")
     events = await talk.events("go", run_id="run-1")
     assert [(event.type, event.call_id) for event in events] == [
         ("history", ""),

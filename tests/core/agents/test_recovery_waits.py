@@ -17,7 +17,7 @@ from google.genai import types
 
 from core.models.provider import Done, ToolCall
 from core.sessions.history import INTERRUPTED
-from core.sessions.resume import NOT_BEGUN, reopen
+from core.sessions.resume import NOT_STARTED, resume_run
 from core.store.schema import messages
 from core.tools.call_log import Call, Journal
 from tests.fixtures.conversation import SESSION, USER, Answer, Conversation, Converse, ScriptedProvider, adapter
@@ -74,7 +74,7 @@ async def questions(talk: Conversation) -> list[types.FunctionCall]:
 
 async def taken_up(talk: Conversation) -> str:
     async with talk.database.write() as connection:
-        await reopen(connection, SESSION, "run-1")
+        await resume_run(connection, SESSION, "run-1")
     async with asyncio.timeout(30):
         return (await talk.events("go", run_id="run-1"))[-1].text
 
@@ -150,7 +150,7 @@ async def test_half_a_question_is_asked_whole(converse: Converse, dynamic: bool)
         ({"c1": "begun"}, [INTERRUPTED]),
         ({"c1": "pending"}, []),
         ({"c1": "ended"}, ["ticket"]),
-        ({"c2": "ended"}, [NOT_BEGUN, "looked"]),
+        ({"c2": "ended"}, [NOT_STARTED, "looked"]),
         ({"c1": "pending", "c2": "begun"}, [INTERRUPTED]),
     ],
     ids=["nothing begun", "begun", "answered later", "answered at once", "the other ended", "the other begun"],

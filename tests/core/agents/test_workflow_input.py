@@ -10,7 +10,7 @@ from google.adk.workflow import FunctionNode, Workflow
 from google.genai import types
 
 from core.agents.runtime import AgentRuntime
-from core.sessions.resume import reopen, rewind
+from core.sessions.resume import discard_run, resume_run
 from tests.fixtures.conversation import SESSION, Converse
 
 
@@ -74,7 +74,7 @@ async def test_an_answer_that_does_not_fit_fails_and_what_is_said_instead_of_it_
     await talk.events("shirts", run_id="1")
     assert (await talk.events("some", run_id="2"))[-1].error is not None
     async with talk.database.write() as connection:  # as for a question that was edited
-        await rewind(connection, SESSION, "2", keeps_question=False)
+        await discard_run(connection, SESSION, "2", keep_prompt=False)
     assert (await talk.events("3", run_id="2"))[-1].text == "Ordered 3."
 
 
@@ -95,7 +95,7 @@ async def test_a_run_that_broke_off_behind_an_answer_goes_on_from_there(converse
     await talk.events("a shirt", run_id="1")
     assert (await talk.events("XL", run_id="2"))[-1].error is not None
     async with talk.database.write() as connection:
-        await reopen(connection, SESSION, "2")
+        await resume_run(connection, SESSION, "2")
     assert (await talk.events("XL", run_id="2"))[-1].text == "Ordered in XL."
     assert seen == ["asked", "XL", "XL"]
 

@@ -18,7 +18,7 @@ from core.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
 from core.privacy.retention import DAY, CleanupService
 from core.sessions import resume
-from core.sessions.resume import correction_of
+from core.sessions.resume import correction_run_id
 from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.schema import feedback as feedback_table
@@ -93,7 +93,7 @@ async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
 ) -> None:
     turn = await begun(inbox, turns, "newer", sent_at=2.0)
     await inbox.accept(older := inbound("older", sent_at=1.0))
-    is_claiming, go_on, reopen = asyncio.Event(), asyncio.Event(), resume.reopen
+    is_claiming, go_on, reopen = asyncio.Event(), asyncio.Event(), resume.resume_run
 
     async def slow(*of: Any) -> None:
         is_claiming.set()
@@ -386,7 +386,7 @@ async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of
     opinions = FeedbackStore(database)
     turn = await begun(inbox, turns)
     steps = [called("c", name="look", timestamp=61.0), answered("c", name="look"), replied("**No.**", timestamp=62.0)]
-    wrong = said("[System: no such agent]", invocation_id=correction_of(turn.id))
+    wrong = said("[System: no such agent]", invocation_id=correction_run_id(turn.id))
     await store(service, turn, [said("Ada: Is it?", timestamp=60.0), wrong, *steps])
     await done(turns, turn)
     await opinions.save_feedback(turn.id, "ada", "bad")

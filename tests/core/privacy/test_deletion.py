@@ -20,13 +20,13 @@ from core.privacy.deletion import DeletionRequest, DeletionResult, DeletionServi
 from core.privacy.known_users import KnownUser
 from core.privacy.retention import DAY, RetentionService
 from core.sessions.artifacts import ArtifactService
-from core.sessions.codec import columns, to_row
+from core.sessions.codec import to_columns, to_row
 from core.sessions.history import repair_history
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt, build_quote, quote_message
 from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
-from core.sessions.summarizer import summary
+from core.sessions.summarizer import create_summary_event
 from core.store.schema import approvals, memories, messages, metadata, sessions, state, tool_calls
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
@@ -144,7 +144,7 @@ class Office:
         return turn.id
 
     async def sum_up(self, session: str, text: str) -> None:
-        row = columns(to_row(summary(text, begin=1.0, end=2.0)), 5)
+        row = to_columns(to_row(create_summary_event(text, begin=1.0, end=2.0)), 5)
         values = {**row, "session": session, "generation": 1, "covers": 1, "content": text}
         async with self.database.write() as connection:
             await connection.execute(sa.insert(messages).values(values))

@@ -15,7 +15,7 @@ from core.agents.events import StreamEvent
 from core.errors import SessionResetError, TurnLostError
 from core.models.tokens import TokenCounter
 from core.sessions.artifacts import ArtifactService, GeneratedFile
-from core.sessions.resume import correction_of, rewind
+from core.sessions.resume import correction_run_id, discard_run
 from core.sessions.service import SessionService
 from core.store.schema import turns
 from core.workers.fencing import FencingToken
@@ -64,7 +64,7 @@ async def test_what_a_run_has_made_is_the_newest_of_each_name_and_goes_when_it_r
         async with database.write() as connection:
             await connection.execute(sa.insert(turns).values({**TURN, "id": turn, "origin": turn}))
     fence = FencingToken("t", "w", 1)
-    run, again = (ArtifactService(database).bind_run(id_, 1, fence) for id_ in ("r", correction_of("r")))
+    run, again = (ArtifactService(database).bind_run(id_, 1, fence) for id_ in ("r", correction_run_id("r")))
     await (
         ArtifactService(database)
         .bind_run("another", 1)
@@ -84,7 +84,7 @@ async def test_what_a_run_has_made_is_the_newest_of_each_name_and_goes_when_it_r
     assert [made.name for made in await run.list_generated_files("s", "u")] == ["d.txt"]
     assert len(await run.list_generated_files("s", "t")) == 2
     async with database.write() as connection:
-        await rewind(connection, "s", "r", keeps_question=True)
+        await discard_run(connection, "s", "r", keep_prompt=True)
     assert await run.list_generated_files("s", "t") == []
     assert await run.list_artifact_keys(**OF) == ["b.txt"]
 

@@ -9,21 +9,21 @@ from google.genai import types
 from hypothesis import given
 
 from core.sessions import codec as record
-from core.sessions.codec import INLINE_BYTES, Row
-from core.sessions.legacy import Rebuilder
+from core.sessions.codec import MAX_INLINE_BYTES, EventRow
+from core.sessions.legacy import EventRebuilder
 from tests.core.sessions import strategies
 from tests.core.sessions.events import answered, called, replied, said
 
 
-def loaded(row: Row) -> Event:
-    event = record.parsed(row.event, 0)
+def loaded(row: EventRow) -> Event:
+    event = record.parse_event(row.event, 0)
     assert event is not None
-    return record.restored(event, row.blobs)
+    return record.restore_blobs(event, row.blobs)
 
 
 def rebuilt(*rows: Any, agent: str = "bot") -> list[Event]:
-    rebuilder = Rebuilder(agent)
-    return [rebuilder.rebuilt(row) for row in rows]
+    rebuilder = EventRebuilder(agent)
+    return [rebuilder.rebuild_event(row) for row in rows]
 
 
 def imported(role: str, content: str = "", *calls: dict[str, str], author: str = "") -> Any:
@@ -33,7 +33,7 @@ def imported(role: str, content: str = "", *calls: dict[str, str], author: str =
 
 @given(strategies.events)
 def test_any_event_comes_back_equal(event: Event) -> None:
-    kept, row = record.stored(event)
+    kept, row = record.encode_event(event)
     assert kept is event
     assert loaded(row) == event
 
@@ -42,7 +42,7 @@ def test_any_event_comes_back_equal(event: Event) -> None:
 def test_bytes_of_some_size_are_not_in_the_event_itself(event: Event) -> None:
     row = record.to_row(event)
     assert len(row.event or "") < 20_000
-    assert all(len(data) > INLINE_BYTES or data.startswith(b"parley-blob") for data in row.blobs.values())
+    assert all(len(data) > MAX_INLINE_BYTES or data.startswith(b"parley-blob") for data in row.blobs.values())
 
 
 def test_the_text_of_a_foreign_error_is_not_stored() -> None:
@@ -54,11 +54,11 @@ def test_the_text_of_a_foreign_error_is_not_stored() -> None:
 
 def test_lone_surrogates_are_replaced_and_pairs_become_the_character_that_they_are() -> None:
     event = called("c", args={"a": "x\ud800y", "b": "\ud83d\ude00"})
-    kept, row = record.stored(event)
+    kept, row = record.encode_event(event)
     assert loaded(row) == kept
     assert kept.get_function_calls()[0].args == {"a": "x\ufffdy", "b": "😀"}
     assert kept.id == event.id
-    assert record.stored(said("a\udfffb"))[1].content == "a\ufffdb"
+    assert record.encode_event(said("a\udfffb"))[1].content == "a\ufffdb"
 
 
 def test_the_columns_say_who_spoke() -> None:
@@ -106,7 +106,7 @@ def test_what_changes_nothing_but_the_state_is_told_from_what_brings_more() -> N
 
 def test_an_event_that_cannot_be_read_is_named_and_rebuilt(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        assert record.parsed('{"content": "private', 41) is None
+        assert record.parse_event('{"content": "private', 41) is None
     assert "41" in caplog.text
     assert "private" not in caplog.text
     assert rebuilt(imported("user", "hello"))[0].content == types.Content(role="user", parts=[types.Part(text="hello")])
@@ -162,6 +162,6 @@ def test_an_answer_to_nothing_is_text() -> None:
 def test_the_cost_of_an_image_does_not_depend_on_its_bytes() -> None:
     def cost(size: int) -> int:
         part = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"x" * size))
-        return record.measured(Event(author="user", content=types.Content(parts=[part])))[1]
+        return record.measure_event(Event(author="user", content=types.Content(parts=[part])))[1]
 
     assert cost(10) == cost(1_000_000) > 500

@@ -7,7 +7,7 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.sessions.codec import role_of
+from core.sessions.codec import get_role
 from core.sessions.history import (
     DEFAULT_BUDGET_TOKENS,
     DEFAULT_MAX_TURNS,
@@ -127,7 +127,7 @@ def test_compactions_survive_the_cut() -> None:
 def test_an_unanswered_call_is_answered_when_others_spoke_since() -> None:
     events = [said("1"), called("a", "b"), answered("a"), said("2")]
     whole = repair_history(events)
-    assert [role_of(event) for event in whole] == ["user", "assistant", "tool", "tool", "user"]
+    assert [get_role(event) for event in whole] == ["user", "assistant", "tool", "tool", "user"]
     synthetic = whole[3].get_function_responses()[0]
     assert (synthetic.id, synthetic.name, synthetic.response) == ("b", "t", {"error": INTERRUPTED})
     assert whole[3].author == "bot"
@@ -231,7 +231,7 @@ def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], b
         assert set(answer_ids([event])) <= seen
         seen |= set(call_ids([event]))
     open_ids = set(ids) - set(answer_ids(whole))
-    spoken = [event for event in whole if role_of(event) in ("user", "assistant")]
+    spoken = [event for event in whole if get_role(event) in ("user", "assistant")]
     for event in whole:
         unanswered = open_ids & set(call_ids([event]))
         assert event is spoken[-1] or unanswered <= (event.long_running_tool_ids or set())

@@ -12,7 +12,7 @@ from core.agents.factory import ours
 from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
-from core.sessions.lifecycle import adopt
+from core.sessions.lifecycle import reassign_sessions
 from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.schema import sessions
@@ -34,7 +34,7 @@ async def test_messages_of_lango_agent_are_read_as_those_of_parley(
 ) -> None:
     talk = await converse(app=app("lango_agent", ScriptedProvider("It is noon.")), agent="lango_agent")
     await talk.reply("What time is it?")
-    await adopt(talk.database, AgentRouter("parley", {"parley": AgentProfile("parley", ("one",))}))
+    await reassign_sessions(talk.database, AgentRouter("parley", {"parley": AgentProfile("parley", ("one",))}))
     assert not [message for message in caplog.messages if "goes on with" in message]
     provider = ScriptedProvider("It was noon.")
     service = SessionService(talk.database, TokenCounter(tmp_path), agent="parley")
@@ -47,7 +47,7 @@ async def test_messages_of_lango_agent_are_read_as_those_of_parley(
 
 async def succeeded(talk: Conversation, provider: ScriptedProvider) -> Conversation:
     """The same conversation, after a start with another agent."""
-    await adopt(talk.database, AgentRouter("after"))
+    await reassign_sessions(talk.database, AgentRouter("after"))
     after = app("after", provider).model_copy(update={"plugins": ours(Journal(talk.database))})
     return Conversation(AgentRuntime(after, talk.sessions), talk.sessions, talk.database)
 
@@ -70,7 +70,7 @@ async def test_the_next_agent_goes_on_and_reads_the_words_of_the_one_before_as_a
     assert await talk.reply("Sure?") == "Still."
     assert provider.requests[1].messages[-2].role == "assistant"
     caplog.clear()
-    await adopt(talk.database, AgentRouter("after"))
+    await reassign_sessions(talk.database, AgentRouter("after"))
     assert caplog.messages == []
     await talk.runtime.aclose()
 
@@ -93,7 +93,7 @@ async def test_what_was_chosen_and_is_gone_is_told_and_stays_chosen_for_when_it_
     async with talk.database.write() as connection:
         await connection.execute(sa.update(sessions).values(agent="weather"))
     with caplog.at_level(logging.WARNING, "core.sessions.lifecycle"):
-        await adopt(talk.database, AgentRouter("first", {"third": AgentProfile("third", ("one",))}))
+        await reassign_sessions(talk.database, AgentRouter("first", {"third": AgentProfile("third", ("one",))}))
     assert caplog.messages[-1:] == ["weather was chosen for 1 conversations, and is gone: their places' agents answer"]
     async with talk.database.read() as connection:
         assert (await connection.execute(sa.select(sessions.c.app, sessions.c.agent))).one() == ("first", "weather")

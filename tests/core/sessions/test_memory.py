@@ -19,7 +19,7 @@ from core.errors import SessionResetError, TurnLostError
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.sessions.memory import MemoryService
-from core.sessions.resume import rewind
+from core.sessions.resume import discard_run
 from core.sessions.service import SessionService
 from core.workers.fencing import FencingToken
 from tests.core.conftest import Faulty
@@ -135,5 +135,5 @@ async def test_an_agent_that_is_brought_remembers_after_a_restart(
     assert "My dog has the name Bello." in str(provider.requests[2].messages[-1])
     assert len(await found(MemoryService(database), "Bello")) == 2
     async with database.write() as connection:  # the question was deleted
-        await rewind(connection, "s", "r", keeps_question=False)
+        await discard_run(connection, "s", "r", keep_prompt=False)
     assert await found(MemoryService(database), "Bello") == ["It is Bello."]

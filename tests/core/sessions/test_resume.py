@@ -11,7 +11,7 @@ from google.genai.types import FinishReason
 from core.errors import ProviderRequestError
 from core.models.provider import Done, Failed, ModelMessage, Text, ToolCall, ToolResult
 from core.sessions.history import INTERRUPTED
-from core.sessions.resume import reopen
+from core.sessions.resume import resume_run
 from core.tools.tool import Tool
 from tests.fixtures.conversation import SESSION, Conversation, Converse, ScriptedProvider
 
@@ -48,7 +48,7 @@ async def broken_off(run: Coroutine[Any, Any, object], *, at: asyncio.Event) -> 
 
 async def again(talk: Conversation, text: str, run_id: str = "run-1") -> str:
     async with talk.database.write() as connection:
-        await reopen(connection, SESSION, run_id)
+        await resume_run(connection, SESSION, run_id)
     return (await talk.events(text, run_id=run_id))[-1].text
 
 

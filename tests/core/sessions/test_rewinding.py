@@ -10,7 +10,7 @@ from google.adk.workflow import Workflow
 
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.provider import Done, Text, ToolCall
-from core.sessions.resume import correction_of, rewind
+from core.sessions.resume import correction_run_id, discard_run
 from core.store.schema import tool_calls
 from core.tools.call_log import Call, Journal
 from core.tools.tool import Tool, adapt
@@ -24,7 +24,7 @@ pytestmark = [
 
 async def anew(talk: Conversation, text: str = "go", *, keeps_question: bool = True) -> str:
     async with talk.database.write() as connection:
-        await rewind(connection, SESSION, "run-1", keeps_question=keeps_question)
+        await discard_run(connection, SESSION, "run-1", keep_prompt=keeps_question)
     return (await talk.events(text, run_id="run-1"))[-1].text
 
 
@@ -109,14 +109,14 @@ async def test_the_agent_that_it_was_handed_over_to_is_asked_again_only_if_it_is
 async def test_what_a_model_was_told_about_a_wrong_name_goes_too_and_what_others_ran_stays(converse: Converse) -> None:
     provider = ScriptedProvider("One.", "Two.", "Three.")
     talk = await converse(provider)
-    for run_id in ("run-0", "run-1", correction_of("run-1")):
+    for run_id in ("run-0", "run-1", correction_run_id("run-1")):
         await talk.events(f"in {run_id}", run_id=run_id)
     journal = Journal(talk.database)
-    for run_id in ("run-0", "run-1", correction_of("run-1")):
+    for run_id in ("run-0", "run-1", correction_run_id("run-1")):
         await journal.begin(Call(SESSION, 1, run_id, "c", "pay", {}))
     async with talk.database.write() as connection:
-        await rewind(connection, SESSION, "run-1", keeps_question=True)
-        await rewind(connection, SESSION, "no such run", keeps_question=True)
+        await discard_run(connection, SESSION, "run-1", keep_prompt=True)
+        await discard_run(connection, SESSION, "no such run", keep_prompt=True)
         left = (await connection.execute(sa.select(tool_calls.c.run))).scalars().all()
     assert left == ["run-0"]
     assert await said(talk) == [("user", "in run-0"), ("assistant", "One."), ("user", "in run-1")]

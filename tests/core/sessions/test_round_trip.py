@@ -48,8 +48,8 @@ async def stored_and_read(path: Path, events: list[Event]) -> list[Event]:
             data = {row.hash: row.data for row in rows}
     finally:
         await database.aclose()
-    parsed = [record.parsed(text, 0) for text in texts]
-    return [record.restored(event, data) for event in parsed if event is not None]
+    parsed = [record.parse_event(text, 0) for text in texts]
+    return [record.restore_blobs(event, data) for event in parsed if event is not None]
 
 
 @given(st.lists(strategies.events, max_size=8))

@@ -407,7 +407,7 @@ async def test_what_is_read_of_one_session_does_not_go_through_all_others(
             await connection.exec_driver_sql("ANALYZE messages")
     with statements(database) as run:
         assert len((await service.list_sessions(app_name="app")).sessions) == 1
-        assert len(await service.search(session, ["user"], limit=3)) == 3
+        assert len(await service.search_messages(session, ["user"], limit=3)) == 3
         assert len(await database.run(compaction.SINCE, session="s", generation=1)) == compaction.SEEN
     assert len([sql for sql, _ in run if "FROM messages" in sql]) == 3
     for sql, parameters in run:
@@ -444,8 +444,8 @@ async def test_history_is_found_whatever_its_script_and_case(
     for event in (said(text), replied("nothing of it")):
         await service.append_event(session, event)
     for word in words:
-        assert [found.text for found in await service.search(session, [word], limit=3)] == [text]
-    assert [found.text for found in await service.search(session, words, limit=3)] == [text]
+        assert [found.text for found in await service.search_messages(session, [word], limit=3)] == [text]
+    assert [found.text for found in await service.search_messages(session, words, limit=3)] == [text]
 
 
 async def test_the_budget_bounds_what_is_loaded(database: Database, counter: TokenCounter) -> None:

@@ -19,7 +19,7 @@ from core.agents.factory import ours
 from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
-from core.sessions.resume import reopen
+from core.sessions.resume import resume_run
 from core.sessions.service import SessionService
 from core.tools.adk_confirmations import Ask, Decision
 from core.tools.call_log import Journal
@@ -219,7 +219,7 @@ async def test_the_run_goes_on_where_it_was_with_other_messages_in_between_and_n
     spoke = [event.author for event in await talk.history() if event.invocation_id == "run-1" and event.content]
     assert spoke[-1] == SHAPES[shape]
     async with talk.database.write() as connection:  # the process dies, and another one takes it up
-        await reopen(connection, SESSION, "run-1")
+        await resume_run(connection, SESSION, "run-1")
     assert asks_of(await decide(talk, *asks)) == ()
     assert (till.paid, till.looked) == (["Ada"], 1)
     assert asks_of(await talk.events("and now?", run_id="run-3")) == ()
@@ -274,7 +274,7 @@ async def test_two_approved_calls_run_once_over_a_restart(begin: Begin, shape: P
                 break
     assert till.paid
     async with talk.database.write() as connection:
-        await reopen(connection, SESSION, "run-1")
+        await resume_run(connection, SESSION, "run-1")
     assert asks_of(await decide(talk, *asks)) == ()
     assert sorted(till.paid) == ["Ada", "Bob"]
 

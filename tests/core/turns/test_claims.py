@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from core.inbox.store import InboxStore
-from core.sessions.lifecycle import hold_session
+from core.sessions.lifecycle import lock_session_row
 from core.sessions.routing import AgentProfile, AgentRouter
 from core.store.schema import inbox as inbox_table
 from core.store.schema import sessions
@@ -48,7 +48,7 @@ async def test_a_claim_skips_a_session_that_another_transaction_has_locked(
     await inbox.accept(edited := inbound("what was said", session="p:1"))
     await inbox.accept(inbound(session="p:2"))
     async with database.write() as connection:
-        await hold_session(connection, "p:1")
+        await lock_session_row(connection, "p:1")
         async with asyncio.timeout(10):
             (other,) = await turns.claim(10)
     assert other.session_id == "p:2"

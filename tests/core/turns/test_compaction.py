@@ -22,7 +22,7 @@ from core.models.providers.openai import OpenAIProvider
 from core.models.tokens import TokenCounter
 from core.sessions.history import DEFAULT_MAX_TURNS
 from core.sessions.prompt_text import QUOTE_OPEN, AttributedPrompt
-from core.sessions.resume import reopen
+from core.sessions.resume import resume_run
 from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
 from core.sessions.session import StoredSession
@@ -276,18 +276,18 @@ async def test_it_is_given_up_when_a_new_turn_comes_and_done_when_that_has_ended
     for number in range(DEFAULT_MAX_TURNS - 4):
         await talk.chat(f"q{number}", offers=False)
     begun, never_ends = asyncio.Event(), asyncio.Event()
-    held = talk.compaction._summarizer.sum_up
+    held = talk.compaction._summarizer.summarize
 
     async def waits(*args: object, **more: object) -> object:
         begun.set()
         await never_ends.wait()
         return await held(*args, **more)  # type: ignore[arg-type]
 
-    talk.compaction._summarizer.sum_up = waits  # type: ignore[method-assign, assignment]
+    talk.compaction._summarizer.summarize = waits  # type: ignore[method-assign, assignment]
     assert talk.last is not None
     talk.compaction.schedule(talk.last)
     await asyncio.wait_for(begun.wait(), 30)
-    talk.compaction._summarizer.sum_up = held  # type: ignore[method-assign]
+    talk.compaction._summarizer.summarize = held  # type: ignore[method-assign]
     await asyncio.wait_for(talk.ask("and now?"), 30)
     (found,) = await talk.summaries()
     text = found.content
@@ -315,14 +315,14 @@ async def test_no_summary_is_stored_of_a_history_that_changes_meanwhile(talk: Ta
     for number in range(DEFAULT_MAX_TURNS - 4):
         await talk.chat(f"q{number}", offers=False)
     assert talk.last is not None
-    sum_up = talk.compaction._summarizer.sum_up
+    sum_up = talk.compaction._summarizer.summarize
 
     async def sum_up_while_redacted(*args: Any, **more: Any) -> Any:
         async with talk.database.write() as connection:
             await connection.execute(sa.update(sessions).values(folder=None))
         return await sum_up(*args, **more)
 
-    talk.compaction._summarizer.sum_up = sum_up_while_redacted  # type: ignore[method-assign]
+    talk.compaction._summarizer.summarize = sum_up_while_redacted  # type: ignore[method-assign]
     talk.compaction.schedule(talk.last)
     await talk.compaction.wait_until_idle()
     assert len(talk.sums) == 1
@@ -340,7 +340,7 @@ async def test_what_is_tried_again_is_read_though_a_summary_tells_of_it(talk: Ta
     assert "an old question" not in await talk.reads()
     async with talk.database.write() as connection:
         await connection.execute(sa.update(turns_table).values(state="failed"))
-        await reopen(connection, SESSION, old.origin)
+        await resume_run(connection, SESSION, old.origin)
     read = await talk.reads()
     assert read[0].startswith(QUOTE_OPEN)
     assert read[-1] == "an old question"
