@@ -71,7 +71,7 @@ class SlackTalk:
 
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> SlackMessage:
         sent = [SlackFile(f"F{number}", name, data) for number, (name, data) in enumerate((files or {}).items())]
-        said = await self.bot.ask(
+        said = await self.bot.collect_events(
             user, self.channel.id, text, thread_ts=self.root.ts if self.root else None, files=sent
         )
         self.root = self.root or said
@@ -116,7 +116,7 @@ class DiscordTalk:
         self.place = place
 
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> DiscordMessage:
-        return await self.bot.ask(user, self.place, text, files=files)
+        return await self.bot.collect_events(user, self.place, text, files=files)
 
     def fetched(self) -> int:
         return len(self.sandbox.downloads)

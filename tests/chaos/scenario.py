@@ -71,7 +71,7 @@ class Model:
 
     def answer(self, asked: ReceivedRequest) -> Turn:
         try:
-            rules.hold("openai", asked.body)
+            rules.check_request("openai", asked.body)
         except AssertionError as breach:
             self.breaches.append(f"a request breaks a rule of the model: {breach or asked.body['messages']}")
             return Fail(400, "no such history is taken")

@@ -60,12 +60,12 @@ async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
     async with running(server, tmp_path, echo, rules=rules, auto_thread=True) as bot:
         message = await server.say("ada", "general", "this")
         thread = await server.start_thread("ada", message, "a thread")
-        question = await bot.ask("ada", thread, "one")
+        question = await bot.collect_events("ada", thread, "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
         shown, threads = seen_by_all(bot), len(server.threads("general"))
-        await bot.ask("grace", "general", "sesame open")
+        await bot.collect_events("grace", "general", "sesame open")
         await server.wait_for(lambda: told(bot, "grace") == [words.NOT_YOU])
-        await bot.ask("grace", "general", "sesame again")
+        await bot.collect_events("grace", "general", "sesame again")
         await server.say("grace", thread, "sesame there")
         await server.say("grace", server.open_dm("grace"), "sesame alone")
         await server.say("grace", thread, "sesame reply", reply_to=answer)
@@ -96,7 +96,7 @@ async def test_who_cannot_be_written_to_gets_a_sign_and_another_bot_gets_nothing
     rules = AccessRules(frozenset({f"user:{server.people['linus'].id}"}))
     async with running(server, tmp_path, echo, rules=rules) as bot:
         server.faults.fail(TELL, status=403, code=50007, times=1)
-        said = await bot.ask("ada", "general", "hello")
+        said = await bot.collect_events("ada", "general", "hello")
         await server.wait_for(lambda: list(said.reactions) == ["🚫"])
         for webhook in (False, True):
             await server.bot_says(f"robot {webhook}", "general", f"{bot.mention} hello", webhook=webhook)
@@ -148,8 +148,8 @@ async def test_a_category_a_channel_and_its_threads_are_one_and_who_has_it_for_h
     async with running(server, tmp_path, echo, rules=rules) as bot:
         thread = await server.start_thread("ada", await server.say("ada", secret, "root"), "a thread")
         for place in (secret, thread):
-            await bot.says(await bot.ask("ada", place, "one"), "heard: Ada Lovelace: one")
-        await bot.ask("ada", "general", "one")
+            await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
+        await bot.collect_events("ada", "general", "one")
         await server.wait_for(lambda: told(bot, "ada") == [words.NOT_HERE])
         (seen,) = await server.command("ada", server.add_abroad("abroad", "ada"), "ask", question="may I?")
         await server.wait_for(lambda: seen.text == words.NOT_HERE)
@@ -159,9 +159,11 @@ async def test_what_was_said_in_a_gap_goes_through_the_same_door(server: Discord
     role = server.give_role("grace", "banned")
     async with running(server, tmp_path, echo) as bot:
         for user in ("ada", "grace"):
-            await bot.says(await bot.ask(user, "general", "one"), f"heard: {server.people[user].display_name}: one")
-    await bot.ask("grace", "general", "two")
-    question = await bot.ask("ada", "general", "two")
+            await bot.says(
+                await bot.collect_events(user, "general", "one"), f"heard: {server.people[user].display_name}: one"
+            )
+    await bot.collect_events("grace", "general", "two")
+    question = await bot.collect_events("ada", "general", "two")
     async with running(server, tmp_path, echo, rules=AccessRules(block=frozenset({f"role:{role}"}))) as bot:
         await bot.says(question, "heard: Ada Lovelace: two")
         await heard(bot)
@@ -174,7 +176,7 @@ async def test_a_private_thread_is_a_place_of_its_own(server: DiscordSandbox, tm
         public = await server.start_thread("ada", await server.say("ada", "general", "root"), "public")
         private = await server.start_private_thread("ada", "general", "private")
         for place in (public, private):
-            await bot.says(await bot.ask("ada", place, "one"), "heard: Ada Lovelace: one")
+            await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
         general = server.channels["general"].id
         assert [row.place.rpartition(":")[2] for row in await bot.inbox_rows()] == [general, private.id]
         assert [row.session.rpartition(":")[2] for row in await bot.inbox_rows()] == [public.id, private.id]

@@ -51,7 +51,7 @@ async def answer(slack: SlackSandbox, user: str, channel: str, text: str) -> str
 async def test_a_forged_button_of_slack_exports_nobody_elses_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
         secret = await slack.say("grace", slack.open_dm("grace"), "tell me the secret")
-        other = await bot.ask("ada", "random", "one")
+        other = await bot.collect_events("ada", "random", "one")
         await bot.settled(2)
         body = {
             "type": "block_actions",
@@ -75,7 +75,7 @@ async def test_a_forged_button_of_slack_exports_nobody_elses_conversation(slack:
 async def test_an_argument_of_slacks_export_names_no_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
         secret = await slack.say("grace", slack.open_dm("grace"), "tell me the secret")
-        await bot.ask("ada", "general", "hi")
+        await bot.collect_events("ada", "general", "hi")
         await bot.settled(2)
         named = f"slack:{slack.team_id}:{secret.channel.id}:{secret.ts}"
         for text in (named, f"json {named}", "../../etc/passwd", "json;id"):
@@ -85,7 +85,7 @@ async def test_an_argument_of_slacks_export_names_no_conversation(slack: SlackSa
 
 async def test_a_form_of_discords_export_that_is_made_up_gives_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
     async with discord_running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         for form in ("discord:1:2", "../x", "json "):
             with pytest.raises(ValueError, match="no choice"):  # Discord lets nobody choose it; nor does the bot
                 await server.command("grace", "general", "export", form=form)

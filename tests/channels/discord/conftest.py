@@ -121,7 +121,7 @@ class Bot(Wired):
     def mention(self) -> str:
         return f"<@{self.server.bot_id}>"
 
-    async def ask(self, user: str, channel: Place | str, text: str, **more: Any) -> DiscordMessage:
+    async def collect_events(self, user: str, channel: Place | str, text: str, **more: Any) -> DiscordMessage:
         return await self.server.say(user, channel, f"{self.mention} {text}", **more)
 
     def answers(self, question: DiscordMessage) -> list[DiscordMessage]:

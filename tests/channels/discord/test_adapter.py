@@ -42,9 +42,9 @@ async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_
 ) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
-        first = await bot.ask("ada", "general", "one")
+        first = await bot.collect_events("ada", "general", "one")
         await server.wait_for(lambda: bot.texts(first))
-        second = await bot.ask("grace", "general", "two")
+        second = await bot.collect_events("grace", "general", "two")
         await server.wait_for(lambda: second.reactions.get("👀") == [server.bot_id])
         assert not first.reactions
         go_on.set()
@@ -59,8 +59,8 @@ async def test_what_two_connections_hear_is_answered_once(server: DiscordSandbox
         await other.start()
         try:
             assert len(server.sessions) == 2
-            await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
-            await bot.says(await bot.ask("ada", "general", "two"), "heard: Ada Lovelace: two")
+            await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+            await bot.says(await bot.collect_events("ada", "general", "two"), "heard: Ada Lovelace: two")
         finally:
             await other.stop()
             await other.aclose()
@@ -72,9 +72,9 @@ async def test_a_receipt_that_cannot_be_given_holds_nothing_up(server: DiscordSa
     go_on = asyncio.Event()
     server.faults.fail(REACT, status=403, code=50013)
     async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
-        await bot.ask("ada", "general", "one")
+        await bot.collect_events("ada", "general", "one")
         await server.wait_for(lambda: bot.calls(POST))
-        second = await bot.ask("grace", "general", "two")
+        second = await bot.collect_events("grace", "general", "two")
         await server.wait_for(lambda: bot.calls(REACT))
         go_on.set()
         await bot.says(second, "two!")
@@ -83,10 +83,10 @@ async def test_a_receipt_that_cannot_be_given_holds_nothing_up(server: DiscordSa
 async def test_a_wish_to_start_over_is_done_and_confirmed_each_time(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         for _ in range(2):
-            await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+            await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
             assert bot.said_to_model() == ["Ada Lovelace: one"]
             await bot.settled(1)
-            await bot.says(await bot.ask("ada", "general", "Reset!"), words.RESET_DONE)
+            await bot.says(await bot.collect_events("ada", "general", "Reset!"), words.RESET_DONE)
 
 
 async def test_an_answer_that_is_whole_when_the_conversation_is_started_over_is_not_said_to_be_stopped(
@@ -94,13 +94,13 @@ async def test_an_answer_that_is_whole_when_the_conversation_is_started_over_is_
 ) -> None:
     async with running(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
         server.faults.delay(PATCH, 3)
-        first = await bot.ask("ada", "general", "tell a story")
+        first = await bot.collect_events("ada", "general", "tell a story")
         await bot.in_states("answered")
-        await bot.says(await bot.ask("ada", "general", "reset"), words.RESET_DONE)
+        await bot.says(await bot.collect_events("ada", "general", "reset"), words.RESET_DONE)
         await bot.says(first, "Once upon a time it ended.")
         (row,) = await bot.settled(1)
         assert (row.state, row.text) == ("done", None)
-        await bot.says(await bot.ask("ada", "general", "hello"), "anew!")
+        await bot.says(await bot.collect_events("ada", "general", "hello"), "anew!")
         assert bot.texts(first) == ["Once upon a time it ended."]
         assert bot.said_to_model() == ["Ada Lovelace: hello"]
 
@@ -113,7 +113,7 @@ async def test_what_stands_of_an_answer_stays_when_the_conversation_is_started_o
     async with running(server, tmp_path, script, grace=0.1) as bot:
         if is_whole:
             server.faults.delay(PATCH, 2)
-        question = await bot.ask("ada", "general", "tell a story")
+        question = await bot.collect_events("ada", "general", "tell a story")
         await bot.in_states("answered" if is_whole else "running")
         if not is_whole:
             await bot.says(question, "Once upon a time")
@@ -129,11 +129,11 @@ async def test_what_stands_of_an_answer_stays_when_the_conversation_is_started_o
 
 async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
-        first = await bot.ask("ada", "general", "tell a story")
+        first = await bot.collect_events("ada", "general", "tell a story")
         await bot.says(first, "Once upon a time")
-        second = await bot.ask("ada", "general", "and another")
+        second = await bot.collect_events("ada", "general", "and another")
         await server.wait_for(lambda: second.reactions)
-        reset = await bot.ask("ada", "general", "reset")
+        reset = await bot.collect_events("ada", "general", "reset")
         await bot.says(reset, words.RESET_DONE)
         await bot.says(first, f"Once upon a time\n\n{words.RESET_STOPPED}")
         await server.wait_for(lambda: not second.reactions)
@@ -141,7 +141,7 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandb
         assert (row.state, row.text) == ("cancelled", None)
         assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
         await bot.model.wait_for_disconnects()
-        await bot.says(await bot.ask("ada", "general", "hello"), "anew!")
+        await bot.says(await bot.collect_events("ada", "general", "hello"), "anew!")
         assert bot.texts(second) == []
 
 
@@ -168,7 +168,10 @@ async def test_what_the_database_does_not_take_is_answered_once_when_it_does(
 ) -> None:
     failing_inbox(monkeypatch, 20)
     async with running(server, tmp_path, echo) as bot:
-        first, second = await bot.ask("ada", "general", "hello"), await bot.ask("ada", "random", "hi")
+        first, second = (
+            await bot.collect_events("ada", "general", "hello"),
+            await bot.collect_events("ada", "random", "hi"),
+        )
         await bot.says(first, "heard: Ada Lovelace: hello")
         await bot.says(second, "heard: Ada Lovelace: hi")
         assert len(await bot.settled(2)) == 2
@@ -178,10 +181,10 @@ async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answer
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         with pytest.MonkeyPatch.context() as patch:
             failing_inbox(patch, 1_000_000)
-            question = await bot.ask("ada", "general", "two")
+            question = await bot.collect_events("ada", "general", "two")
             await until(lambda: "a message is not stored yet" in caplog.text)
             async with asyncio.timeout(30):
                 await bot.channel.stop()
@@ -198,11 +201,11 @@ async def test_after_a_stop_nothing_is_heard_and_what_was_begun_is_said_to_its_e
 ) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half,")
         await bot.channel.stop()
         assert server.connected == 0
-        unheard = await bot.ask("ada", "general", "two")
+        unheard = await bot.collect_events("ada", "general", "two")
         go_on.set()
         await bot.worker.stop(5)
         assert bot.texts(question) == ["half, and half."]
@@ -212,7 +215,7 @@ async def test_after_a_stop_nothing_is_heard_and_what_was_begun_is_said_to_its_e
 
 async def test_what_cannot_end_in_time_says_so(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half")
     assert bot.texts(question) == [f"half\n\n{words.RESTARTING}"]
 
@@ -221,7 +224,7 @@ async def test_what_a_process_has_left_is_answered_by_the_next_one_in_the_same_m
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half")
 
         async def torn(*_: Any, **__: Any) -> None:
@@ -241,7 +244,7 @@ async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> N
         warnings.simplefilter("error", ResourceWarning)
         async with discord_of() as server:
             async with running(server, tmp_path, echo) as bot:
-                await bot.says(await bot.ask("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+                await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")
                 await server.drop_sockets()
                 await server.wait_connected()
             gc.collect()
@@ -273,12 +276,12 @@ async def test_a_stop_that_discord_takes_for_a_lost_connection_leaves_no_bot_to_
 
 async def test_a_session_that_is_begun_anew_does_nothing_twice(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         for number in (2, 3):
             await server.invalidate_sessions()
             sessions = server.sessions
             await server.wait_for(lambda: len(sessions) == number and server.connected)  # noqa: B023 (at once)
-        question = await bot.ask("ada", "general", "two")
+        question = await bot.collect_events("ada", "general", "two")
         await bot.says(question, "heard: Ada Lovelace: two")
         assert len(bot.calls("GET /applications/{application}/commands")) == 1
         assert len(await bot.inbox_rows()) == 2
@@ -314,7 +317,7 @@ async def test_the_model_is_never_held_up(
     monkeypatch.setattr(TurnStore, "save_answer", keep)
     async with running(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:
         server.faults.delay(PATCH, 6)
-        question = await bot.ask("ada", "general", "a long one")
+        question = await bot.collect_events("ada", "general", "a long one")
         await server.wait_for(lambda: bot.calls(PATCH))
         await until(lambda: kept)
         assert [call.status for call in bot.calls(PATCH)] == [0]
@@ -325,10 +328,10 @@ async def test_the_model_is_never_held_up(
 async def test_an_edit_in_flight_is_never_cancelled(server: DiscordSandbox, tmp_path: Path, end: str) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
         server.faults.delay(PATCH, 0.5)
-        question = await bot.ask("ada", "general", "a long one")
+        question = await bot.collect_events("ada", "general", "a long one")
         await server.wait_for(lambda: bot.calls(PATCH))
         if end == "reset":
-            await bot.ask("ada", "general", "reset")
+            await bot.collect_events("ada", "general", "reset")
             await bot.says(question, f"half\n\n{words.RESET_STOPPED}")
     (answer,) = bot.answers(question)
     last = words.RESET_STOPPED if end == "reset" else words.RESTARTING

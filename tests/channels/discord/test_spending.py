@@ -31,16 +31,16 @@ async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_u
     grace = str(server.people["grace"].id)
     limits: dict[str, Any] = {"limits": SpendingLimits(person=to_amount(Decimal("0.01"))), "admins": [grace]}
     async with running(server, tmp_path, echo, core=limits, admins=[grace]) as bot:
-        await bot.shows(await bot.ask("ada", "general", "one"), lambda text: "one" in text)
+        await bot.shows(await bot.collect_events("ada", "general", "one"), lambda text: "one" in text)
         await bot.settled(1)
         shown = await usage(bot, "ada", "general")
         assert [f"{who}: {ONE}" in shown for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
         assert "Ada" not in shown
-        question = await bot.ask("ada", "general", "two")
+        question = await bot.collect_events("ada", "general", "two")
         (reply,) = await bot.shows(question, lambda text: "used up" in text)
         assert words.CAP_ADMINS in reply.text
         assert len(bot.model.requests) == 1
-        await bot.shows(await bot.ask("grace", server.open_dm("grace"), "mine"), lambda text: "mine" in text)
+        await bot.shows(await bot.collect_events("grace", server.open_dm("grace"), "mine"), lambda text: "mine" in text)
         await bot.settled(3)
         everything = await usage(bot, "grace", "general")
         assert [line for line in everything.splitlines() if "Ada" in line and ONE in line]
@@ -56,5 +56,5 @@ async def test_where_the_model_cannot_answer_another_one_does_and_a_line_says_so
     broken = [Say("The sky is gr"), Fail(503)]
     async with running(server, tmp_path, broken, core={"stand_in": echo}) as bot:
         note = words.STOOD_IN.format(model=STAND_IN, other="openai/scripted")
-        (answer,) = await bot.shows(await bot.ask("ada", "general", "one"), lambda text: STAND_IN in text)
+        (answer,) = await bot.shows(await bot.collect_events("ada", "general", "one"), lambda text: STAND_IN in text)
         assert answer.text.endswith(f"one\n\n{note}")

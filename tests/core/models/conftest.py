@@ -21,13 +21,13 @@ VENDORS: dict[str, tuple[Callable[[str, str], Provider], Callable[..., Server]]]
 }
 
 
-class Wired(NamedTuple):
+class ConnectedProvider(NamedTuple):
     """A provider at the end of its wire, and the scripted model at the other."""
 
     provider: Provider
     server: Server
 
-    async def ask(self, *messages: ModelMessage, **more: Any) -> list[ProviderEvent]:
+    async def collect_events(self, *messages: ModelMessage, **more: Any) -> list[ProviderEvent]:
         asked = messages or (ModelMessage("user", (Text("Hi"),)),)
         request = ModelRequest("the-model", asked, **more)
         async with aclosing(self.stream(request)) as events:
@@ -36,20 +36,22 @@ class Wired(NamedTuple):
     def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         return cast(AsyncGenerator[ProviderEvent, None], self.provider.stream(request))
 
-    async def failure(self) -> Exception:
+    async def get_error(self) -> Exception:
         """The error in which a request ends."""
-        failed = (await self.ask())[-1]
+        failed = (await self.collect_events())[-1]
         assert isinstance(failed, Failed)
         return failed.error
 
 
 @asynccontextmanager
-async def wired(vendor: str, script: Script = (), *, key: str = "key", **server_options: Any) -> AsyncIterator[Wired]:
+async def connect_provider(
+    vendor: str, script: Script = (), *, key: str = "key", **server_options: Any
+) -> AsyncIterator[ConnectedProvider]:
     provider_of, server_of = VENDORS[vendor]
     async with server_of(script, **server_options) as server:
         provider = provider_of(key, server.base_url)
         try:
-            yield Wired(provider, server)
+            yield ConnectedProvider(provider, server)
         finally:
             await provider.aclose()
 
@@ -60,24 +62,24 @@ def vendor(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def wire(vendor: str) -> AsyncIterator[Wired]:
-    async with wired(vendor) as both:
+async def wire(vendor: str) -> AsyncIterator[ConnectedProvider]:
+    async with connect_provider(vendor) as both:
         yield both
 
 
 @pytest.fixture
-async def openai_wire() -> AsyncIterator[Wired]:
-    async with wired("openai") as both:
+async def openai_wire() -> AsyncIterator[ConnectedProvider]:
+    async with connect_provider("openai") as both:
         yield both
 
 
 @pytest.fixture
-async def gemini_wire() -> AsyncIterator[Wired]:
-    async with wired("gemini") as both:
+async def gemini_wire() -> AsyncIterator[ConnectedProvider]:
+    async with connect_provider("gemini") as both:
         yield both
 
 
 @pytest.fixture
-async def anthropic_wire() -> AsyncIterator[Wired]:
-    async with wired("anthropic") as both:
+async def anthropic_wire() -> AsyncIterator[ConnectedProvider]:
+    async with connect_provider("anthropic") as both:
         yield both

@@ -28,7 +28,7 @@ REQUEST = ModelRequest("m", ())
 Script = Sequence[ProviderEvent | asyncio.Event | Exception]
 
 
-class Scripted:
+class ScriptedStream:
     """Says its script without a pause, but for the events that it waits for."""
 
     name = "scripted"
@@ -57,7 +57,7 @@ class Scripted:
         return
 
 
-class Endless:
+class EndlessStream:
     """Says a word a millisecond."""
 
     name = "endless"
@@ -75,8 +75,8 @@ class Endless:
         return
 
 
-async def pieces(*script: ProviderEvent | asyncio.Event | Exception) -> list[ProviderEvent]:
-    async with aclosing(CoalescingProvider(Scripted(script)).stream(REQUEST)) as events:
+async def coalesce(*script: ProviderEvent | asyncio.Event | Exception) -> list[ProviderEvent]:
+    async with aclosing(CoalescingProvider(ScriptedStream(script)).stream(REQUEST)) as events:
         return [event async for event in events]
 
 
@@ -86,7 +86,7 @@ async def test_the_first_delta_comes_at_once_and_the_next_ones_are_joined(
     monkeypatch.setattr(merging, "MIN_INTERVAL_SECONDS", 30.0)
     gate = asyncio.Event()
     script: Script = [Text("a"), gate, Text("b"), Text("c"), Done()]
-    async with asyncio.timeout(20), aclosing(CoalescingProvider(Scripted(script)).stream(REQUEST)) as events:
+    async with asyncio.timeout(20), aclosing(CoalescingProvider(ScriptedStream(script)).stream(REQUEST)) as events:
         assert await anext(events) == Text("a")
         gate.set()
         assert [event async for event in events] == [Text("bc"), Done()], "the end waits for no window"
@@ -96,7 +96,7 @@ async def test_text_thoughts_calls_and_signed_parts_stay_separate_and_ordered() 
     call = ToolCall("c", "f", {})
     script: list[ProviderEvent] = [Thought("x"), Thought("y"), Text("a"), Text("b"), call, Text("c", b"s")]
     script += [Text("d"), Text("e"), Done()]
-    assert await pieces(*script) == [
+    assert await coalesce(*script) == [
         Thought("xy"),
         Text("ab"),
         call,
@@ -108,18 +108,18 @@ async def test_text_thoughts_calls_and_signed_parts_stay_separate_and_ordered() 
 
 async def test_text_before_a_failure_comes_before_it() -> None:
     failed = Failed(ProviderUnavailableError("gone"))
-    assert await pieces(Text("a"), Text("b"), failed) == [Text("ab"), failed]
+    assert await coalesce(Text("a"), Text("b"), failed) == [Text("ab"), failed]
     with pytest.raises(RuntimeError, match="broken"):
-        await pieces(Text("a"), RuntimeError("broken"))
+        await coalesce(Text("a"), RuntimeError("broken"))
 
 
 async def test_an_empty_stream_ends() -> None:
-    assert await pieces() == []
-    assert await pieces(Text("a")) == [Text("a")]
+    assert await coalesce() == []
+    assert await coalesce(Text("a")) == [Text("a")]
 
 
 async def test_closing_the_stream_closes_the_providers_stream() -> None:
-    provider = Scripted([Text("a"), asyncio.Event()])
+    provider = ScriptedStream([Text("a"), asyncio.Event()])
     async with aclosing(CoalescingProvider(provider).stream(REQUEST)) as events:
         assert await anext(events) == Text("a")
     assert provider.is_closed
@@ -140,7 +140,7 @@ def test_deltas_are_rarer_with_more_streams_and_never_simultaneous(
                 came.append(asyncio.get_running_loop().time())
 
     async def main() -> float:
-        provider, began = CoalescingProvider(Endless()), asyncio.get_running_loop().time()
+        provider, began = CoalescingProvider(EndlessStream()), asyncio.get_running_loop().time()
         await asyncio.gather(*(listen(provider) for _ in range(5)))
         return began
 
@@ -162,4 +162,4 @@ async def test_coalescing_keeps_all_text_in_order(script: list[ProviderEvent]) -
                 each.append((event,))
         return each
 
-    assert said(await pieces(*script, Done())) == said([*script, Done()])
+    assert said(await coalesce(*script, Done())) == said([*script, Done()])

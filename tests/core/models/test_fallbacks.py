@@ -51,7 +51,7 @@ from tests.fixtures.conversation import Converse, ScriptedProvider, kinds, shown
 DOWN: list[ProviderEvent | asyncio.Event] = [Failed(ProviderUnavailableError("down"))]
 
 
-def chain(first: ScriptedProvider, *others: ScriptedProvider, **more: Any) -> ModelAdapter:
+def make_adapter(first: ScriptedProvider, *others: ScriptedProvider, **more: Any) -> ModelAdapter:
     """`a/first`, and behind it `b/1`, `b/2` ..."""
     offered = {f"b/{nth}": ModelHandle(other, str(nth)) for nth, other in enumerate(others, 1)}
     return ModelAdapter(model="a/first", provider=first, fallbacks=Fallbacks(offered), idle_seconds=1, **more)
@@ -73,7 +73,7 @@ async def test_a_fallback_answers_and_its_call_names_the_replaced_model(
 ) -> None:
     first, second = ScriptedProvider([Failed(error)]), ScriptedProvider([Failed(error)])
     third = ScriptedProvider([Text("Here I am."), Done(usage=Usage(1, 2))])
-    talk = await converse(app=make_app(AgentConfig(), model=chain(first, second, third)))
+    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(first, second, third)))
     done = (await talk.events("hi"))[-1]
     assert (done.type, done.text) == ("done", "Here I am.")
     assert [(call.model, call.instead_of, call.error) for call in done.calls] == [
@@ -87,7 +87,7 @@ async def test_a_fallback_answers_and_its_call_names_the_replaced_model(
 @pytest.mark.parametrize("error", [ContentBlockedError("blocked"), ProviderRequestError("wrong"), TooLongError("long")])
 async def test_a_fault_of_the_request_is_not_sent_to_a_fallback(converse: Converse, error: ProviderError) -> None:
     other = ScriptedProvider()
-    talk = await converse(app=make_app(AgentConfig(), model=chain(ScriptedProvider([Failed(error)]), other)))
+    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(ScriptedProvider([Failed(error)]), other)))
     assert (await talk.events("hi"))[-1].error is error
     assert other.requests == []
 
@@ -98,7 +98,7 @@ async def test_a_fallback_within_a_text_retracts_it_and_calls_tools_once(
     broken: list[ProviderEvent | asyncio.Event] = [Text("The sky is gr"), *DOWN]
     first = ScriptedProvider([Text("Let me look. "), ToolCall("c", "current_time", {}), Done()], broken, broken)
     other = ScriptedProvider("The sky is blue.")
-    talk = await converse(app=make_app(AgentConfig(), model=chain(first, other, retry_seconds=(0,))))
+    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0,))))
     events = await talk.events("hi")
     assert shown(events) == events[-1].text == "Let me look. \n\nThe sky is blue."
     assert kinds(events).count("step_reset") >= 1
@@ -108,7 +108,7 @@ async def test_a_fallback_within_a_text_retracts_it_and_calls_tools_once(
 
 async def test_if_all_models_fail_the_error_is_the_first_ones(converse: Converse) -> None:
     error = ProviderAuthError("its key is refused")
-    model = chain(ScriptedProvider([Failed(error)]), ScriptedProvider(DOWN))
+    model = make_adapter(ScriptedProvider([Failed(error)]), ScriptedProvider(DOWN))
     assert (await (await converse(app=make_app(AgentConfig(), model=model))).events("hi"))[-1].error is error
 
 
@@ -118,7 +118,7 @@ async def test_a_failed_model_is_skipped_for_a_minute_and_then_tried_once(
     now = 1000.0
     monkeypatch.setattr(event_loop, "now", lambda: now)
     first, other = ScriptedProvider(*[DOWN] * 5), ScriptedProvider(*["Yes."] * 9)
-    talk = await converse(app=make_app(AgentConfig(), model=chain(first, other, retry_seconds=(0, 0))))
+    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0, 0))))
 
     async def asked(at: float) -> int:
         nonlocal now
@@ -139,7 +139,7 @@ async def test_concurrent_failures_skip_a_model_once(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(event_loop, "now", lambda: now)
     gate = asyncio.Event()
     first, other = ScriptedProvider(*[[gate, *DOWN]] * 8, "I am back."), ScriptedProvider(*["Yes."] * 8)
-    model = chain(first, other)
+    model = make_adapter(first, other)
 
     async def asked() -> str:
         request = LlmRequest(contents=[types.UserContent("hi")])
@@ -166,7 +166,7 @@ async def test_a_fallback_gets_supported_files_and_a_shorter_history(
     first = ScriptedProvider(*(f"Answer {n}." for n in range(6)), DOWN)
     long: list[ProviderEvent | asyncio.Event] = [Failed(TooLongError("too long"))]
     blind = Blind(long, long, "I have read the end of it.")
-    talk = await converse(app=make_app(AgentConfig(), model=chain(first, blind)))
+    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(first, blind)))
     for n in range(6):
         await talk.events(f"Question {n}?")
     picture = types.Part.from_bytes(data=b"png", mime_type="image/png")
@@ -204,7 +204,7 @@ async def test_leaving_the_stream_of_a_fallback_closes_its_connection(converse: 
     other = ScriptedProvider([Text("Well"), asyncio.Event()])
     app = App(
         name=DEFAULT_AGENT_NAME,
-        root_agent=LlmAgent(name=DEFAULT_AGENT_NAME, model=chain(ScriptedProvider(DOWN), other)),
+        root_agent=LlmAgent(name=DEFAULT_AGENT_NAME, model=make_adapter(ScriptedProvider(DOWN), other)),
         plugins=ours(),
     )
     async with aclosing((await converse(app=app)).stream("hi")) as events:

@@ -82,7 +82,7 @@ def png(size: int) -> Media:
     return Media("image/png", b"x" * size)
 
 
-def left_out(kind: str, size: int) -> Text:
+def description(kind: str, size: int) -> Text:
     return Text(f"[a file that is not shown to you: {kind}, {size} bytes]")
 
 
@@ -95,15 +95,15 @@ def test_the_newest_supported_files_are_sent_and_others_described() -> None:
         ModelMessage("user", (Text("two"), png(9), sound, png(11), png(5))),
     ]
     assert drop_unsupported_files(history, TAKES) == [
-        ModelMessage("user", (Text("one"), left_out("image/png", 8), page, linked)),
-        ModelMessage("user", (Text("two"), png(9), left_out("audio/ogg", 3), left_out("image/png", 11), png(5))),
+        ModelMessage("user", (Text("one"), description("image/png", 8), page, linked)),
+        ModelMessage("user", (Text("two"), png(9), description("audio/ogg", 3), description("image/png", 11), png(5))),
     ]
 
 
 def test_dropped_files_of_a_tool_are_described_in_its_result() -> None:
     shown = ToolResult("1", "draw", {"ok": True}, (png(4), png(40)))
     [message] = drop_unsupported_files([ModelMessage("tool", (shown,))], TAKES)
-    told = {"ok": True, "left_out": [left_out("image/png", 40).text]}
+    told = {"ok": True, "left_out": [description("image/png", 40).text]}
     assert message == ModelMessage("tool", (ToolResult("1", "draw", told, (png(4),)),))
 
 

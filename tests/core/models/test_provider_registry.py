@@ -12,7 +12,7 @@ from core.errors import (
 from core.models.provider_registry import make_provider, probe_model
 from core.models.vendors import VendorSettings
 from sandbox.models import Fail, Say, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI, Stall, Think
-from tests.core.models.conftest import Wired, wired
+from tests.core.models.conftest import ConnectedProvider, connect_provider
 
 KEYS = VendorSettings(google_api_key="secret-google", openai_api_key="secret-openai", anthropic_api_key="secret-claude")
 
@@ -90,13 +90,13 @@ def test_keys_are_not_shown() -> None:
     assert "secret" not in repr(KEYS)
 
 
-async def test_a_probe_ends_after_the_first_event(wire: Wired) -> None:
+async def test_a_probe_ends_after_the_first_event(wire: ConnectedProvider) -> None:
     wire.server.then([Think("Hm."), Stall()])
     await probe_model(wire.provider, "the-model")
     await wire.server.wait_for_disconnects(1)
 
 
-async def test_a_probe_of_a_silent_model_times_out(wire: Wired) -> None:
+async def test_a_probe_of_a_silent_model_times_out(wire: ConnectedProvider) -> None:
     wire.server.then([Stall()])
     async with asyncio.timeout(30):
         with pytest.raises(ProviderStalledError, match="said nothing for"):
@@ -105,14 +105,14 @@ async def test_a_probe_of_a_silent_model_times_out(wire: Wired) -> None:
 
 
 async def test_a_probe_raises_the_providers_error(vendor: str) -> None:
-    async with wired(vendor, api_key="another") as wire:
+    async with connect_provider(vendor, api_key="another") as wire:
         with pytest.raises(ProviderAuthError):
             await probe_model(wire.provider, "the-model")
-    async with wired(vendor, models=["another"]) as wire:
+    async with connect_provider(vendor, models=["another"]) as wire:
         with pytest.raises(UnknownModelError, match="the-model"):
             await probe_model(wire.provider, "the-model")
-    async with wired(vendor, [Fail(503)]) as wire:
+    async with connect_provider(vendor, [Fail(503)]) as wire:
         with pytest.raises(ProviderUnavailableError):
             await probe_model(wire.provider, "the-model")
-    async with wired(vendor, [Say("ok")]) as wire:
+    async with connect_provider(vendor, [Say("ok")]) as wire:
         await probe_model(wire.provider, "the-model")

@@ -25,38 +25,38 @@ Script = Sequence[str | Exception | asyncio.Event]
 BUSY = ProviderLimitError("busy")
 
 
-class Calls:
+class ScriptedCalls:
     """A model call that goes by the next script each time: it says, waits or fails."""
 
     def __init__(self, *scripts: Script) -> None:
         self.scripts = list(scripts)
-        self.begun = self.closed = 0
-        self.waits, self.ends = asyncio.Event(), asyncio.Event()
+        self.started = self.closed = 0
+        self.is_waiting, self.has_ended = asyncio.Event(), asyncio.Event()
 
     async def __call__(self) -> AsyncGenerator[LlmResponse, None]:
-        self.begun += 1
+        self.started += 1
         try:
             for step in self.scripts.pop(0):
                 match step:
                     case Exception():
                         raise step
                     case asyncio.Event():
-                        self.waits.set()
+                        self.is_waiting.set()
                         await step.wait()
                     case _:
                         yield LlmResponse(content=types.ModelContent(step), partial=True)
         finally:
             self.closed += 1
-            self.ends.set()
+            self.has_ended.set()
 
 
-async def heard(calls: Calls, waits: Sequence[float] = (0, 0)) -> list[str | None]:
+async def collect_texts(calls: ScriptedCalls, waits: Sequence[float] = (0, 0)) -> list[str | None]:
     """What the responses say; one that takes back what was said is a None."""
     async with aclosing(RetryStream().run(calls, waits)) as responses:
-        return [said(response) async for response in responses]
+        return [get_text(response) async for response in responses]
 
 
-def said(response: LlmResponse) -> str | None:
+def get_text(response: LlmResponse) -> str | None:
     assert response.partial
     assert response.content is not None
     return None if is_retraction(response) else "".join(part.text or "" for part in response.content.parts or ())
@@ -76,14 +76,14 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.mark.parametrize("error", [BUSY, ProviderUnavailableError("down"), ProviderStalledError("silent")])
 async def test_a_retryable_error_is_tried_three_times(error: ProviderError) -> None:
-    calls = Calls([error], [error], ["Fine."])
-    assert await heard(calls) == ["Fine."]
+    calls = ScriptedCalls([error], [error], ["Fine."])
+    assert await collect_texts(calls) == ["Fine."]
     last = ProviderUnavailableError("still down")
-    calls = Calls([error], [error], [last], ["never asked for"])
+    calls = ScriptedCalls([error], [error], [last], ["never asked for"])
     with pytest.raises(ProviderUnavailableError) as raised:
-        await heard(calls)
+        await collect_texts(calls)
     assert raised.value is last
-    assert (calls.begun, calls.closed) == (3, 3)
+    assert (calls.started, calls.closed) == (3, 3)
 
 
 @pytest.mark.parametrize(
@@ -98,23 +98,23 @@ async def test_a_retryable_error_is_tried_three_times(error: ProviderError) -> N
     ],
 )
 async def test_a_permanent_error_is_raised_at_once(error: Exception) -> None:
-    calls = Calls(["Hel", error], ["never asked for"])
+    calls = ScriptedCalls(["Hel", error], ["never asked for"])
     with pytest.raises(type(error)) as raised:
-        await heard(calls)
+        await collect_texts(calls)
     assert raised.value is error
-    assert calls.begun == 1
+    assert calls.started == 1
 
 
 async def test_without_retries_a_call_is_tried_once() -> None:
-    calls = Calls([BUSY], ["never asked for"])
+    calls = ScriptedCalls([BUSY], ["never asked for"])
     with pytest.raises(ProviderLimitError):
-        await heard(calls, ())
-    assert calls.begun == 1
+        await collect_texts(calls, ())
+    assert calls.started == 1
 
 
 async def test_the_waits_grow_and_vary(slept: list[float]) -> None:
     for _ in range(20):
-        await heard(Calls([BUSY], [BUSY], ["Fine."]), RETRY_SECONDS)
+        await collect_texts(ScriptedCalls([BUSY], [BUSY], ["Fine."]), RETRY_SECONDS)
     first, second = slept[::2], slept[1::2]
     assert all(0.25 <= wait <= 0.75 for wait in first)
     assert all(1 <= wait <= 3 for wait in second)
@@ -123,7 +123,7 @@ async def test_the_waits_grow_and_vary(slept: list[float]) -> None:
 
 @pytest.mark.parametrize("asked", [0.0, 7.0, MAX_RETRY_AFTER_SECONDS])
 async def test_a_retry_waits_for_retry_after(slept: list[float], asked: float) -> None:
-    await heard(Calls([ProviderLimitError("busy", retry_after=asked)], ["Fine."]), RETRY_SECONDS)
+    await collect_texts(ScriptedCalls([ProviderLimitError("busy", retry_after=asked)], ["Fine."]), RETRY_SECONDS)
     [wait] = slept
     assert asked + 0.25 <= wait <= asked + 0.75
 
@@ -131,19 +131,31 @@ async def test_a_retry_waits_for_retry_after(slept: list[float], asked: float) -
 async def test_a_long_retry_after_prevents_a_retry(slept: list[float]) -> None:
     error = ProviderLimitError("busy", retry_after=MAX_RETRY_AFTER_SECONDS + 1)
     with pytest.raises(ProviderLimitError):
-        await heard(Calls([error], ["never asked for"]), RETRY_SECONDS)
+        await collect_texts(ScriptedCalls([error], ["never asked for"]), RETRY_SECONDS)
     assert slept == []
 
 
 async def test_the_text_of_a_failed_attempt_is_retracted_before_new_text() -> None:
-    assert await heard(Calls(["Hel", "lo", BUSY], [BUSY], ["Good ", "day"])) == ["Hel", "lo", None, "Good ", "day"]
-    assert await heard(Calls(["Hel", BUSY], ["Hell", BUSY], ["Hello"])) == ["Hel", None, "Hell", None, "Hello"]
-    assert await heard(Calls([BUSY], ["Hello"])) == ["Hello"]
+    assert await collect_texts(ScriptedCalls(["Hel", "lo", BUSY], [BUSY], ["Good ", "day"])) == [
+        "Hel",
+        "lo",
+        None,
+        "Good ",
+        "day",
+    ]
+    assert await collect_texts(ScriptedCalls(["Hel", BUSY], ["Hell", BUSY], ["Hello"])) == [
+        "Hel",
+        None,
+        "Hell",
+        None,
+        "Hello",
+    ]
+    assert await collect_texts(ScriptedCalls([BUSY], ["Hello"])) == ["Hello"]
 
 
 async def test_the_text_stays_if_every_attempt_fails() -> None:
-    responses = RetryStream().run(Calls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0))
-    assert said(await anext(responses)) == "Hel"
+    responses = RetryStream().run(ScriptedCalls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0))
+    assert get_text(await anext(responses)) == "Hel"
     with pytest.raises(ProviderLimitError):
         await anext(responses)
 
@@ -152,7 +164,7 @@ async def test_each_retry_is_logged_without_the_vendors_words(caplog: pytest.Log
     error = ProviderUnavailableError("openai could not answer (HTTP 500)")
     error.__cause__ = RuntimeError("boom sk-secret")
     with caplog.at_level(logging.WARNING):
-        await heard(Calls([error], [error], ["Fine."]))
+        await collect_texts(ScriptedCalls([error], [error], ["Fine."]))
     assert [record.getMessage() for record in caplog.records] == [
         "a model call failed: ProviderUnavailableError: openai could not answer (HTTP 500) (from RuntimeError); "
         f"attempt {number} follows in 0.0 s"
@@ -162,29 +174,29 @@ async def test_each_retry_is_logged_without_the_vendors_words(caplog: pytest.Log
 
 
 async def test_a_call_cancelled_while_waiting_is_not_retried() -> None:
-    calls = Calls([BUSY], ["never asked for"])
-    task = asyncio.create_task(heard(calls, (60,)))
+    calls = ScriptedCalls([BUSY], ["never asked for"])
+    task = asyncio.create_task(collect_texts(calls, (60,)))
     async with asyncio.timeout(30):
-        await calls.ends.wait()
+        await calls.has_ended.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert calls.begun == 1
+    assert calls.started == 1
 
 
 async def test_cancelling_an_attempt_ends_it_without_a_retry() -> None:
-    calls = Calls([BUSY], [asyncio.Event()], ["never asked for"])
-    task = asyncio.create_task(heard(calls))
+    calls = ScriptedCalls([BUSY], [asyncio.Event()], ["never asked for"])
+    task = asyncio.create_task(collect_texts(calls))
     async with asyncio.timeout(30):
-        await calls.waits.wait()
+        await calls.is_waiting.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert (calls.begun, calls.closed) == (2, 2)
+    assert (calls.started, calls.closed) == (2, 2)
 
 
 async def test_closing_the_stream_ends_the_attempt() -> None:
-    calls = Calls(["Hel", BUSY], ["Hello"], ["never asked for"])
+    calls = ScriptedCalls(["Hel", BUSY], ["Hello"], ["never asked for"])
     async with aclosing(RetryStream().run(calls, (0, 0))) as responses:
-        assert [said(await anext(responses)) for _ in range(2)] == ["Hel", None]
-    assert (calls.begun, calls.closed) == (2, 2)
+        assert [get_text(await anext(responses)) for _ in range(2)] == ["Hel", None]
+    assert (calls.started, calls.closed) == (2, 2)

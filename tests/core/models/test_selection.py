@@ -23,7 +23,7 @@ from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 KEYS = VendorSettings(openai_api_key="secret-openai", anthropic_api_key="secret-claude")
 
 
-def offering(default: ScriptedProvider, **others: ScriptedProvider) -> ModelAdapter:
+def make_adapter(default: ScriptedProvider, **others: ScriptedProvider) -> ModelAdapter:
     """The default model `a/default`, and others by what is behind the `b/`."""
     offered = {f"b/{name}": ModelHandle(provider, name) for name, provider in others.items()}
     return ModelAdapter(
@@ -38,7 +38,7 @@ async def test_a_run_calls_the_selected_model_by_its_providers_name(
     converse: Converse,
 ) -> None:
     default, other = ScriptedProvider("From the default.", "Again."), ScriptedProvider("From the other.")
-    talk = await converse(app=make_app(AgentConfig(), model=offering(default, other=other)))
+    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(default, other=other)))
     told = [(await talk.events("hi", model=model))[-1].text for model in (None, "b/other", "a/default")]
     assert told == ["From the default.", "From the other.", "Again."]
     assert [request.model for request in default.requests] == ["default", "default"]
@@ -47,7 +47,7 @@ async def test_a_run_calls_the_selected_model_by_its_providers_name(
 
 
 async def test_the_common_model_of_an_apps_agents_is_known_before_a_run(converse: Converse) -> None:
-    model = offering(ScriptedProvider(), other=ScriptedProvider())
+    model = make_adapter(ScriptedProvider(), other=ScriptedProvider())
     fixed = model.model_copy(update={"is_fixed": True})
     talk = await converse(app=make_app(AgentConfig(), model=model))
     asked = [talk.runtime.asks(chosen) for chosen in (None, "b/other", "c/gone")]
@@ -61,7 +61,7 @@ async def test_the_thoughts_of_one_provider_are_not_sent_to_another(converse: Co
     default = ScriptedProvider([Thought("hm", b"signed"), Text("One."), Done()], "Three.")
     other = ScriptedProvider("Two.")
     other.name = "another"
-    talk = await converse(app=make_app(AgentConfig(), model=offering(default, other=other)))
+    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(default, other=other)))
     for model in (None, "b/other", None):
         await talk.events("hi", model=model)
     (sent,), back = other.requests, default.requests[-1]
@@ -73,7 +73,7 @@ async def test_a_removed_model_is_replaced_by_the_default_with_a_warning(
     converse: Converse, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = ScriptedProvider("From the default.")
-    talk = await converse(app=make_app(AgentConfig(), model=offering(provider)))
+    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(provider)))
     with caplog.at_level(logging.WARNING, "core.models.selection"):
         assert (await talk.events("hi", model="b/gone"))[-1].text == "From the default."
     assert caplog.messages[-1] == "b/gone is no longer among MODELS; a/default answers"
@@ -81,7 +81,7 @@ async def test_a_removed_model_is_replaced_by_the_default_with_a_warning(
 
 async def test_the_selection_does_not_replace_an_agents_own_model(converse: Converse) -> None:
     default, other, own = ScriptedProvider(), ScriptedProvider("One.", "Three."), ScriptedProvider("Two.")
-    models = (offering(default, other=other), adapter(own), offering(default, other=other))
+    models = (make_adapter(default, other=other), adapter(own), make_adapter(default, other=other))
     agents: Sequence[BaseAgent] = [LlmAgent(name=f"agent{i}", model=model) for i, model in enumerate(models)]
     with pytest.warns(DeprecationWarning, match="SequentialAgent"):
         root = SequentialAgent(name="root", sub_agents=list(agents))

@@ -14,7 +14,7 @@ providers = st.sampled_from(PROVIDERS)
 signatures = st.binary().filter(lambda signature: not signature.startswith(b"parley:"))
 
 
-def said(*parts: Part) -> list[ModelMessage]:
+def assistant(*parts: Part) -> list[ModelMessage]:
     return [ModelMessage("assistant", parts)]
 
 
@@ -25,17 +25,17 @@ def test_a_signature_is_sent_back_to_its_provider_unchanged(provider: str, signa
         Thought("", signature),
         ToolCall("c", "f", {}, signature),
     ]
-    kept = said(*(replace(part, signature=mark_signature(signature, provider)) for part in made))
-    assert keep_own_signatures(kept, provider) == said(*made)
+    kept = assistant(*(replace(part, signature=mark_signature(signature, provider)) for part in made))
+    assert keep_own_signatures(kept, provider) == assistant(*made)
 
 
 @pytest.mark.parametrize(("writer", "reader"), list(permutations(PROVIDERS, 2)))
 def test_a_signature_is_not_sent_to_another_provider(writer: str, reader: str) -> None:
     signature = mark_signature(b"secret", writer)
-    history = said(
+    history = assistant(
         Thought("Hm.", signature), Text("a", signature), Text("", signature), ToolCall("c", "f", {}, signature)
     )
-    assert keep_own_signatures(history, reader) == said(Text("a"), ToolCall("c", "f", {}))
+    assert keep_own_signatures(history, reader) == assistant(Text("a"), ToolCall("c", "f", {}))
 
 
 def test_geminis_signatures_have_no_mark() -> None:
@@ -44,15 +44,15 @@ def test_geminis_signatures_have_no_mark() -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_thought_without_a_signature_is_dropped(provider: str) -> None:
-    history = [ModelMessage("user", (Text("a"),)), *said(Thought("Hm.")), *said(Thought("Hm."), Text("b"))]
-    assert keep_own_signatures(history, provider) == [ModelMessage("user", (Text("a"),)), *said(Text("b"))]
+    history = [ModelMessage("user", (Text("a"),)), *assistant(Thought("Hm.")), *assistant(Thought("Hm."), Text("b"))]
+    assert keep_own_signatures(history, provider) == [ModelMessage("user", (Text("a"),)), *assistant(Text("b"))]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_parts_without_a_signature_do_not_change(provider: str) -> None:
     history = [
         ModelMessage("user", (Text("a"), Media("image/png", b"png"))),
-        *said(Text("b"), ToolCall("c", "f", {})),
+        *assistant(Text("b"), ToolCall("c", "f", {})),
         ModelMessage("tool", (ToolResult("c", "f", {}),)),
     ]
     assert keep_own_signatures(history, provider) == history

@@ -9,11 +9,11 @@ from typing import Any
 Body = Mapping[str, Any]
 
 
-def hold(vendor: str, body: Body) -> None:
-    {"anthropic": _anthropic, "gemini": _gemini, "openai": _openai}[vendor](body)
+def check_request(vendor: str, body: Body) -> None:
+    {"anthropic": _check_anthropic, "gemini": _check_gemini, "openai": _check_openai}[vendor](body)
 
 
-def signatures(vendor: str, body: Body) -> list[str]:
+def list_signatures(vendor: str, body: Body) -> list[str]:
     """The signatures in a request, in order."""
     match vendor:
         case "anthropic":
@@ -28,7 +28,7 @@ def signatures(vendor: str, body: Body) -> list[str]:
             return []
 
 
-def _anthropic(body: Body) -> None:
+def _check_anthropic(body: Body) -> None:
     messages = body["messages"]
     assert body["max_tokens"] > 0
     assert [message["role"] for message in messages] == [("user", "assistant")[n % 2] for n in range(len(messages))]
@@ -42,12 +42,12 @@ def _anthropic(body: Body) -> None:
         assert sorted(results) == sorted(waiting)
         assert all(block["type"] == "tool_result" for block in blocks[: len(results)])
         waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        _are_new(waiting, seen)
+        _check_new_ids(waiting, seen)
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", id_) for id_ in waiting)
         for block in blocks:
             assert block["type"] != "text" or block["text"].strip()
             assert block["type"] != "thinking" or block["signature"]
-            assert block["type"] != "tool_use" or _is_name(block["name"])
+            assert block["type"] != "tool_use" or _is_valid_name(block["name"])
         kinds = {block["type"] for block in blocks}
         if message["role"] == "assistant":
             assert kinds <= {"text", "thinking", "redacted_thinking", "tool_use"}
@@ -58,7 +58,7 @@ def _anthropic(body: Body) -> None:
         assert body["tools"]
 
 
-def _openai(body: Body) -> None:
+def _check_openai(body: Body) -> None:
     waiting: list[str] = []
     seen: set[str] = set()
     messages: Sequence[Body] = body["messages"]
@@ -72,15 +72,15 @@ def _openai(body: Body) -> None:
         calls = message.get("tool_calls") or []
         assert message["content"] or calls
         waiting = [call["id"] for call in calls]
-        _are_new(waiting, seen)
+        _check_new_ids(waiting, seen)
         assert all(0 < len(id_) <= 40 for id_ in waiting)
         for call in calls:
-            assert _is_name(call["function"]["name"])
+            assert _is_valid_name(call["function"]["name"])
             assert isinstance(json.loads(call["function"]["arguments"]), dict)
     assert waiting == []
 
 
-def _gemini(body: Body) -> None:
+def _check_gemini(body: Body) -> None:
     contents = body["contents"]
     assert contents[-1]["role"] == "user"
     waiting: list[str] = []
@@ -98,16 +98,16 @@ def _gemini(body: Body) -> None:
         if calls:  # from the third generation on
             assert next(part for part in parts if "functionCall" in part)["thoughtSignature"]
         waiting = [call["id"] for call in calls]
-        _are_new(waiting, seen)
+        _check_new_ids(waiting, seen)
         role = content["role"]
     assert waiting == []
 
 
-def _are_new(ids: Sequence[str], seen: set[str]) -> None:
+def _check_new_ids(ids: Sequence[str], seen: set[str]) -> None:
     assert len(set(ids)) == len(ids)
     assert not seen & set(ids)
     seen.update(ids)
 
 
-def _is_name(name: str) -> bool:
+def _is_valid_name(name: str) -> bool:
     return re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) is not None

@@ -28,7 +28,7 @@ from core.usage.prices import Prices, format_exact_dollars
 from core.usage.spending import SpendingStore
 from tests.core.conftest import Faulty
 from tests.core.sessions.events import answered, called, replied
-from tests.core.usage.test_spending import CALL, COST, MODEL, PRICES, claimed
+from tests.core.usage.test_spending import CALL, COST, MODEL, PRICES, claim_turn
 from tests.fixtures.inbox_messages import inbound
 
 SESSION = "place:1"
@@ -137,7 +137,7 @@ async def test_programs_read_the_same_and_get_the_files(conversation: str, datab
 async def test_an_answer_of_lango_agent_is_exported_as_that_of_parley(
     database: Faulty, inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
-    turn = await claimed(inbox, turns, place="place")
+    turn = await claim_turn(inbox, turns, place="place")
     session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
     assert session is not None
     for event in (
@@ -155,7 +155,7 @@ async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_i
         told = json.loads(await whole(database, "json"))
         return str(told["runs"][0]["turn"].get("dollars"))
 
-    turn = await claimed(inbox, turns, place="place")
+    turn = await claim_turn(inbox, turns, place="place")
     session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
     assert session is not None
     asked = Event(author="user", invocation_id=turn.id, content=types.UserContent("look"))

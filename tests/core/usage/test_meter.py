@@ -22,17 +22,17 @@ from core.models.provider import Done, Failed, ModelRequest, ProviderEvent, Text
 from core.models.tokens import estimate_tokens
 from core.usage.meter import CANCELLED, ModelCall, Usage, UsageMeter, stored_calls
 from sandbox.models import Say, Stall
-from tests.core.models.conftest import VENDORS, wired
+from tests.core.models.conftest import VENDORS, connect_provider
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 TOLD = Usage(10, 2, 1, 4, cache_write=3)
 
 
-def counted(call: ModelCall) -> tuple[Any, ...]:
+def token_counts(call: ModelCall) -> tuple[Any, ...]:
     return call.model, call.input, call.output, call.thinking, call.cached, call.error
 
 
-class Told(ScriptedProvider):
+class UsageReportingProvider(ScriptedProvider):
     """Tells what it has counted before it says a word."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
@@ -42,7 +42,7 @@ class Told(ScriptedProvider):
                 yield event
 
 
-class Brought(BaseLlm):
+class AdkModel(BaseLlm):
     """A model that is none of ours."""
 
     async def generate_content_async(
@@ -60,7 +60,7 @@ async def test_failed_calls_and_calls_of_agent_tools_are_counted(
     converse: Converse,
 ) -> None:
     busy: list[ProviderEvent | asyncio.Event] = [Text("The"), Failed(ProviderUnavailableError("down"))]
-    provider = Told(
+    provider = UsageReportingProvider(
         [ToolCall("c", "expert", {"request": "?"}), Done(usage=TOLD)], busy, [Text("The sky."), Done(usage=TOLD)]
     )
     expert = LlmAgent(name="expert", model=adapter(ScriptedProvider([Text("It is blue."), Done(usage=Usage(5, 3))])))
@@ -69,7 +69,7 @@ async def test_failed_calls_and_calls_of_agent_tools_are_counted(
     conversation = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=ours()))
     done = (await conversation.events("Which colour?"))[-1]
     assert done.type == "done"
-    assert [counted(call) for call in done.calls] == [
+    assert [token_counts(call) for call in done.calls] == [
         ("openai/boss", 10, 2, 1, 4, ""),
         ("scripted", 5, 3, 0, 0, ""),
         ("openai/boss", 7, 0, 0, 0, "ProviderUnavailableError"),
@@ -80,11 +80,11 @@ async def test_failed_calls_and_calls_of_agent_tools_are_counted(
 
 @pytest.mark.parametrize("says", ["Hi", "fail"])
 async def test_an_agents_own_adk_model_is_counted(converse: Converse, says: str) -> None:
-    app = App(name="own", root_agent=LlmAgent(name="own", model=Brought(model="their-model")), plugins=ours())
+    app = App(name="own", root_agent=LlmAgent(name="own", model=AdkModel(model="their-model")), plugins=ours())
     last = (await (await converse(app=app)).events(says))[-1]
     failed = says == "fail"
     expected = ("their-model", 0, 0, 0, 0, "RuntimeError") if failed else ("their-model", 30, 5, 0, 0, "")
-    assert [counted(call) for call in last.calls] == [expected]
+    assert [token_counts(call) for call in last.calls] == [expected]
     assert last.type == ("error" if failed else "done")
 
 
@@ -92,14 +92,16 @@ async def test_a_resumed_run_counts_each_call_once(
     converse: Converse,
 ) -> None:
     look: list[ProviderEvent | asyncio.Event] = [ToolCall("c", "look", {}), Done(usage=TOLD)]
-    provider = Told(look, [Text("Well"), asyncio.Event()], [Text("Well."), Done(usage=TOLD)], [Text("!"), Done()])
+    provider = UsageReportingProvider(
+        look, [Text("Well"), asyncio.Event()], [Text("Well."), Done(usage=TOLD)], [Text("!"), Done()]
+    )
     conversation = await converse(provider)
     first, meters = UsageMeter("t1"), [UsageMeter("t1"), UsageMeter("t1", UsageMeter("t1").to_json()), UsageMeter("t2")]
     async with aclosing(conversation.stream("Hi", run_id="t1", meter=first)) as events:
         async for event in events:
             if event.text == "Well":
                 break
-    assert [counted(call) for call in first.calls] == [
+    assert [token_counts(call) for call in first.calls] == [
         ("scripted", *(10, 2, 1, 4), ""),
         ("scripted", *(7, 1, 0, 0), CANCELLED),
     ]
@@ -112,7 +114,7 @@ async def test_a_resumed_run_counts_each_call_once(
         await conversation.history()
     )  # it is retried: what the first had used is the first one's
     assert [len(meter.calls) for meter in meters] == [1, 2, 0]
-    assert counted(meters[0].calls[0]) == counted(first.calls[0])
+    assert token_counts(meters[0].calls[0]) == token_counts(first.calls[0])
     assert meters[0].usage.cache_write == 3  # which ADK's own metadata cannot hold
     done = (await conversation.events("Hi", run_id="t1", meter=meters[1]))[-1]
     assert len(done.calls) == 3
@@ -130,7 +132,7 @@ async def test_a_stopped_answer_is_counted_by_its_text(converse: Converse, vendo
                 if event.type == "text_delta":
                     has_begun.set()
 
-    async with wired(vendor, [[Say(said), Stall()]]) as wire:
+    async with connect_provider(vendor, [[Say(said), Stall()]]) as wire:
         model = ModelAdapter(model="the-model", provider=wire.provider)
         conversation = await converse(app=App(name="own", root_agent=LlmAgent(name="own", model=model), plugins=ours()))
         reading = asyncio.create_task(read())

@@ -14,7 +14,7 @@ from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars, format_e
 OURS = Prices()
 
 
-def own(tmp_path: Path, text: str) -> Prices:
+def make_prices(tmp_path: Path, text: str) -> Prices:
     file = tmp_path / "prices.toml"
     file.write_text(text, encoding="utf-8")
     return Prices(file)
@@ -23,7 +23,9 @@ def own(tmp_path: Path, text: str) -> Prices:
 def test_a_call_costs_its_input_cache_output_and_thinking(
     tmp_path: Path,
 ) -> None:
-    prices = own(tmp_path, '"m" = { input = 2.5, cached = 0.000001, output = 10 }\n"n" = { input = 1, output = 2 }')
+    prices = make_prices(
+        tmp_path, '"m" = { input = 2.5, cached = 0.000001, output = 10 }\n"n" = { input = 1, output = 2 }'
+    )
     call = ModelCall("m", input=1_000_000, cached=400_000, output=100_000, thinking=50_000)
     assert prices.get_cost(call) == int(Decimal("1.5") * UNITS_PER_DOLLAR) + 400_000 + int(
         Decimal("1.5") * UNITS_PER_DOLLAR
@@ -33,7 +35,7 @@ def test_a_call_costs_its_input_cache_output_and_thinking(
 
 
 def test_cache_writes_have_their_own_price(tmp_path: Path) -> None:
-    prices = own(tmp_path, '"m" = { input = 4, cached = 0.4, cache_write = 5, output = 20 }')
+    prices = make_prices(tmp_path, '"m" = { input = 4, cached = 0.4, cache_write = 5, output = 20 }')
     call = ModelCall("m", input=1_000, cached=600, cache_write=300, output=10)
     assert prices.get_cost(call) == (100 * 4 + 300 * 5 + 10 * 20) * 10**6 + 600 * 400_000
     assert OURS.get_cost(ModelCall("anthropic/claude-sonnet-4-6", input=100, cache_write=100)) == 100 * 3_750_000
@@ -43,7 +45,7 @@ def test_cache_writes_have_their_own_price(tmp_path: Path) -> None:
 
 
 def test_the_longest_prefix_and_the_own_file_have_precedence(tmp_path: Path) -> None:
-    prices = own(
+    prices = make_prices(
         tmp_path,
         'written = 2026-01-02\n"a/*" = { input = 1, output = 1 }\n"a/b*" = { input = 2, output = 2 }\n'
         '"a/bc" = { input = 3, output = 3 }\n"gemini-2.5-pro" = { input = 7, output = 7 }',
@@ -76,7 +78,7 @@ def test_the_default_model_has_a_price_and_local_models_are_free() -> None:
 )
 def test_an_invalid_price_file_is_a_fault_of_its_setting(tmp_path: Path, text: str, fault: str) -> None:
     with pytest.raises(SettingsError, match="PRICES_FILE") as raised:
-        own(tmp_path, text)
+        make_prices(tmp_path, text)
     assert fault in str(raised.value)
     with pytest.raises(SettingsError, match=r"PRICES_FILE: .* cannot be read"):
         Prices(tmp_path / "nowhere.toml")

@@ -35,7 +35,7 @@ def books(database: Faulty) -> SpendingStore:
     return SpendingStore(database, PRICES)
 
 
-async def claimed(inbox: InboxStore, turns: TurnStore, *authors: str, place: str = "slack:T:C") -> Turn:
+async def claim_turn(inbox: InboxStore, turns: TurnStore, *authors: str, place: str = "slack:T:C") -> Turn:
     """Accept a message of each author, and claim the turn that answers them all."""
     for author in authors or ("ada",):
         await inbox.accept(inbound(session=f"{place}:1", place=place, author=author))
@@ -46,7 +46,7 @@ async def claimed(inbox: InboxStore, turns: TurnStore, *authors: str, place: str
     return turn
 
 
-async def spends(turns: TurnStore, turn: Turn, *calls: ModelCall, state: Ended = "done") -> None:
+async def end_turn(turns: TurnStore, turn: Turn, *calls: ModelCall, state: Ended = "done") -> None:
     for call in calls:
         turn.meter.add(call)
     if state == "done":
@@ -54,7 +54,7 @@ async def spends(turns: TurnStore, turn: Turn, *calls: ModelCall, state: Ended =
     await turns.end(turn, state)
 
 
-def told(spent: list[SpendingSum]) -> list[tuple[Any, ...]]:
+def to_rows(spent: list[SpendingSum]) -> list[tuple[Any, ...]]:
     return [(each.key, each.name, each.calls, each.input, each.output, each.cached, each.cost) for each in spent]
 
 
@@ -66,14 +66,14 @@ async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
         metrics.cost, "add", lambda dollars, by: metered.update({by["model"]: dollars * UNITS_PER_DOLLAR})
     )
     dear = ModelCall(OTHER, input=10_000, output=1)
-    await spends(turns, await claimed(inbox, turns), CALL, dear)
-    await spends(turns, await claimed(inbox, turns, "bob", place="slack:T:D"), CALL, ModelCall(UNKNOWN, 5, 6))
+    await end_turn(turns, await claim_turn(inbox, turns), CALL, dear)
+    await end_turn(turns, await claim_turn(inbox, turns, "bob", place="slack:T:D"), CALL, ModelCall(UNKNOWN, 5, 6))
     others = [SpendingStore(database, PRICES) for _ in range(4)]
     await asyncio.gather(*(other.count_ended_turns() for other in others))  # several processes look at once
     cost, today = PRICES.get_cost(dear) or 0, f"{time.strftime('%Y-%m-%d', time.gmtime())}"
-    assert told(await books.sum_spending(since=today)) == [("", "", 4, 12_007, 25, 26, 2 * COST + cost)]
+    assert to_rows(await books.sum_spending(since=today)) == [("", "", 4, 12_007, 25, 26, 2 * COST + cost)]
     assert metered == pytest.approx({MODEL: 2 * COST, OTHER: cost, UNKNOWN: 0})
-    assert told(await books.sum_spending("person", since=today)) == [
+    assert to_rows(await books.sum_spending("person", since=today)) == [
         ("slack:ada", "Ada", 2, 11_001, 10, 13, COST + cost),
         ("slack:bob", "Bob", 2, 1_006, 15, 13, COST),
     ]
@@ -95,22 +95,22 @@ async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
 async def test_a_failed_turn_is_counted(
     inbox: InboxStore, turns: TurnStore, books: SpendingStore, state: Ended
 ) -> None:
-    turn = await claimed(inbox, turns)
-    await spends(turns, turn, CALL, state=state)
+    turn = await claim_turn(inbox, turns)
+    await end_turn(turns, turn, CALL, state=state)
     assert (await books.sum_spending(since=FIRST_DAY))[0].cost == COST
     if state == "cancelled":
         return
     await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the second one counts what it has asked itself
     (again,) = await turns.claim(1)
     again.meter.author = turn.meter.author
-    await spends(turns, again, CALL)
+    await end_turn(turns, again, CALL)
     assert (await books.sum_spending(since=FIRST_DAY))[0].cost == 2 * COST
 
 
 async def test_all_attempts_of_a_returned_or_reset_turn_are_counted(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
-    turn = await claimed(inbox, turns)
+    turn = await claim_turn(inbox, turns)
     turn.meter.add(CALL)
     await turns.hand_back(turn)
     (again,) = await (await worker_on(database)).claim(1)
@@ -132,7 +132,7 @@ async def test_all_attempts_of_a_returned_or_reset_turn_are_counted(
 async def test_a_merged_turn_counts_for_its_newest_author(
     inbox: InboxStore, turns: TurnStore, books: SpendingStore
 ) -> None:
-    await spends(turns, await claimed(inbox, turns, "ada", "bob", "cy"), CALL)
+    await end_turn(turns, await claim_turn(inbox, turns, "ada", "bob", "cy"), CALL)
     assert [(each.key, each.name, each.cost) for each in await books.sum_spending("person", since=FIRST_DAY)] == [
         ("slack:cy", "Cy", COST)
     ]
@@ -141,7 +141,7 @@ async def test_a_merged_turn_counts_for_its_newest_author(
 async def test_the_ledger_has_one_row_per_model_call(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
-    await spends(turns, await claimed(inbox, turns), CALL, CALL, ModelCall(UNKNOWN, 5, 6))
+    await end_turn(turns, await claim_turn(inbox, turns), CALL, CALL, ModelCall(UNKNOWN, 5, 6))
     await books.count_ended_turns()
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(spending).order_by(spending.c.id))).all()
@@ -156,8 +156,8 @@ async def test_the_sums_of_each_dimension_add_up_to_the_total(
     inbox: InboxStore, turns: TurnStore, books: SpendingStore
 ) -> None:
     for nth, authors in enumerate([("ada",), ("ada", "bob"), ("cy",), ("bob", "ada")]):
-        turn = await claimed(inbox, turns, *authors, place=f"slack:T:{nth % 3}")
-        await spends(turns, turn, CALL, ModelCall(OTHER, input=nth, output=1), ModelCall(UNKNOWN, nth))
+        turn = await claim_turn(inbox, turns, *authors, place=f"slack:T:{nth % 3}")
+        await end_turn(turns, turn, CALL, ModelCall(OTHER, input=nth, output=1), ModelCall(UNKNOWN, nth))
     (whole,) = await books.sum_spending(since=FIRST_DAY)
     dimensions: list[SpendingDimension] = ["person", "place", "model", "day"]
     for by in dimensions:
@@ -169,9 +169,9 @@ async def test_the_sums_of_each_dimension_add_up_to_the_total(
 async def test_a_turn_counts_on_the_day_on_which_it_began(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
-    turn = await claimed(inbox, turns)
+    turn = await claim_turn(inbox, turns)
     turn.meter.day = "2026-01-31"
-    await spends(turns, turn, CALL)
+    await end_turn(turns, turn, CALL)
     assert [(each.key, each.cost) for each in await books.sum_spending("day", since=FIRST_DAY)] == [
         ("2026-01-31", COST)
     ]
@@ -182,7 +182,7 @@ async def test_a_turn_counts_on_the_day_on_which_it_began(
 async def test_turns_are_counted_before_their_deletion(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
-    await spends(turns, await claimed(inbox, turns), CALL)
+    await end_turn(turns, await claim_turn(inbox, turns), CALL)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(finished_at=1.0))
     pruning = CleanupService(database, days=30)
@@ -196,9 +196,9 @@ async def test_a_redacted_person_has_no_name_and_the_sums_stay(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
     for author in ("ada", "bob"):
-        await spends(turns, await claimed(inbox, turns, author), CALL)
+        await end_turn(turns, await claim_turn(inbox, turns, author), CALL)
     before = await books.sum_spending(since=FIRST_DAY)
-    await spends(turns, await claimed(inbox, turns, "ada", "bob"), CALL)  # which is not counted yet
+    await end_turn(turns, await claim_turn(inbox, turns, "ada", "bob"), CALL)  # which is not counted yet
     for author in ("ada", "bob"):
         async with database.write() as connection:
             await redact_person(connection, PRICES, author)
@@ -213,7 +213,7 @@ async def test_a_redacted_person_has_no_name_and_the_sums_stay(
 async def test_provisional_rows_end_with_their_turn_and_are_not_summed(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore
 ) -> None:
-    running = await claimed(inbox, turns)
+    running = await claim_turn(inbox, turns)
     of_turns = [
         row
         for id_ in (running.id, "gone")
@@ -230,10 +230,10 @@ async def test_provisional_rows_end_with_their_turn_and_are_not_summed(
 async def test_an_unreadable_usage_does_not_block_other_turns(
     inbox: InboxStore, turns: TurnStore, database: Faulty, books: SpendingStore, usage: str
 ) -> None:
-    await spends(turns, await claimed(inbox, turns), CALL)
+    await end_turn(turns, await claim_turn(inbox, turns), CALL)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(usage=sa.text(f"'{usage}'")))
-    await spends(turns, await claimed(inbox, turns), CALL)
+    await end_turn(turns, await claim_turn(inbox, turns), CALL)
     await books.count_ended_turns()
     async with database.read() as connection:
         costs = sa.select(turns_table.c.cost).order_by(turns_table.c.created_at)

@@ -26,23 +26,23 @@ from core.usage.meter import ModelCall, UsageMeter
 from core.usage.spending import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits, SpendingUsage
 from tests.core.conftest import Faulty, worker_on
-from tests.core.usage.test_spending import CALL, COST, MODEL, OTHER, PRICES, claimed, spends
+from tests.core.usage.test_spending import CALL, COST, MODEL, OTHER, PRICES, claim_turn, end_turn
 
 #: Somewhat less than a call comes to.
 LITTLE = COST - 1
 
 
-def caps_on(database: Database, **limits: int) -> SpendingLimiter:
+def make_limiter(database: Database, **limits: int) -> SpendingLimiter:
     return SpendingLimiter(database, PRICES, SpendingStore(database, PRICES), SpendingLimits(**limits))
 
 
-async def reserved(database: Database) -> int:
+async def count_reservations(database: Database) -> int:
     async with database.read() as connection:
         provisional = sa.select(sa.func.count()).where(spending.c.turn.is_not(None))
         return (await connection.execute(provisional)).scalar_one()
 
 
-def meter(
+def make_meter(
     turn: str = "t", author: str = "slack:ada", *, place: str = "slack:T:C", day: str = "2026-01-31"
 ) -> UsageMeter:
     made = UsageMeter(turn)
@@ -73,18 +73,18 @@ async def test_a_reached_spending_limit_refuses_calls_for_that_day(
     asks: dict[str, Any],
     refusal: type[SpendingLimitError] | None,
 ) -> None:
-    turn = await claimed(inbox, turns)
+    turn = await claim_turn(inbox, turns)
     turn.meter.day = "2026-01-31"
-    async with caps_on(database, **limits).limit_run(turn.meter):
+    async with make_limiter(database, **limits).limit_run(turn.meter):
         await turn.meter.check_limits(MODEL, lambda: 10)
-        await spends(turns, turn, CALL)
+        await end_turn(turns, turn, CALL)
     if limits:  # it is counted at once, and nothing is reserved any more
-        assert await reserved(database) == 0
-    asking = meter("another")
+        assert await count_reservations(database) == 0
+    asking = make_meter("another")
     for name, value in asks.items():
         setattr(asking, name, value)
     model = asks.get("model", MODEL)
-    caps = caps_on(database, **limits)
+    caps = make_limiter(database, **limits)
     if refusal is None:
         await caps.reserve(asking, model, 10)
     else:
@@ -95,8 +95,8 @@ async def test_a_reached_spending_limit_refuses_calls_for_that_day(
 async def test_without_limits_nothing_is_checked_or_written(
     database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
-    turn = await claimed(inbox, turns)
-    caps = caps_on(database)
+    turn = await claim_turn(inbox, turns)
+    caps = make_limiter(database)
     async with caps.limit_run(turn.meter):
         database.failures = 1
         await turn.meter.check_limits(MODEL, lambda: 10)
@@ -107,7 +107,7 @@ async def test_one_of_many_concurrent_workers_gets_the_rest(database_url: str, d
     others = [Database(database_url) for _ in range(4)]
     try:
         asks = [
-            caps_on(other, all=1).reserve(meter(f"turn {nth} {n}", f"slack:{n}"), MODEL, 1000)
+            make_limiter(other, all=1).reserve(make_meter(f"turn {nth} {n}", f"slack:{n}"), MODEL, 1000)
             for nth, other in enumerate(others)
             for n in range(5)
         ]
@@ -116,11 +116,11 @@ async def test_one_of_many_concurrent_workers_gets_the_rest(database_url: str, d
         for other in others:
             await other.aclose()
     assert sorted(type(result).__name__ for result in results) == ["DailySpendingLimitError"] * 19 + ["NoneType"]
-    assert await reserved(database) == 1
+    assert await count_reservations(database) == 1
 
 
 async def test_a_run_is_checked_before_each_call_with_its_own_cost(database: Faulty) -> None:
-    run, caps = meter(), caps_on(database, person=2 * COST)
+    run, caps = make_meter(), make_limiter(database, person=2 * COST)
     for _ in range(2):
         await caps.reserve(run, MODEL, 1)
         run.add(CALL)
@@ -129,27 +129,27 @@ async def test_a_run_is_checked_before_each_call_with_its_own_cost(database: Fau
     async with database.read() as connection:  # it stays reserved until it is counted
         assert int((await connection.execute(sa.select(sa.func.sum(spending.c.cost)))).scalar_one()) == 2 * COST
     with pytest.raises(PersonSpendingLimitError):
-        await caps.reserve(meter("another"), MODEL, 1)
+        await caps.reserve(make_meter("another"), MODEL, 1)
 
 
 async def test_cache_tokens_count_at_their_own_prices(database: Faulty) -> None:
     model = "anthropic/claude-sonnet-4-6"
-    run = meter()
+    run = make_meter()
     run.add(ModelCall(model, input=2_000, cached=1_000, cache_write=1_000))
     spent = 1_000 * 300_000 + 1_000 * 3_750_000
     with pytest.raises(PersonSpendingLimitError):
-        await caps_on(database, person=spent).reserve(run, model, 0)
-    await caps_on(database, person=spent + 1).reserve(run, model, 0)
+        await make_limiter(database, person=spent).reserve(run, model, 0)
+    await make_limiter(database, person=spent + 1).reserve(run, model, 0)
 
 
 async def test_the_next_attempt_takes_over_a_reservation_and_its_end_frees_it(
     database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
-    caps, turn = caps_on(database, all=COST), await claimed(inbox, turns)
+    caps, turn = make_limiter(database, all=COST), await claim_turn(inbox, turns)
     await caps.reserve(turn.meter, MODEL, 10**6)
     turn.meter.add(CALL)  # and here its process dies
     with pytest.raises(DailySpendingLimitError):
-        await caps.reserve(meter("another", day=turn.meter.day), MODEL, 1)
+        await caps.reserve(make_meter("another", day=turn.meter.day), MODEL, 1)
     successor = await worker_on(database)
     async with database.write() as connection:
         await connection.execute(sa.delete(workers).where(workers.c.id == turns.worker_id))
@@ -159,31 +159,31 @@ async def test_the_next_attempt_takes_over_a_reservation_and_its_end_frees_it(
     async with caps.limit_run(again.meter):
         await again.meter.check_limits(MODEL, lambda: 10)  # what it holds itself does not keep it from going on
         await successor.end(again, "failed")
-    assert await reserved(database) == 0
-    await caps.reserve(meter("another", day=turn.meter.day), MODEL, 1)
+    assert await count_reservations(database) == 0
+    await caps.reserve(make_meter("another", day=turn.meter.day), MODEL, 1)
 
 
 async def test_an_ended_turn_keeps_its_reservation_until_it_is_counted(
     database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
-    caps, turn = caps_on(database, all=COST), await claimed(inbox, turns)
+    caps, turn = make_limiter(database, all=COST), await claim_turn(inbox, turns)
     async with caps.limit_run(turn.meter):
         await turn.meter.check_limits(MODEL, lambda: 10**6)
-        await spends(turns, turn, CALL)
+        await end_turn(turns, turn, CALL)
         database.failures = 1
     assert database.failures == 0
     for _ in range(2):
         with pytest.raises(DailySpendingLimitError):
-            await caps.reserve(meter("another", day=turn.meter.day), MODEL, 1)
+            await caps.reserve(make_meter("another", day=turn.meter.day), MODEL, 1)
         await SpendingStore(database, PRICES).count_ended_turns()
-    assert await reserved(database) == 0
+    assert await count_reservations(database) == 0
 
 
 async def test_concurrent_workers_pass_a_limit_by_one_call_at_most(database_url: str, database: Faulty) -> None:
     cap, others = 5 * COST, [Database(database_url) for _ in range(4)]
 
     async def run(nth: int, other: Database) -> None:
-        each, caps = meter(f"turn {nth}"), caps_on(other, person=cap)
+        each, caps = make_meter(f"turn {nth}"), make_limiter(other, person=cap)
         with suppress(PersonSpendingLimitError):
             while True:
                 await caps.reserve(each, MODEL, CALL.input)
@@ -202,15 +202,15 @@ async def test_concurrent_workers_pass_a_limit_by_one_call_at_most(database_url:
 async def test_with_limits_no_model_is_called_without_the_database(database: Faulty) -> None:
     database.failures = 1
     with pytest.raises(StoreError):
-        await caps_on(database, all=1).reserve(meter(), MODEL, 1)
+        await make_limiter(database, all=1).reserve(make_meter(), MODEL, 1)
 
 
 async def test_a_nearly_spent_limit_is_listed_with_reservations(
     database: Faulty, inbox: InboxStore, turns: TurnStore
 ) -> None:
-    await spends(turns, await claimed(inbox, turns), CALL)
+    await end_turn(turns, await claim_turn(inbox, turns), CALL)
     await SpendingStore(database, PRICES).count_ended_turns()
-    caps = caps_on(database, person=COST, place=10 * COST, model=COST + 1, all=2 * COST)
+    caps = make_limiter(database, person=COST, place=10 * COST, model=COST + 1, all=2 * COST)
     assert await caps.list_nearly_spent(0.8) == [
         SpendingUsage("person", "slack:ada", COST, COST),
         SpendingUsage("model", MODEL, COST, COST + 1),

@@ -88,4 +88,4 @@ async def test_a_server_that_the_bot_is_not_in_is_named_with_an_invitation(
     assert line.endswith("&guild_id=7")
     async with running(server, tmp_path, echo, guilds=guilds) as bot:
         assert line in caplog.text
-        await bot.says(await bot.ask("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+        await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")

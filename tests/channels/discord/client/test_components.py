@@ -18,7 +18,7 @@ async def press(bot: Bot, user: str, message: DiscordMessage, label: str) -> lis
 
 async def test_buttons_have_a_picture_and_a_label_that_can_be_read_out(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         await server.wait_for(lambda: words.GOOD in answer.buttons)
         (row,) = answer.content.components
         assert [(one["label"], one["emoji"]["name"]) for one in row["components"]] == [
@@ -31,7 +31,7 @@ async def test_buttons_have_a_picture_and_a_label_that_can_be_read_out(server: D
 
 async def test_stop_is_for_who_asked(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "half")
         await server.wait_for(lambda: words.STOP in answer.buttons)
         seen = await press(bot, "grace", answer, words.STOP)
@@ -43,7 +43,7 @@ async def test_stop_is_for_who_asked(server: DiscordSandbox, tmp_path: Path) -> 
 
 async def test_an_answer_is_given_anew_and_rated_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, "one!") as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "one!")
         await bot.settled(1)
     async with running(server, tmp_path, "two!") as bot:
@@ -56,7 +56,7 @@ async def test_an_answer_is_given_anew_and_rated_after_a_restart(server: Discord
 
 async def test_what_failed_is_tried_again_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Fail(400)]) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.shows(question, lambda text: text.startswith("⚠️"))
         await bot.settled(1)
         await server.wait_for(lambda: words.RETRY in answer.buttons)
@@ -73,7 +73,7 @@ async def test_a_press_is_acknowledged_before_anything_is_done_for_it(
         raise StoreError("out of reach")
 
     async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
-        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "half")
+        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "half")
         await server.wait_for(lambda: words.STOP in answer.buttons)
         monkeypatch.setattr(ConversationService, "stop_turn", failing)
         seen = await press(bot, "ada", answer, words.STOP)
@@ -84,7 +84,7 @@ async def test_a_press_where_the_bot_does_not_serve_any_more_is_told_so(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.settled(1)
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         seen = await press(bot, "ada", answer, words.GOOD)

@@ -153,7 +153,7 @@ async def test_a_stop_lets_the_goodbye_be_said_that_somebody_else_has_begun(
 async def test_an_answer_goes_on_while_the_socket_is_gone(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Say("half"), Pause(go_on), Say(" and half.")]) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await server.wait_for(lambda: bot.calls(PATCH))
         server.faults.refuse_handshakes(1_000)
         await server.drop_sockets()

@@ -26,7 +26,7 @@ async def test_each_shard_has_a_connection_and_what_any_of_them_hears_is_answere
         assert [b.begun_at - a.begun_at > 0.2 for a, b in pairwise(begun)] == [True, True]
         assert len([call for call in server.calls if call.route == f"GET {COMMANDS}"]) == 1
 
-        in_guild = await bot.ask("ada", "general", "one")
+        in_guild = await bot.collect_events("ada", "general", "one")
         direct = await server.say("ada", server.open_dm("ada"), "two")
         await bot.says(in_guild, "heard: Ada Lovelace: one")
         await bot.says(direct, "heard: two")
@@ -36,7 +36,7 @@ async def test_each_shard_has_a_connection_and_what_any_of_them_hears_is_answere
         before = bot.channel.last_event_at()
         await server.invalidate_sessions()
         await server.wait_for(lambda: len(server.sessions) == 6 and server.connected == 3)
-        again = await bot.ask("ada", "general", "three")
+        again = await bot.collect_events("ada", "general", "three")
         await bot.says(again, "heard: Ada Lovelace: three")
         assert len(await bot.inbox_rows()) == 3
         assert bot.channel.last_event_at() >= before
@@ -49,7 +49,7 @@ async def test_the_setting_has_the_last_word_on_how_many_shards_there_are(
     server.recommend_shards(3)
     async with running(server, tmp_path, echo, shards=2) as bot:
         assert sorted(session.shard for session in server.sessions) == [(0, 2), (1, 2)]
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")
 
 
@@ -61,12 +61,12 @@ async def test_the_bot_is_deaf_if_any_shard_is_and_that_one_alone_is_connected_a
     async with discord_of(speed=400) as server:
         server.recommend_shards(2, at_once=2)
         async with running(server, tmp_path, echo) as bot:
-            first = await bot.ask("ada", "general", "none")
+            first = await bot.collect_events("ada", "general", "none")
             await bot.says(first, "heard: Ada Lovelace: none")
             number = (int(server.guild_id) >> 22) % 2
             deaf, other = sorted(server.sessions, key=lambda session: session.shard[0] != number)
             await server.freeze_sockets(deaf)
-            question = await bot.ask("ada", "general", "one")
+            question = await bot.collect_events("ada", "general", "one")
             since, beats = time.time(), other.heartbeats
             await server.wait_for(lambda: other.heartbeats > beats + 5)
             assert bot.channel.last_event_at() < since

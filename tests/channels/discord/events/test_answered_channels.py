@@ -36,15 +36,15 @@ async def says_in(bot: Bot, thread: GuildChannel, *texts: str) -> None:
 
 async def test_a_channel_can_be_a_conversation_with_each_person_in_it(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, sessions="user") as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
-        await bot.says(await bot.ask("grace", "general", "two"), "heard: Grace Hopper: two")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("grace", "general", "two"), "heard: Grace Hopper: two")
         assert bot.said_to_bot() == ["Grace Hopper: two"]
-        root = await bot.ask("ada", "general", "three")
+        root = await bot.collect_events("ada", "general", "three")
         await bot.says(root, "heard: Ada Lovelace: three")
         assert bot.said_to_bot() == ["Ada Lovelace: one", "Ada Lovelace: three"]
         thread = await server.start_thread("ada", root, "a thread")
-        await bot.says(await bot.ask("ada", thread, "four"), "heard: Ada Lovelace: four")
-        await bot.says(await bot.ask("grace", thread, "five"), "heard: Grace Hopper: five")
+        await bot.says(await bot.collect_events("ada", thread, "four"), "heard: Ada Lovelace: four")
+        await bot.says(await bot.collect_events("grace", thread, "five"), "heard: Grace Hopper: five")
         assert bot.said_to_bot() == ["Ada Lovelace: four", "Grace Hopper: five"]
         place = f"discord:{server.guild_id}:{server.channels['general'].id}"
         ada, grace = (server.people[name].id for name in ("ada", "grace"))
@@ -53,8 +53,8 @@ async def test_a_channel_can_be_a_conversation_with_each_person_in_it(server: Di
 
 async def test_what_each_person_said_while_nobody_heard_is_found_again(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, sessions="user") as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
-    missed = await bot.ask("grace", "general", "two")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
+    missed = await bot.collect_events("grace", "general", "two")
     async with running(server, tmp_path, echo, sessions="user") as bot:
         await bot.says(missed, "heard: Grace Hopper: two")
 
@@ -66,14 +66,14 @@ async def test_each_question_in_a_channel_is_answered_in_a_thread_of_its_own(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
-        question = await bot.ask("ada", "general", "why is the sky\n\nblue?")
+        question = await bot.collect_events("ada", "general", "why is the sky\n\nblue?")
         thread = await begun(bot, question)
         assert (thread.id, thread.name) == (question.id, "why is the sky blue?")
         await says_in(bot, thread, "heard: Ada Lovelace: why is the sky\n\n  blue?")
         assert bot.own("general") == []
         await bot.says(await server.say("ada", thread, "and at night?"), "heard: Ada Lovelace: and at night?")
         assert len(bot.said_to_bot()) == 2
-        other = await bot.ask("grace", "general", "x" * 200)
+        other = await bot.collect_events("grace", "general", "x" * 200)
         await says_in(bot, await begun(bot, other), f"heard: Grace Hopper: {'x' * 200}")
         assert len((await begun(bot, other)).name) == adapter.MAX_THREAD_NAME
         assert len(bot.said_to_bot()) == 1
@@ -90,7 +90,7 @@ async def test_what_waits_for_its_answer_in_a_thread_says_so_where_it_stands(
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
         async with bot.worker._claiming:  # nobody is free
             server.faults.delay(THREAD, 0.3)
-            question = await bot.ask("ada", "general", "one")
+            question = await bot.collect_events("ada", "general", "one")
             thread = await begun(bot, question)
             second = await server.say("ada", thread, f"{bot.mention} two")
             await server.wait_for(lambda: [m for m in (question, second) if m.reactions])
@@ -105,7 +105,7 @@ async def test_a_thread_that_stands_already_is_the_one(server: DiscordSandbox, t
             server.faults.lose_reply(THREAD)
         else:
             server.faults.delay(THREAD, 1)
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         if why == "there already":
             await server.wait_for(lambda: bot.calls(THREAD))
             await server.start_thread("grace", question, "hers")
@@ -128,7 +128,7 @@ async def test_where_no_thread_can_be_begun_the_answer_stands_in_the_channel(
             monkeypatch.setattr(adapter, "THREAD_TIMEOUT", 0.1)
             server.faults.delay(THREAD, 0.5)
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")
         await bot.settled(1)
         assert await bot.sessions() == [f"discord:{server.guild_id}:{question.channel.id}"]
@@ -138,7 +138,7 @@ async def test_a_question_whose_thread_was_begun_and_that_was_not_kept_is_answer
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
-        first = await bot.ask("ada", "general", "zero")
+        first = await bot.collect_events("ada", "general", "zero")
         await says_in(bot, await begun(bot, first), "heard: Ada Lovelace: zero")
 
         async def failing(self: InboxStore, inbound: object) -> None:
@@ -146,7 +146,7 @@ async def test_a_question_whose_thread_was_begun_and_that_was_not_kept_is_answer
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(InboxStore, "accept", failing)
-            question = await bot.ask("ada", "general", "one")
+            question = await bot.collect_events("ada", "general", "one")
             thread = await begun(bot, question)
             await bot.channel.stop()
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
@@ -159,7 +159,7 @@ async def test_a_reply_in_a_thread_of_its_own_is_found_again_after_a_crash(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], "All of it.", auto_thread=True) as bot:
-        thread = await begun(bot, await bot.ask("ada", "general", "one"))
+        thread = await begun(bot, await bot.collect_events("ada", "general", "one"))
         await says_in(bot, thread, "half")
         await bot.restarted(chunks=[])
         await says_in(bot, thread, "All of it.")
@@ -170,13 +170,13 @@ async def test_a_lost_answer_to_the_first_post_in_a_thread_leaves_one_message(
 ) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
         server.faults.lose_reply(POST)
-        thread = await begun(bot, await bot.ask("ada", "general", "one"))
+        thread = await begun(bot, await bot.collect_events("ada", "general", "one"))
         await says_in(bot, thread, "heard: Ada Lovelace: one")
 
 
 async def test_a_word_that_is_a_command_begins_no_thread(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
-        await bot.says(await bot.ask("ada", "general", "reset"), words.NOTHING_TO_RESET)
+        await bot.says(await bot.collect_events("ada", "general", "reset"), words.NOTHING_TO_RESET)
         assert bot.calls(THREAD) == []
 
 
@@ -203,12 +203,12 @@ async def test_a_free_channel_that_is_muted_is_answered_when_the_bot_is_named(
 ) -> None:
     free = frozenset({int(server.channels["general"].id)})
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
     async with running(server, tmp_path, echo, free_channels=free, auto_thread=auto_thread) as bot:
         await bot.says(await server.say("ada", "general", "mute"), words.MUTED)
         await server.say("ada", "general", "two")
         assert await nothing_was_heard(bot)
-        await bot.says(await bot.ask("ada", "general", "listen"), words.LISTENING)
+        await bot.says(await bot.collect_events("ada", "general", "listen"), words.LISTENING)
         named = await server.say("ada", "general", "three")
         if auto_thread:
             await says_in(bot, await begun(bot, named), "heard: Ada Lovelace: three")
@@ -229,7 +229,7 @@ async def test_without_the_intent_the_start_says_that_free_channels_are_not_hear
 
 async def test_a_reply_to_the_bot_calls_it_without_the_mention(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         reply = await server.say("grace", "general", "two", reply_to=answer, mention=False)
         await bot.says(reply, "heard: Grace Hopper: two")
         await server.say("grace", "general", "three", reply_to=reply)
@@ -242,7 +242,7 @@ async def test_a_reply_to_the_bot_calls_it_without_the_mention(server: DiscordSa
 async def test_who_asks_where_the_bot_may_not_write_is_told_so_directly(server: DiscordSandbox, tmp_path: Path) -> None:
     server.permissions.discard("send_messages")
     async with running(server, tmp_path, echo) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         place = server.open_dm("ada")
         await server.wait_for(lambda: bot.own(place))
         told = ENGLISH(words.FORBIDDEN, place=f"<#{question.channel.id}>")
@@ -256,7 +256,7 @@ async def test_who_wants_no_direct_messages_is_told_nothing(
     server.permissions.discard("send_messages")
     server.faults.fail(DM, status=403, code=50007)
     async with running(server, tmp_path, echo) as bot:
-        await bot.ask("ada", "general", "one")
+        await bot.collect_events("ada", "general", "one")
         await until(lambda: "cannot be told that there is no answer: tell: 50007" in caplog.text)
         await bot.settled(1)
 
@@ -268,7 +268,7 @@ async def test_an_archived_thread_is_opened_for_the_answer_and_of_a_locked_one_w
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:
         thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
-        question = await bot.ask("ada", thread, "one")
+        question = await bot.collect_events("ada", thread, "one")
         await bot.says(question, "half,")
         await server.archive(thread, locked=is_locked)
         go_on.set()

@@ -23,9 +23,9 @@ async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_says_t
 ) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, lambda asked: [Pause(go_on), Say(f"heard: {asked.text}")]) as bot:
-        first = await bot.ask("ada", "general", "one")
+        first = await bot.collect_events("ada", "general", "one")
         await server.wait_for(lambda: bot.texts(first))
-        second = await bot.ask("ada", "general", "two")
+        second = await bot.collect_events("ada", "general", "two")
         await server.wait_for(lambda: second.reactions)
         await server.unfurl(second)
         await server.edit("ada", second, f"{bot.mention} three <@{server.people['grace'].id}>")
@@ -42,7 +42,7 @@ async def test_an_answer_to_what_was_edited_since_is_given_anew_when_that_is_ask
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
         await bot.settled(1)
         await server.unfurl(question)
@@ -60,9 +60,9 @@ async def test_a_question_that_is_deleted_while_it_waits_is_not_answered(
 ) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
-        first = await bot.ask("ada", "general", "one")
+        first = await bot.collect_events("ada", "general", "one")
         await server.wait_for(lambda: bot.texts(first))
-        second, third = [await bot.ask("ada", "general", text) for text in ("two", "three")]
+        second, third = [await bot.collect_events("ada", "general", text) for text in ("two", "three")]
         await server.wait_for(lambda: second.reactions and third.reactions)
         await server.delete("ada", second)
         await server.purge([third])
@@ -85,7 +85,7 @@ async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_i
 
     monkeypatch.setattr(InboxStore, "accept", slowly)
     async with running(server, tmp_path, echo) as bot:
-        first, second = [await bot.ask("ada", place, "one") for place in ("general", "random")]
+        first, second = [await bot.collect_events("ada", place, "one") for place in ("general", "random")]
         await server.edit("ada", first, f"{bot.mention} two")
         await server.delete("ada", second)
         await server.wait_for(lambda: {"MESSAGE_UPDATE", "MESSAGE_DELETE"} <= {event.name for event in server.events})
@@ -100,7 +100,7 @@ async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_i
 
 async def test_an_answer_to_what_is_deleted_meanwhile_ends_with_a_word(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half")
         await server.delete("ada", question)
         await server.wait_for(lambda: bot.own("general")[0].text == f"half\n\n{words.WITHDRAWN}")
@@ -110,11 +110,11 @@ async def test_an_answer_to_what_is_deleted_meanwhile_ends_with_a_word(server: D
 async def test_what_is_answered_in_a_thread_that_is_deleted_is_stopped(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, lambda _: [Say("half"), Pause(60)]) as bot:
         thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
-        await bot.shows(await bot.ask("ada", thread, "one"), lambda text: text == "half")
+        await bot.shows(await bot.collect_events("ada", thread, "one"), lambda text: text == "half")
         await server.delete_channel(thread)
         await bot.model.wait_for_disconnects()
         place = server.channels["random"]
-        await bot.shows(await bot.ask("ada", place, "two"), lambda text: text == "half")
+        await bot.shows(await bot.collect_events("ada", place, "two"), lambda text: text == "half")
         await server.delete_channel("random")
         await bot.settled(2)
         assert [row.state for row in await bot.turn_rows()] == ["failed", "failed"]  # nobody could be shown the end
@@ -124,7 +124,7 @@ async def test_edits_that_are_none_and_of_nothing_known_change_nothing(server: D
     async with running(server, tmp_path, echo) as bot:
         other = await server.say("ada", "general", "not for the bot")
         await server.edit("ada", other, "still not")
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
         await bot.settled(1)
         await server.pin("ada", question)
@@ -146,7 +146,7 @@ async def test_a_change_that_the_database_does_not_take_at_first_is_noted(
         return await revise(self, event_key, text, **how)
 
     async with running(server, tmp_path, echo) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
         await bot.settled(1)
         monkeypatch.setattr(InboxStore, "edit_message", failing_once)
@@ -163,7 +163,7 @@ async def test_a_change_that_the_database_does_not_take_is_told_in_the_log(
 
     monkeypatch.setattr(retry, "RETRY_WAIT", limited(0.01))
     async with running(server, tmp_path, echo) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")
         monkeypatch.setattr(InboxStore, "delete_message", failing)
         await server.delete("ada", question)

@@ -47,23 +47,23 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        root = await bot.ask("ada", "general", "one")
+        root = await bot.collect_events("ada", "general", "one")
         direct = server.open_dm("ada")
         await server.say("ada", direct, "hello")
         post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} what if")
         talk = await server.start_thread("grace", await server.say("grace", "general", "a root"), "a talk")
         followed = await server.start_thread("ada", root, "a thread")
-        await bot.says(await bot.ask("ada", followed, "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("ada", followed, "one"), "heard: Ada Lovelace: one")
         await bot.at_rest(4)
 
     await server.say("linus", "general", "not for the bot")
     await server.say("linus", talk, "nor this")
-    await bot.ask("ada", "general", "two")
+    await bot.collect_events("ada", "general", "two")
     await server.say("linus", "general", f"<@&{server.bot_role_id}> three")
     await server.say("ada", followed, "on")
     await server.archive(followed)
     await server.say("ada", post, "and if")
-    await bot.ask("grace", talk, "you")
+    await bot.collect_events("grace", talk, "you")
     await server.say("ada", direct, "back?", files={"plan.pdf": b"%PDF"})
     edited = await server.say("ada", direct, "waht")
     await server.edit("ada", edited, "what")
@@ -100,11 +100,11 @@ async def test_a_restart_with_forty_channels_stays_within_the_limit_of_all_reque
         places = [server.add_channel(f"place-{number}") for number in range(40)]
         async with running(server, tmp_path, echo) as bot:
             for place in places:
-                await bot.ask("ada", place, "one")
+                await bot.collect_events("ada", place, "one")
             await bot.at_rest(40)
             await bot.settled(40)
         for place in places:
-            await bot.ask("ada", place, "two")
+            await bot.collect_events("ada", place, "two")
         began = len(server.calls)
         await until(lambda: monotonic() > server.calls[-1].at + ALL.seconds)  # a process takes longer to start
         async with running(server, tmp_path, echo) as bot:
@@ -121,9 +121,9 @@ async def test_who_speaks_before_the_bot_has_looked_back_is_answered_behind_what
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
         for place in ("general", "random"):
-            await bot.says(await bot.ask("ada", place, "one"), "heard: Ada Lovelace: one")
+            await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
         await bot.at_rest(2)
-    await bot.ask("ada", "general", "two")
+    await bot.collect_events("ada", "general", "two")
     slow, fetch_all = asyncio.Event(), Backfill._fetch_all
 
     async def held(self: Backfill) -> None:
@@ -132,8 +132,8 @@ async def test_who_speaks_before_the_bot_has_looked_back_is_answered_behind_what
 
     monkeypatch.setattr(Backfill, "_fetch_all", held)
     async with running(server, tmp_path, echo) as bot:
-        await bot.ask("ada", "general", "three")
-        await bot.ask("ada", "general", "four")
+        await bot.collect_events("ada", "general", "three")
+        await bot.collect_events("ada", "general", "four")
         await until(lambda: "Ada Lovelace: four" in answered(bot, "general"))
         assert answered(bot, "general") == [f"Ada Lovelace: {number}" for number in ("one", "two", "three", "four")]
         slow.set()
@@ -147,10 +147,13 @@ async def test_places_that_are_new_not_served_or_not_to_be_seen_are_not_looked_i
     hidden = server.add_channel("hidden")
     async with running(server, tmp_path, echo) as bot:
         for place in ("hidden", "random"):
-            await bot.says(await bot.ask("ada", place, "one"), "heard: Ada Lovelace: one")
+            await bot.says(await bot.collect_events("ada", place, "one"), "heard: Ada Lovelace: one")
         await bot.at_rest(2)
-    elsewhere = [await bot.ask("ada", "general", "two"), await server.say("ada", server.open_dm("ada"), "two")]
-    question = await bot.ask("ada", "random", "two")
+    elsewhere = [
+        await bot.collect_events("ada", "general", "two"),
+        await server.say("ada", server.open_dm("ada"), "two"),
+    ]
+    question = await bot.collect_events("ada", "random", "two")
     hidden.members = {server.people["ada"].id}
     caplog.clear()
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
@@ -168,9 +171,9 @@ async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.at_rest(1)
-    reset, last = await bot.ask("ada", "general", "reset"), await bot.ask("ada", "general", "two")
+    reset, last = await bot.collect_events("ada", "general", "reset"), await bot.collect_events("ada", "general", "two")
     async with running(server, tmp_path, echo) as bot:
         await bot.says(last, "heard: Ada Lovelace: two")
         await bot.says(reset, words.RESET_DONE)
@@ -221,9 +224,9 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
 ) -> None:
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.at_rest(1)
-    question = await bot.ask("ada", "general", "two")
+    question = await bot.collect_events("ada", "general", "two")
     server.faults.fail(GUILD, 1000, status=401)
     async with running(server, tmp_path, echo) as bot:
         await until(lambda: "a gap is not fetched yet" in caplog.text and len(bot.calls(GUILD)) >= 2)
@@ -240,7 +243,7 @@ async def test_a_server_is_asked_about_once_for_all_its_places(server: DiscordSa
     async with running(server, tmp_path, echo, connect=False) as bot:
         await log_in(bot.channel._client, settings_of(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(5)]
-        since = min([sent_at(int((await bot.ask("ada", room, room.name)).id)) for room in rooms]) - 1
+        since = min([sent_at(int((await bot.collect_events("ada", room, room.name)).id)) for room in rooms]) - 1
 
         look = bot.channel._look(since)
 
@@ -257,9 +260,9 @@ async def test_where_nothing_was_said_a_look_costs_no_call_of_its_own(server: Di
     async with running(server, tmp_path, echo, connect=False) as bot:
         await log_in(bot.channel._client, settings_of(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(20)]
-        before = await bot.ask("ada", rooms[0], "before")
+        before = await bot.collect_events("ada", rooms[0], "before")
         await asyncio.sleep(0.01)  # Discord counts milliseconds
-        said = await bot.ask("ada", rooms[7], "said")
+        said = await bot.collect_events("ada", rooms[7], "said")
         since = (sent_at(int(before.id)) + sent_at(int(said.id))) / 2
         look = bot.channel._look(since)
         places = [ActivePlace(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]

@@ -15,7 +15,7 @@ async def test_a_mention_is_answered_with_a_reply_and_told_with_names_in_place_o
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
         grace, random = server.people["grace"].id, server.channels["random"].id
-        question = await bot.ask("ada", "general", f"ask <@{grace}> in <#{random}>")
+        question = await bot.collect_events("ada", "general", f"ask <@{grace}> in <#{random}>")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: ask @Grace Hopper in #random")
         (row,) = await bot.settled(1)
         assert (row.state, row.chunks) == ("done", [answer.id])
@@ -33,7 +33,7 @@ async def test_a_reply_to_the_bot_that_calls_it_is_answered_in_the_same_session(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         reply = await server.say("grace", "general", "two", reply_to=answer)
         await bot.says(reply, "heard: Grace Hopper: two")
         assert bot.said_to_bot() == ["Ada Lovelace: one", "Grace Hopper: two"]
@@ -49,15 +49,15 @@ async def test_a_direct_message_needs_no_mention_and_no_name(server: DiscordSand
 
 async def test_channels_threads_and_posts_remember_each_their_own(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        root = await bot.ask("ada", "general", "in the channel")
+        root = await bot.collect_events("ada", "general", "in the channel")
         await bot.says(root, "heard: Ada Lovelace: in the channel")
         thread = await server.start_thread("ada", root, "a thread")
         post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} in the post")
         await bot.says(server.messages(post)[0], "heard: Ada Lovelace: in the post")
         assert bot.said_to_bot() == ["Ada Lovelace: in the post"]
-        await bot.says(await bot.ask("ada", thread, "in the thread"), "heard: Ada Lovelace: in the thread")
+        await bot.says(await bot.collect_events("ada", thread, "in the thread"), "heard: Ada Lovelace: in the thread")
         assert bot.said_to_bot() == ["Ada Lovelace: in the thread"]
-        await bot.says(await bot.ask("ada", "random", "elsewhere"), "heard: Ada Lovelace: elsewhere")
+        await bot.says(await bot.collect_events("ada", "random", "elsewhere"), "heard: Ada Lovelace: elsewhere")
         assert bot.said_to_bot() == ["Ada Lovelace: elsewhere"]
         general, random, ideas = (server.channels[name].id for name in ("general", "random", "ideas"))
         assert [session.removeprefix(f"discord:{server.guild_id}:") for session in await bot.sessions()] == [
@@ -72,7 +72,7 @@ async def test_in_a_thread_where_the_bot_speaks_it_follows_without_a_mention_and
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        root = await bot.ask("ada", "general", "one")
+        root = await bot.collect_events("ada", "general", "one")
         await bot.says(root, "heard: Ada Lovelace: one")
         await server.say("ada", "general", "not for the bot")
         silent = await server.start_thread("ada", root, "silent")
@@ -87,7 +87,7 @@ async def test_a_thread_on_an_answer_of_the_bot_is_a_conversation_with_it(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         thread = await server.start_thread("grace", answer, "more")
         await server.say("grace", thread, f"<@{server.people['linus'].id}> look")
         await bot.says(await server.say("grace", thread, "why?"), "heard: Grace Hopper: why?")
@@ -102,7 +102,7 @@ async def test_a_thread_on_an_answer_needs_a_mention_where_all_else_does(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo, follow="never") as bot:
-        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         await server.say("ada", await server.start_thread("ada", answer, "more"), "why?")
         assert await nothing_was_heard(bot)
         assert bot.calls("GET /channels/{channel}/messages/{message}") == []
@@ -112,7 +112,7 @@ async def test_a_question_in_a_thread_on_an_answer_is_found_after_a_restart(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.settled(1)
     question = await server.say("ada", await server.start_thread("ada", answer, "more"), "why?")
     async with running(server, tmp_path, echo) as bot:
@@ -129,7 +129,7 @@ async def test_without_the_message_content_intent_only_what_calls_the_bot_is_hea
         await bot.says(server.messages(post)[0], "heard: Ada Lovelace: one")
         await server.say("ada", post, "two")
         assert await nothing_was_heard(bot)
-        await bot.says(await bot.ask("ada", post, "three"), "heard: Ada Lovelace: three")
+        await bot.says(await bot.collect_events("ada", post, "three"), "heard: Ada Lovelace: three")
 
 
 async def test_what_nobody_said_to_the_bot_starts_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -194,19 +194,19 @@ async def test_a_thread_that_cannot_be_looked_up_is_told_in_the_log(
         post = await server.start_post("ada", "ideas", "a post", "one")
         await server.archive(post)
         server.faults.fail(GET_CHANNEL, status=403, code=50001)
-        await bot.ask("ada", post, "two")
+        await bot.collect_events("ada", post, "two")
         await until(lambda: "the author or the place of a message is not known" in caplog.text)
         assert await nothing_was_heard(bot)
 
 
 async def test_only_the_servers_that_are_named_are_served(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
-        await bot.ask("ada", "general", "hello")
+        await bot.collect_events("ada", "general", "hello")
         assert await nothing_was_heard(bot)
         (seen,) = await server.command("ada", "general", "/reset")
         await server.wait_for(lambda: seen.text == words.NOT_HERE)
     async with running(server, tmp_path, echo, guilds=frozenset({int(server.guild_id)})) as bot:
-        await bot.says(await bot.ask("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+        await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")
 
 
 async def test_files_and_bare_mentions_are_told_as_what_they_are(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -224,6 +224,6 @@ async def test_files_and_bare_mentions_are_told_as_what_they_are(server: Discord
 async def test_the_model_is_told_the_name_of_the_bot_in_discord(server: DiscordSandbox, tmp_path: Path) -> None:
     server._guild.bot = replace(server._guild.bot, name="robby")
     async with running(server, tmp_path, echo) as bot:
-        await bot.ask("ada", "general", "Who are you?")
+        await bot.collect_events("ada", "general", "Who are you?")
         await bot.settled(1)
         assert bot.model.requests[-1]["messages"][0]["content"].startswith("You are robby,")

@@ -26,7 +26,7 @@ async def test_who_calls_it_into_a_thread_has_it_and_its_beginning_read_and_late
         await server.delete("ada2", await server.say("ada2", thread, "secret"))
         await server.edit("grace", said := await server.say("grace", thread, "teh cause?"), "the cause? <t:0> <:no:1>")
         await server.bot_says("CI", thread, f"2 tests failed, <@{ada.id}>")
-        await bot.ask("ada", thread, "why?")
+        await bot.collect_events("ada", thread, "why?")
         await bot.settled(1)
         first = "\n".join([
             HEAD,
@@ -42,7 +42,7 @@ async def test_who_calls_it_into_a_thread_has_it_and_its_beginning_read_and_late
         ])  # fmt: skip
         assert bot.said_to_model() == [first]
         await server.say("grace", thread, "I know")
-        await bot.ask("ada", thread, "and now?", reply_to=said)
+        await bot.collect_events("ada", thread, "and now?", reply_to=said)
         await bot.settled(2)
         assert bot.said_to_model()[-1] == "\n".join([
             HEAD,
@@ -60,7 +60,7 @@ async def test_who_calls_it_into_a_thread_has_it_and_its_beginning_read_and_late
 async def test_a_post_of_a_forum_brings_what_opens_it(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, lambda _: "ok") as bot:
         post = await server.start_post("grace", "ideas", "Printer", "It does not print")
-        await bot.ask("ada", post, "what to do?")
+        await bot.collect_events("ada", post, "what to do?")
         await bot.settled(1)
         assert bot.said_to_model() == [f"{HEAD}\n> Grace Hopper: It does not print\n{END}\n\nAda Lovelace: what to do?"]
 
@@ -70,7 +70,7 @@ async def test_what_is_replied_to_and_forwarded_comes_along_and_what_is_no_text_
 ) -> None:
     async with running(server, tmp_path, lambda _: "ok") as bot:
         told = await server.say("grace", "general", "lunch?", files={"menu.pdf": b"%PDF"})
-        await bot.ask("ada", "general", "what is this?", reply_to=told)
+        await bot.collect_events("ada", "general", "what is this?", reply_to=told)
         await bot.settled(1)
         assert bot.said_to_model() == [
             f"{QUOTED}\n> Grace Hopper: lunch?\n>     [files: menu.pdf]\n{END}\n\nAda Lovelace: what is this?"
@@ -88,7 +88,7 @@ async def test_what_is_replied_to_and_forwarded_comes_along_and_what_is_no_text_
         await bot.settled(4)
         assert bot.said_to_model()[-1] == "vote\n[poll: Lunch? - Yes / No]"
         await server.delete("grace", told)
-        await bot.ask("ada", "general", "and now?", reply_to=told)
+        await bot.collect_events("ada", "general", "and now?", reply_to=told)
         await bot.settled(5)
         assert bot.said_to_model()[-1] == "Ada Lovelace: and now?"
 
@@ -99,6 +99,6 @@ async def test_without_the_intent_nothing_of_it_is_read(server: DiscordSandbox, 
         opening = await server.say("grace", "general", "The build is red")
         thread = await server.start_thread("grace", opening, "build")
         await server.say("grace", thread, "why?")
-        await bot.ask("ada", thread, "tell me")
+        await bot.collect_events("ada", thread, "tell me")
         await bot.settled(1)
         assert bot.said_to_model() == ["Ada Lovelace: tell me"]

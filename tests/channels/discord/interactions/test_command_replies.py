@@ -47,7 +47,7 @@ async def test_help_status_and_stop_are_told_to_who_asks_alone(server: DiscordSa
         server.set_locale("linus", "ko")
         told_ = await said_of(bot, await server.command("linus", "general", "help"))
         assert all(words.messages_for("ko")(one) in told_ for one in (words.HELPS, words.ASK_DOES, words.ASK_ABOUT))
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half")
         status = await said_of(bot, await server.command("grace", "general", "status"))
         assert words.STATUS_RUNS in status
@@ -58,7 +58,7 @@ async def test_help_status_and_stop_are_told_to_who_asks_alone(server: DiscordSa
 
 async def test_an_export_is_a_file_for_who_asks_alone(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         answer = await told(bot, await server.command("grace", "general", "export"), words.EXPORTED)
         (file,) = answer.content.attachments
         assert file.name == "transcript.md"
@@ -67,7 +67,7 @@ async def test_an_export_is_a_file_for_who_asks_alone(server: DiscordSandbox, tm
 
 async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         assert await server.complete("ada", "general", "model", "name", "OTH") == [MODELS[1]]
         assert await server.complete("ada", "general", "model", "name", "") == list(MODELS)
         seen = await server.command("ada", "general", "model", name=MODELS[1])
@@ -142,7 +142,7 @@ async def test_a_question_by_command_is_shown_and_answered_for_all_in_the_same_c
     async with running(server, tmp_path, echo) as bot:
         for place in ("general", server.open_dm("ada")):
             name, indent = ("Ada Lovelace: ", "  ") if place == "general" else ("", "")
-            await bot.says(await bot.ask("ada", place, "one"), f"heard: {name}one")
+            await bot.says(await bot.collect_events("ada", place, "one"), f"heard: {name}one")
             (shown,) = await server.command("ada", place, "ask", question="two\n@everyone")
             await bot.says(shown, f"heard: {name}two\n{indent}@\u200beveryone")
             assert (shown.text, shown.ephemeral_to) == ("> two @everyone", None)
@@ -211,7 +211,7 @@ async def test_who_asks_too_often_is_told_alone_and_nothing_of_it_stands_nor_a_t
         await told(
             bot, await server.choose("ada", await server.say("ada", "general", "this"), words.ASK_ABOUT), refusal
         )
-        await bot.ask("ada", "general", "three")
+        await bot.collect_events("ada", "general", "three")
         await server.wait_for(lambda: bot.own(server.open_dm("ada")))
         assert len(server.threads("general")) == 1
 
@@ -322,9 +322,9 @@ async def test_what_was_asked_aside_does_not_keep_the_next_process_from_looking_
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         group = server.open_group("us", "ada")
         await told(bot, await server.command("ada", group, "ask", question="two"), "heard: two")
-    missed = await bot.ask("ada", "general", "three")
+    missed = await bot.collect_events("ada", "general", "three")
     async with running(server, tmp_path, echo) as bot:
         await bot.says(missed, "heard: Ada Lovelace: three")

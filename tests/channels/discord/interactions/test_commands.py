@@ -35,17 +35,17 @@ async def test_the_command_starts_over_in_channels_threads_and_direct_messages(
         root = await server.say("ada", "general", "a root")
         for place in ("general", server.open_dm("ada"), await server.start_thread("ada", root, "a thread")):
             await reset(bot, "ada", place, words.NOTHING_TO_RESET)
-            question = await bot.ask("ada", place, "one")
+            question = await bot.collect_events("ada", place, "one")
             await bot.shows(question, lambda text: text.endswith("one"))
             await reset(bot, "grace" if place == "general" else "ada", place, words.RESET_DONE)
-            question = await bot.ask("ada", place, "two")
+            question = await bot.collect_events("ada", place, "two")
             await bot.shows(question, lambda text: text.endswith("two"))
             assert len(bot.said_to_model()) == 1
 
 
 async def test_the_command_stops_what_runs(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
-        question = await bot.ask("ada", "general", "tell a story")
+        question = await bot.collect_events("ada", "general", "tell a story")
         await bot.says(question, "Once upon a time")
         await reset(bot, "ada", "general", words.RESET_DONE)
         await bot.says(question, f"Once upon a time\n\n{words.RESET_STOPPED}")
@@ -86,13 +86,13 @@ async def test_a_command_whose_acknowledgement_is_refused_is_not_processed(
 ) -> None:
     monkeypatch.setattr("sandbox.discord.interactions.delivery.ACK_TIMEOUT", 0.3)
     async with running(server, tmp_path, echo) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")
         server.faults.fail(CALLBACK, status=400)
         (seen,) = await server.command("ada", "general", "/reset")
         assert seen.text == "The application did not respond"
         assert "an interaction could not be acknowledged: HTTPException, raised at" in caplog.text
-        await bot.says(await bot.ask("ada", "general", "two"), "heard: Ada Lovelace: two")
+        await bot.says(await bot.collect_events("ada", "general", "two"), "heard: Ada Lovelace: two")
         assert len(bot.said_to_model()) == 2
 
 
@@ -100,7 +100,7 @@ async def test_an_answer_that_discord_refuses_is_posted_in_the_conversation(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         server.faults.fail(ANSWER, status=404)
         await server.command("ada", "general", "/reset")
         await server.wait_for(lambda: bot.own("general")[-1].text == words.RESET_DONE)
@@ -174,4 +174,4 @@ async def test_a_start_does_not_depend_on_the_commands(
             server.faults.delay(route, 0.5)
     async with running(server, tmp_path, echo) as bot:
         assert len(bot.calls("GET /gateway/bot")) == 2  # how many shards, and at the first attempt
-        await bot.says(await bot.ask("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+        await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")

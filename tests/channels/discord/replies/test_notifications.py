@@ -19,7 +19,7 @@ async def test_what_is_posted_is_silent_where_that_is_asked(
     server: DiscordSandbox, tmp_path: Path, is_silent: bool
 ) -> None:
     async with running(server, tmp_path, echo, silent=is_silent) as bot:
-        (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         assert bool(answer.flags & SILENT) == is_silent
         assert answer.pings == frozenset()
 
@@ -31,7 +31,7 @@ async def test_the_end_of_an_answer_that_took_long_is_told_to_who_asked_once(
     async with running(
         server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], "at once", ping_after=3
     ) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half,")
         await asyncio.sleep(3)
         go_on.set()
@@ -40,7 +40,7 @@ async def test_the_end_of_an_answer_that_took_long_is_told_to_who_asked_once(
             (words.READY, question, frozenset({server.people["ada"].id}))
         ]
         assert bot.texts(question)[0] == "half, and half."
-        quick = await bot.ask("ada", "general", "two")
+        quick = await bot.collect_events("ada", "general", "two")
         await bot.says(quick, "at once")
         await bot.settled(2)
         assert len([m for m in bot.own("general") if m.pings]) == 1
@@ -50,7 +50,7 @@ async def test_in_a_thread_of_its_own_who_asked_is_told_by_name(server: DiscordS
     go_on = asyncio.Event()
     script = [Say("half, "), Pause(go_on), Say("and half.")]
     async with running(server, tmp_path, script, ping_after=0.2, auto_thread=True) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await server.wait_for(lambda: question.thread and bot.own(question.thread))
         assert question.thread is not None
         await asyncio.sleep(0.2)
@@ -83,7 +83,7 @@ async def test_a_word_that_cannot_be_said_is_left(
 ) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], ping_after=0.2) as bot:
-        question = await bot.ask("ada", "general", "one")
+        question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half,")
         await asyncio.sleep(0.2)
         server.faults.fail(POST, status=403, code=50013)

@@ -283,7 +283,7 @@ async def test_a_reply_that_cannot_be_shown_ends_its_turn_with_a_line_and_the_pr
 ) -> None:
     server.permissions.remove("send_messages")
     async with running(server, tmp_path, lambda asked: asked.text) as bot:
-        await bot.ask("ada", "general", "hello")
+        await bot.collect_events("ada", "general", "hello")
         (row,) = await bot.settled(1)
         assert (row.state, row.error) == ("failed", "RefusedError: post: 50013")
         lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
@@ -297,7 +297,7 @@ async def test_an_answer_whose_placeholder_somebody_deletes_is_said_nevertheless
 ) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Pause(go_on), Say("done")]) as bot:
-        question = await bot.ask("ada", "general", "hello")
+        question = await bot.collect_events("ada", "general", "hello")
         await server.wait_for(lambda: bot.answers(question))
         await delete(client, bot.answers(question)[0])
         go_on.set()
@@ -306,7 +306,7 @@ async def test_an_answer_whose_placeholder_somebody_deletes_is_said_nevertheless
 
 async def test_a_failure_of_the_model_is_told_without_its_words(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Fail(401, "secret words")]) as bot:
-        question = await bot.ask("ada", "general", "hello")
+        question = await bot.collect_events("ada", "general", "hello")
         (answer,) = await bot.shows(question, lambda text: "its key needs a look" in text)
         assert "secret words" not in answer.text
 
@@ -317,7 +317,7 @@ async def test_a_failure_of_the_model_is_told_without_its_words(server: DiscordS
 async def test_a_long_stream_is_never_refused_and_grows_as_it_comes(server: DiscordSandbox, tmp_path: Path) -> None:
     story = "".join(f"{number} 😀 words. " for number in range(600))
     async with running(server, tmp_path, [Say(story, pieces=200, pace=0.02)]) as bot:
-        question = await bot.ask("ada", "general", "a story")
+        question = await bot.collect_events("ada", "general", "a story")
         await bot.settled(1)
         answers = bot.answers(question)
         assert "".join(answer.text for answer in answers).replace(" ", "") == story.replace(" ", "")

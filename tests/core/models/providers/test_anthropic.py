@@ -32,10 +32,10 @@ from core.models.provider import (
 from core.models.providers.anthropic import DEFAULT_MAX_TOKENS, REDACTED_PREFIX
 from core.usage.meter import Usage
 from sandbox.models import CallTool, EndStream, Fail, Finish, RawChunk, Say, Think
-from tests.core.models.conftest import Wired
+from tests.core.models.conftest import ConnectedProvider
 
 
-def said(*parts: Part) -> ModelMessage:
+def assistant(*parts: Part) -> ModelMessage:
     return ModelMessage("assistant", parts)
 
 
@@ -51,45 +51,47 @@ def call(id_: str, name: str = "f") -> ToolCall:
     return ToolCall(id_, name, {})
 
 
-async def sent(wire: Wired, *messages: ModelMessage, **more: Any) -> dict[str, Any]:
+async def send(wire: ConnectedProvider, *messages: ModelMessage, **more: Any) -> dict[str, Any]:
     """The body that comes of a request."""
     wire.server.then("ok")
-    assert isinstance((await wire.ask(*messages, **more))[-1], Done)
+    assert isinstance((await wire.collect_events(*messages, **more))[-1], Done)
     return wire.server.requests[-1]
 
 
-async def told(wire: Wired, *messages: ModelMessage) -> list[tuple[str, list[str]]]:
+async def block_types(wire: ConnectedProvider, *messages: ModelMessage) -> list[tuple[str, list[str]]]:
     """The roles, and the kinds of the blocks, of the messages that come of a request."""
-    body = await sent(wire, *messages)
+    body = await send(wire, *messages)
     return [(message["role"], [block["type"] for block in message["content"]]) for message in body["messages"]]
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 7, 100])
-async def test_arguments_may_be_split_anywhere(anthropic_wire: Wired, pieces: int) -> None:
+async def test_arguments_may_be_split_anywhere(anthropic_wire: ConnectedProvider, pieces: int) -> None:
     arguments = {"city": "Zürich \N{CHEESE WEDGE}", "deep": {"list": [1, None, "}{"]}}
     anthropic_wire.server.then([CallTool("f", arguments, "toolu_1", pieces=pieces), CallTool("g", {}, "toolu_2")])
-    first, second, done = await anthropic_wire.ask()
+    first, second, done = await anthropic_wire.collect_events()
     assert (first, second) == (ToolCall("toolu_1", "f", arguments), ToolCall("toolu_2", "g", {}))
     assert isinstance(done, Done)
     assert done.finish_reason is types.FinishReason.STOP
 
 
-async def test_malformed_arguments_become_a_call_of_no_tool(anthropic_wire: Wired) -> None:
+async def test_malformed_arguments_become_a_call_of_no_tool(anthropic_wire: ConnectedProvider) -> None:
     anthropic_wire.server.then([CallTool("f", id="c", raw='{"city": "Par')])
-    assert (await anthropic_wire.ask())[0] == ToolCall("c", "malformed_call_to_f", {"arguments": '{"city": "Par'})
+    assert (await anthropic_wire.collect_events())[0] == ToolCall(
+        "c", "malformed_call_to_f", {"arguments": '{"city": "Par'}
+    )
 
 
-async def test_a_call_cut_off_by_the_token_limit_is_dropped(anthropic_wire: Wired) -> None:
+async def test_a_call_cut_off_by_the_token_limit_is_dropped(anthropic_wire: ConnectedProvider) -> None:
     anthropic_wire.server.then([Say("Let me see."), CallTool("f", id="c", raw='{"n": '), Finish("max_tokens")])
-    text, done = await anthropic_wire.ask()
+    text, done = await anthropic_wire.collect_events()
     assert text == Text("Let me see.")
     assert isinstance(done, Done)
     assert done.finish_reason is types.FinishReason.MAX_TOKENS
 
 
-async def test_a_thought_is_followed_by_its_signature(anthropic_wire: Wired) -> None:
+async def test_a_thought_is_followed_by_its_signature(anthropic_wire: ConnectedProvider) -> None:
     anthropic_wire.server.then([Think("Let me see.", pieces=2, signature=b"sig="), Say("42")])
-    assert (await anthropic_wire.ask())[:-1] == [
+    assert (await anthropic_wire.collect_events())[:-1] == [
         Thought("Let me"),
         Thought(" see."),
         Thought("", b"sig="),
@@ -97,12 +99,12 @@ async def test_a_thought_is_followed_by_its_signature(anthropic_wire: Wired) -> 
     ]
 
 
-async def test_redacted_thinking_is_kept(anthropic_wire: Wired) -> None:
+async def test_redacted_thinking_is_kept(anthropic_wire: ConnectedProvider) -> None:
     anthropic_wire.server.then([Think("", signature=b"data="), Say("42")])
-    assert (await anthropic_wire.ask())[:-1] == [Thought("", REDACTED_PREFIX + b"data="), Text("42")]
+    assert (await anthropic_wire.collect_events())[:-1] == [Thought("", REDACTED_PREFIX + b"data="), Text("42")]
 
 
-async def test_thinking_in_the_history_is_sent_back_unchanged(anthropic_wire: Wired) -> None:
+async def test_thinking_in_the_history_is_sent_back_unchanged(anthropic_wire: ConnectedProvider) -> None:
     """From the wire into ADK's history, and from there to the wire again."""
     adapter = ModelAdapter(model="m", provider=anthropic_wire.provider)
     thinking = [Think("Let me see.", pieces=3, signature=b"sig1="), Think("", signature=b"data2=")]
@@ -138,8 +140,8 @@ async def test_thinking_in_the_history_is_sent_back_unchanged(anthropic_wire: Wi
     ]
 
 
-async def test_an_answer_does_not_end_in_thinking(anthropic_wire: Wired) -> None:
-    assert await told(anthropic_wire, user("a"), said(Thought("Hm.", b"sig")), user("b")) == [
+async def test_an_answer_does_not_end_in_thinking(anthropic_wire: ConnectedProvider) -> None:
+    assert await block_types(anthropic_wire, user("a"), assistant(Thought("Hm.", b"sig")), user("b")) == [
         ("user", ["text", "text"])
     ]
 
@@ -160,10 +162,10 @@ async def test_an_answer_does_not_end_in_thinking(anthropic_wire: Wired) -> None
     ],
 )
 async def test_the_thinking_budget_becomes_anthropics_option(
-    anthropic_wire: Wired, given: types.ThinkingConfig | None, limit: int, thinking: dict[str, Any] | None
+    anthropic_wire: ConnectedProvider, given: types.ThinkingConfig | None, limit: int, thinking: dict[str, Any] | None
 ) -> None:
     config = types.GenerateContentConfig(thinking_config=given, temperature=0.5)
-    body = await sent(anthropic_wire, config=config)
+    body = await send(anthropic_wire, config=config)
     assert (body["max_tokens"], body.get("thinking")) == (limit, thinking)
     thinks = thinking is not None and thinking["type"] != "disabled"
     assert ("temperature" in body) is not thinks
@@ -172,24 +174,24 @@ async def test_the_thinking_budget_becomes_anthropics_option(
 @pytest.mark.parametrize(
     ("steps", "thinks"),
     [
-        ([said(Thought("Hm.", b"sig"), call("a")), results("a")], True),
-        ([said(Thought("Hm.", b"sig"), call("a")), results("a"), said(call("b")), results("b")], True),
-        ([said(call("a")), results("a")], False),
-        ([said(call("a")), results("a"), user("b")], False),
-        ([said(call("a")), results("a"), said(Text("b")), user("c")], True),
+        ([assistant(Thought("Hm.", b"sig"), call("a")), results("a")], True),
+        ([assistant(Thought("Hm.", b"sig"), call("a")), results("a"), assistant(call("b")), results("b")], True),
+        ([assistant(call("a")), results("a")], False),
+        ([assistant(call("a")), results("a"), user("b")], False),
+        ([assistant(call("a")), results("a"), assistant(Text("b")), user("c")], True),
     ],
 )
 async def test_a_turn_that_began_without_thinking_continues_without(
-    anthropic_wire: Wired, steps: list[ModelMessage], thinks: bool
+    anthropic_wire: ConnectedProvider, steps: list[ModelMessage], thinks: bool
 ) -> None:
     config = types.GenerateContentConfig(thinking_config=types.ThinkingConfig(thinking_budget=2000))
-    body = await sent(anthropic_wire, user("a"), *steps, config=config)
+    body = await send(anthropic_wire, user("a"), *steps, config=config)
     assert ("thinking" in body) is thinks
 
 
-async def test_messages_of_one_role_are_merged_and_the_user_begins(anthropic_wire: Wired) -> None:
-    messages = [said(Text("a")), said(Text("b")), user("c"), user("d"), said(Text("e")), user("f")]
-    assert await told(anthropic_wire, *messages) == [
+async def test_messages_of_one_role_are_merged_and_the_user_begins(anthropic_wire: ConnectedProvider) -> None:
+    messages = [assistant(Text("a")), assistant(Text("b")), user("c"), user("d"), assistant(Text("e")), user("f")]
+    assert await block_types(anthropic_wire, *messages) == [
         ("user", ["text"]),
         ("assistant", ["text", "text"]),
         ("user", ["text", "text"]),
@@ -198,31 +200,31 @@ async def test_messages_of_one_role_are_merged_and_the_user_begins(anthropic_wir
     ]
 
 
-async def test_tool_results_come_first_in_the_users_message(anthropic_wire: Wired) -> None:
-    messages = [user("a"), said(Text("b"), call("x"), call("y")), results("x", "y"), user("c")]
-    assert await told(anthropic_wire, *messages) == [
+async def test_tool_results_come_first_in_the_users_message(anthropic_wire: ConnectedProvider) -> None:
+    messages = [user("a"), assistant(Text("b"), call("x"), call("y")), results("x", "y"), user("c")]
+    assert await block_types(anthropic_wire, *messages) == [
         ("user", ["text"]),
         ("assistant", ["text", "tool_use", "tool_use"]),
         ("user", ["tool_result", "tool_result", "text"]),
     ]
 
 
-async def test_blank_text_is_not_sent(anthropic_wire: Wired) -> None:
-    body = await sent(
+async def test_blank_text_is_not_sent(anthropic_wire: ConnectedProvider) -> None:
+    body = await send(
         anthropic_wire,
         ModelMessage("system", (Text(" "),)),
         user("a", " \n"),
-        said(Text("\n")),
+        assistant(Text("\n")),
         user(" "),
-        said(Text("")),
+        assistant(Text("")),
     )
     assert "system" not in body
     [message] = body["messages"]
     assert [block["text"] for block in message["content"]] == ["a", "(nothing)"]
 
 
-async def test_each_type_of_file_has_its_block(anthropic_wire: Wired) -> None:
-    body = await sent(
+async def test_each_type_of_file_has_its_block(anthropic_wire: ConnectedProvider) -> None:
+    body = await send(
         anthropic_wire,
         user(
             "Look:",
@@ -246,24 +248,24 @@ async def test_each_type_of_file_has_its_block(anthropic_wire: Wired) -> None:
     ]
 
 
-async def test_an_image_by_the_model_becomes_a_placeholder(anthropic_wire: Wired) -> None:
-    body = await sent(anthropic_wire, user("Draw."), said(Media("image/png", b"png")), user("Again."))
+async def test_an_image_by_the_model_becomes_a_placeholder(anthropic_wire: ConnectedProvider) -> None:
+    body = await send(anthropic_wire, user("Draw."), assistant(Media("image/png", b"png")), user("Again."))
     assert body["messages"][1]["content"] == [{"type": "text", "text": "[attachment: image/png]"}]
 
 
-async def test_a_tool_result_may_have_an_image_and_an_error(anthropic_wire: Wired) -> None:
+async def test_a_tool_result_may_have_an_image_and_an_error(anthropic_wire: ConnectedProvider) -> None:
     shown = ToolResult("a", "f", {"ok": "é"}, (Media("image/png", b"png"),))
     failed = ToolResult("b", "f", {"error": "no"})
-    body = await sent(anthropic_wire, user("a"), said(call("a"), call("b")), ModelMessage("tool", (shown, failed)))
+    body = await send(anthropic_wire, user("a"), assistant(call("a"), call("b")), ModelMessage("tool", (shown, failed)))
     first, second = body["messages"][2]["content"]
     assert [block["type"] for block in first["content"]] == ["text", "image"]
     assert json.loads(first["content"][0]["text"]) == {"ok": "é"}
     assert ("is_error" in first, second["is_error"]) == (False, True)
 
 
-async def test_the_tools_of_the_request_are_sent_with_their_schemas(anthropic_wire: Wired) -> None:
+async def test_the_tools_of_the_request_are_sent_with_their_schemas(anthropic_wire: ConnectedProvider) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    body = await sent(anthropic_wire, tools=[ToolSpec("f", "Does f.", schema), ToolSpec("g", "Does g.", {})])
+    body = await send(anthropic_wire, tools=[ToolSpec("f", "Does f.", schema), ToolSpec("g", "Does g.", {})])
     assert body["tools"] == [
         {"name": "f", "description": "Does f.", "input_schema": schema},
         {
@@ -276,19 +278,19 @@ async def test_the_tools_of_the_request_are_sent_with_their_schemas(anthropic_wi
     assert "tool_choice" not in body
 
 
-async def test_removed_tools_are_declared_but_cannot_be_called(anthropic_wire: Wired) -> None:
-    body = await sent(anthropic_wire, user("a"), said(call("a", "old tool")), results("a"), user("b"))
+async def test_removed_tools_are_declared_but_cannot_be_called(anthropic_wire: ConnectedProvider) -> None:
+    body = await send(anthropic_wire, user("a"), assistant(call("a", "old tool")), results("a"), user("b"))
     assert [tool["name"] for tool in body["tools"]] == ["old_tool"]
     assert body["tool_choice"] == {"type": "none"}
 
 
-async def test_only_one_kind_of_sampling_is_sent(anthropic_wire: Wired) -> None:
-    body = await sent(anthropic_wire, config=types.GenerateContentConfig(temperature=1.7, top_p=0.9))
+async def test_only_one_kind_of_sampling_is_sent(anthropic_wire: ConnectedProvider) -> None:
+    body = await send(anthropic_wire, config=types.GenerateContentConfig(temperature=1.7, top_p=0.9))
     assert body["temperature"] == 1.0
     assert "top_p" not in body
 
 
-async def test_input_tokens_include_the_cache(anthropic_wire: Wired) -> None:
+async def test_input_tokens_include_the_cache(anthropic_wire: ConnectedProvider) -> None:
     start = {"input_tokens": 10, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 40, "output_tokens": 1}
     head: dict[str, Any] = {
         "id": "m",
@@ -307,10 +309,10 @@ async def test_input_tokens_include_the_cache(anthropic_wire: Wired) -> None:
         ]
     )
     usage = Usage(input=70, output=9, cached=40, cache_write=20)
-    assert (await anthropic_wire.ask())[-1] == Done(types.FinishReason.STOP, usage)
+    assert (await anthropic_wire.collect_events())[-1] == Done(types.FinishReason.STOP, usage)
 
 
-def marked(body: dict[str, Any]) -> list[str]:
+def cache_marks(body: dict[str, Any]) -> list[str]:
     """Where the marks of the cache are: `tool`, `system`, or the text of a user's message."""
     tools = ["tool" for tool in body.get("tools", ()) if "cache_control" in tool]
     system = ["system" for block in body.get("system", ()) if "cache_control" in block]
@@ -320,22 +322,22 @@ def marked(body: dict[str, Any]) -> list[str]:
     return [*tools, *system, *texts]
 
 
-async def test_a_conversation_is_cached_up_to_its_two_newest_questions(anthropic_wire: Wired) -> None:
-    talk = [user("a"), said(Text("A")), user("b"), said(Text("B")), user("c")]
-    assert marked(await sent(anthropic_wire, *talk)) == ["b", "c"]
-    assert marked(await sent(anthropic_wire, ModelMessage("system", (Text("A"),)), *talk)) == ["system", "b", "c"]
+async def test_a_conversation_is_cached_up_to_its_two_newest_questions(anthropic_wire: ConnectedProvider) -> None:
+    talk = [user("a"), assistant(Text("A")), user("b"), assistant(Text("B")), user("c")]
+    assert cache_marks(await send(anthropic_wire, *talk)) == ["b", "c"]
+    assert cache_marks(await send(anthropic_wire, ModelMessage("system", (Text("A"),)), *talk)) == ["system", "b", "c"]
 
 
-async def test_a_first_question_is_not_cached_but_the_instruction_is(anthropic_wire: Wired) -> None:
-    assert marked(await sent(anthropic_wire, user("a"))) == []
-    assert marked(await sent(anthropic_wire, ModelMessage("system", (Text("A"),)), user("a"))) == ["system"]
+async def test_a_first_question_is_not_cached_but_the_instruction_is(anthropic_wire: ConnectedProvider) -> None:
+    assert cache_marks(await send(anthropic_wire, user("a"))) == []
+    assert cache_marks(await send(anthropic_wire, ModelMessage("system", (Text("A"),)), user("a"))) == ["system"]
 
 
-async def test_a_first_question_with_tools_is_cached(anthropic_wire: Wired) -> None:
+async def test_a_first_question_with_tools_is_cached(anthropic_wire: ConnectedProvider) -> None:
     tool = ToolSpec("f", "Does f.", {})
-    assert marked(await sent(anthropic_wire, user("a"), tools=[tool])) == ["tool", "a"]
-    steps = [user("a"), said(call("a")), results("a")]
-    assert marked(await sent(anthropic_wire, *steps, tools=[tool])) == ["tool", "a", "tool_result"]
+    assert cache_marks(await send(anthropic_wire, user("a"), tools=[tool])) == ["tool", "a"]
+    steps = [user("a"), assistant(call("a")), results("a")]
+    assert cache_marks(await send(anthropic_wire, *steps, tools=[tool])) == ["tool", "a", "tool_result"]
 
 
 @pytest.mark.parametrize(
@@ -349,15 +351,15 @@ async def test_a_first_question_with_tools_is_cached(anthropic_wire: Wired) -> N
     ],
 )
 async def test_each_stop_reason_has_a_finish_reason(
-    anthropic_wire: Wired, reason: str, finish: types.FinishReason
+    anthropic_wire: ConnectedProvider, reason: str, finish: types.FinishReason
 ) -> None:
     anthropic_wire.server.then([Say("ok"), Finish(reason)])
-    done = (await anthropic_wire.ask())[-1]
+    done = (await anthropic_wire.collect_events())[-1]
     assert isinstance(done, Done)
     assert done.finish_reason is finish
 
 
-async def test_unknown_types_of_chunks_are_ignored(anthropic_wire: Wired) -> None:
+async def test_unknown_types_of_chunks_are_ignored(anthropic_wire: ConnectedProvider) -> None:
     block = {"type": "content_block_start", "index": 0, "content_block": {"type": "hologram", "text": "no"}}
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "hologram_delta", "text": "no"}}
     anthropic_wire.server.then(
@@ -369,15 +371,15 @@ async def test_unknown_types_of_chunks_are_ignored(anthropic_wire: Wired) -> Non
             RawChunk({"type": "message_applause"}),
         ]
     )
-    text, done = await anthropic_wire.ask()
+    text, done = await anthropic_wire.collect_events()
     assert text == Text("ok")
     assert isinstance(done, Done)
 
 
-async def test_an_answer_without_a_stop_chunk_is_incomplete(anthropic_wire: Wired) -> None:
+async def test_an_answer_without_a_stop_chunk_is_incomplete(anthropic_wire: ConnectedProvider) -> None:
     end = RawChunk({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}})
     anthropic_wire.server.then([Say("ok"), end, EndStream()])
-    failed = (await anthropic_wire.ask())[-1]
+    failed = (await anthropic_wire.collect_events())[-1]
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderStalledError)
 
@@ -399,18 +401,23 @@ async def test_an_answer_without_a_stop_chunk_is_incomplete(anthropic_wire: Wire
     ],
 )
 async def test_each_error_type_is_recognized_before_and_within_a_stream(
-    anthropic_wire: Wired, before: list[Say], status: int, code: str, kind: type[ProviderError], retryable: bool
+    anthropic_wire: ConnectedProvider,
+    before: list[Say],
+    status: int,
+    code: str,
+    kind: type[ProviderError],
+    retryable: bool,
 ) -> None:
     anthropic_wire.server.then([*before, Fail(status, code=code)])
-    error = await anthropic_wire.failure()
+    error = await anthropic_wire.get_error()
     assert type(error) is kind
     assert isinstance(error, ProviderError)
     assert error.retryable is retryable
     assert "scripted failure" not in str(error)
 
 
-async def test_a_too_long_prompt_has_its_own_error(anthropic_wire: Wired) -> None:
+async def test_a_too_long_prompt_has_its_own_error(anthropic_wire: ConnectedProvider) -> None:
     anthropic_wire.server.then(Fail(400, "prompt is too long: 208310 tokens > 200000 maximum"))
-    error = await anthropic_wire.failure()
+    error = await anthropic_wire.get_error()
     assert isinstance(error, ProviderRequestError)
     assert str(error) == "the conversation is too long for 'the-model'"

@@ -29,7 +29,7 @@ from core.models.provider import (
     ToolSpec,
 )
 from sandbox.models import CallTool, EndStream, Fail, RawChunk, Say, Think
-from tests.core.models.conftest import Wired
+from tests.core.models.conftest import ConnectedProvider
 
 
 def parts(*parts: dict[str, Any], finish: str | None = None) -> RawChunk:
@@ -37,7 +37,7 @@ def parts(*parts: dict[str, Any], finish: str | None = None) -> RawChunk:
     return RawChunk({"candidates": [candidate | ({"finishReason": finish} if finish else {})]})
 
 
-async def test_signatures_are_read_from_their_part(gemini_wire: Wired) -> None:
+async def test_signatures_are_read_from_their_part(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.then(
         [
             Think("Hm.", signature=b"t"),
@@ -46,7 +46,7 @@ async def test_signatures_are_read_from_their_part(gemini_wire: Wired) -> None:
             CallTool("f", {"n": 2}, "c2"),
         ]
     )
-    assert (await gemini_wire.ask())[:-1] == [
+    assert (await gemini_wire.collect_events())[:-1] == [
         Thought("Hm.", b"t"),
         Text("Wait.", b"s"),
         ToolCall("c1", "f", {"n": 1}, b"c"),
@@ -54,15 +54,15 @@ async def test_signatures_are_read_from_their_part(gemini_wire: Wired) -> None:
     ]
 
 
-async def test_a_signature_without_text_is_kept(gemini_wire: Wired) -> None:
+async def test_a_signature_without_text_is_kept(gemini_wire: ConnectedProvider) -> None:
     signature = base64.b64encode(b"late").decode()
     gemini_wire.server.then([Say("Done."), parts({"text": "", "thoughtSignature": signature})])
-    assert (await gemini_wire.ask())[:-1] == [Text("Done."), Text("", b"late")]
+    assert (await gemini_wire.collect_events())[:-1] == [Text("Done."), Text("", b"late")]
 
 
-async def test_signatures_are_sent_back_on_their_part(gemini_wire: Wired) -> None:
+async def test_signatures_are_sent_back_on_their_part(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.then("ok")
-    await gemini_wire.ask(
+    await gemini_wire.collect_events(
         ModelMessage("user", (Text("Hi"),)),
         ModelMessage(
             "assistant",
@@ -93,7 +93,7 @@ async def test_signatures_are_sent_back_on_their_part(gemini_wire: Wired) -> Non
     [("gemini-2.5-flash", [b"", b""]), ("gemini-3-pro", [b"skip_thought_signature_validator", b""])],
 )
 async def test_calls_of_another_model_get_a_placeholder_signature(
-    gemini_wire: Wired, model: str, signatures: list[bytes]
+    gemini_wire: ConnectedProvider, model: str, signatures: list[bytes]
 ) -> None:
     gemini_wire.server.then("ok")
     history = [
@@ -108,7 +108,7 @@ async def test_calls_of_another_model_get_a_placeholder_signature(
     assert [base64.urlsafe_b64decode(call.get("thoughtSignature", "")) for call in calls] == signatures
 
 
-async def test_signatures_in_the_history_are_sent_back_unchanged(gemini_wire: Wired) -> None:
+async def test_signatures_in_the_history_are_sent_back_unchanged(gemini_wire: ConnectedProvider) -> None:
     """From the wire into ADK's history, and from there to the wire again."""
     adapter = ModelAdapter(model="gemini-3-pro", provider=gemini_wire.provider)
     calls = [CallTool("f", {"n": 1}, signature=b"call"), CallTool("f", {"n": 2})]
@@ -130,14 +130,14 @@ async def test_signatures_in_the_history_are_sent_back_unchanged(gemini_wire: Wi
     assert signatures == [b"t", b"", b"call", b""]
 
 
-async def test_an_invalid_request_is_not_an_error_of_the_response(gemini_wire: Wired) -> None:
-    failed = (await gemini_wire.ask(config=types.GenerateContentConfig(audio_timestamp=True)))[-1]
+async def test_an_invalid_request_is_not_an_error_of_the_response(gemini_wire: ConnectedProvider) -> None:
+    failed = (await gemini_wire.collect_events(config=types.GenerateContentConfig(audio_timestamp=True)))[-1]
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderRequestError)
     assert gemini_wire.server.requests == []
 
 
-async def test_built_in_tools_are_forwarded_beside_functions(gemini_wire: Wired) -> None:
+async def test_built_in_tools_are_forwarded_beside_functions(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.then("ok")
     declared = types.FunctionDeclaration(name="not ours to send")
     config = types.GenerateContentConfig(
@@ -145,7 +145,7 @@ async def test_built_in_tools_are_forwarded_beside_functions(gemini_wire: Wired)
     )
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     empty = {"type": "object", "properties": {}}
-    await gemini_wire.ask(config=config, tools=[ToolSpec("f", "F.", schema), ToolSpec("g", "G.", empty)])
+    await gemini_wire.collect_events(config=config, tools=[ToolSpec("f", "F.", schema), ToolSpec("g", "G.", empty)])
     search, functions = gemini_wire.server.requests[0]["tools"]
     assert search == {"googleSearch": {}}
     assert functions["functionDeclarations"] == [
@@ -154,7 +154,7 @@ async def test_built_in_tools_are_forwarded_beside_functions(gemini_wire: Wired)
     ]
 
 
-async def test_executed_code_is_part_of_the_text(gemini_wire: Wired) -> None:
+async def test_executed_code_is_part_of_the_text(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.then(
         [
             parts({"executableCode": {"language": "PYTHON", "code": "print(1)"}}),
@@ -162,14 +162,14 @@ async def test_executed_code_is_part_of_the_text(gemini_wire: Wired) -> None:
             Say("One."),
         ]
     )
-    events = await gemini_wire.ask()
+    events = await gemini_wire.collect_events()
     text = "".join(event.text for event in events if isinstance(event, Text))
     assert text == "\n```python\nprint(1)\n```\n\n```\n1\n```\nOne."
 
 
-async def test_media_reach_the_wire_by_bytes_or_by_address(gemini_wire: Wired) -> None:
+async def test_media_reach_the_wire_by_bytes_or_by_address(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.then("ok")
-    await gemini_wire.ask(
+    await gemini_wire.collect_events(
         ModelMessage("user", (Media("application/pdf", b"pdf"), Media("video/mp4", uri="https://example.com/film"))),
         ModelMessage("assistant", (ToolCall("a", "draw", {}),)),
         ModelMessage("tool", (ToolResult("a", "draw", {}, (Media("image/png", b"png"),)),)),
@@ -180,43 +180,43 @@ async def test_media_reach_the_wire_by_bytes_or_by_address(gemini_wire: Wired) -
     assert tool["parts"][0]["functionResponse"]["parts"][0]["inline_data"]["data"] == "cG5n"
 
 
-async def test_an_invalid_key_is_an_auth_error_though_its_status_is_400(gemini_wire: Wired) -> None:
+async def test_an_invalid_key_is_an_auth_error_though_its_status_is_400(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.then(Fail(400, code="API_KEY_INVALID"))
-    assert isinstance(await gemini_wire.failure(), ProviderAuthError)
+    assert isinstance(await gemini_wire.get_error(), ProviderAuthError)
 
 
-async def test_a_blocked_prompt_has_its_own_error(gemini_wire: Wired) -> None:
+async def test_a_blocked_prompt_has_its_own_error(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.then([RawChunk({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})])
-    error = await gemini_wire.failure()
+    error = await gemini_wire.get_error()
     assert isinstance(error, ContentBlockedError)
     assert "PROHIBITED_CONTENT" in str(error)
 
 
-async def test_an_overload_in_the_middle_of_a_stream_is_a_limit(gemini_wire: Wired) -> None:
+async def test_an_overload_in_the_middle_of_a_stream_is_a_limit(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.then([Say("Hel"), Fail(429, retry_after=1.5)])
-    failed = (await gemini_wire.ask())[-1]
+    failed = (await gemini_wire.collect_events())[-1]
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderLimitError)
     assert failed.error.retry_after == 1.5
 
 
-async def test_a_response_that_is_not_json_is_unavailable(gemini_wire: Wired) -> None:
+async def test_a_response_that_is_not_json_is_unavailable(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.then([Say("Hel"), Fail(500, body="<html>oops</html>")])
-    failed = (await gemini_wire.ask())[-1]
+    failed = (await gemini_wire.collect_events())[-1]
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderUnavailableError)
 
 
-async def test_every_finish_reason_is_passed_on(gemini_wire: Wired) -> None:
+async def test_every_finish_reason_is_passed_on(gemini_wire: ConnectedProvider) -> None:
     end = parts({"text": " an answer"}, finish="MALFORMED_FUNCTION_CALL")
     gemini_wire.server.then([Say("Half"), end, EndStream()])
-    done = (await gemini_wire.ask())[-1]
+    done = (await gemini_wire.collect_events())[-1]
     assert isinstance(done, Done)
     assert done.finish_reason is types.FinishReason.MALFORMED_FUNCTION_CALL
 
 
 @pytest.mark.filterwarnings("ignore:A_REASON_FROM_THE_FUTURE")
-async def test_an_unknown_finish_reason_is_no_failure(gemini_wire: Wired) -> None:
+async def test_an_unknown_finish_reason_is_no_failure(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.then([parts({"text": "ok"}, finish="A_REASON_FROM_THE_FUTURE"), EndStream()])
     adapter = ModelAdapter(model="the-model", provider=gemini_wire.provider)
     request = LlmRequest(contents=[types.UserContent("Hi")])
@@ -225,10 +225,10 @@ async def test_an_unknown_finish_reason_is_no_failure(gemini_wire: Wired) -> Non
     assert response.finish_reason.value == "A_REASON_FROM_THE_FUTURE"
 
 
-async def test_adks_http_options_and_labels_are_not_sent(gemini_wire: Wired) -> None:
+async def test_adks_http_options_and_labels_are_not_sent(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.then("ok")
     options = types.HttpOptions(retry_options=types.HttpRetryOptions(attempts=5), headers={"x-own": "1"})
-    await gemini_wire.ask(config=types.GenerateContentConfig(http_options=options, labels={"a": "b"}))
+    await gemini_wire.collect_events(config=types.GenerateContentConfig(http_options=options, labels={"a": "b"}))
     assert "x-own" not in gemini_wire.server.asked[0].headers
     assert gemini_wire.server.asked[0].headers["x-goog-api-key"] == "key"
     assert "labels" not in gemini_wire.server.requests[0]

@@ -39,71 +39,77 @@ from sandbox.models import (
     Stall,
     Turn,
 )
-from tests.core.models.conftest import Wired
+from tests.core.models.conftest import ConnectedProvider
 
 
 def delta(**delta: Any) -> RawChunk:
     return RawChunk({"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
 
 
-def piece(arguments: Any = None, **more: Any) -> RawChunk:
+def call_delta(arguments: Any = None, **more: Any) -> RawChunk:
     function = {"arguments": arguments} | ({"name": more.pop("name")} if "name" in more else {})
     return delta(tool_calls=[{"function": function, **more}])
 
 
-async def calls(wire: Wired, *steps: Any) -> list[ToolCall]:
+async def collect_calls(wire: ConnectedProvider, *steps: Any) -> list[ToolCall]:
     wire.server.then([*steps, Finish("tool_calls")])
-    return [event for event in await wire.ask() if isinstance(event, ToolCall)]
+    return [event for event in await wire.collect_events() if isinstance(event, ToolCall)]
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 7, 100])
-async def test_arguments_may_be_split_anywhere(openai_wire: Wired, pieces: int) -> None:
+async def test_arguments_may_be_split_anywhere(openai_wire: ConnectedProvider, pieces: int) -> None:
     arguments = {"city": "Zürich \N{CHEESE WEDGE}", "deep": {"list": [1, None, "}{"]}}
-    assert await calls(openai_wire, CallTool("weather", arguments, "c1", pieces=pieces)) == [
+    assert await collect_calls(openai_wire, CallTool("weather", arguments, "c1", pieces=pieces)) == [
         ToolCall("c1", "weather", arguments)
     ]
 
 
-async def test_deltas_of_several_calls_may_be_interleaved(openai_wire: Wired) -> None:
-    assert await calls(
+async def test_deltas_of_several_calls_may_be_interleaved(openai_wire: ConnectedProvider) -> None:
+    assert await collect_calls(
         openai_wire,
-        piece('{"n"', index=0, id="a", name="f"),
-        piece('{"n": ', index=1, id="b", name="g"),
-        piece(": 1}", index=0),
-        piece("2}", index=1),
+        call_delta('{"n"', index=0, id="a", name="f"),
+        call_delta('{"n": ', index=1, id="b", name="g"),
+        call_delta(": 1}", index=0),
+        call_delta("2}", index=1),
     ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "g", {"n": 2})]
 
 
-async def test_a_server_may_send_no_index(openai_wire: Wired) -> None:
-    assert await calls(
+async def test_a_server_may_send_no_index(openai_wire: ConnectedProvider) -> None:
+    assert await collect_calls(
         openai_wire,
-        piece('{"n":', id="a", name="f"),
-        piece(" 1}"),
-        piece('{"n": 2}', id="b", name="f"),
+        call_delta('{"n":', id="a", name="f"),
+        call_delta(" 1}"),
+        call_delta('{"n": 2}', id="b", name="f"),
     ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "f", {"n": 2})]
 
 
-async def test_a_server_may_send_neither_index_nor_id(openai_wire: Wired) -> None:
-    assert await calls(openai_wire, piece('{"n": 1}', name="f"), piece('{"n":', name="f"), piece(" 2}")) == [
+async def test_a_server_may_send_neither_index_nor_id(openai_wire: ConnectedProvider) -> None:
+    assert await collect_calls(
+        openai_wire, call_delta('{"n": 1}', name="f"), call_delta('{"n":', name="f"), call_delta(" 2}")
+    ) == [
         ToolCall("", "f", {"n": 1}),
         ToolCall("", "f", {"n": 2}),
     ]
 
 
-async def test_a_server_may_send_the_same_index_for_all(openai_wire: Wired) -> None:
-    assert await calls(
-        openai_wire, piece('{"n": 1}', index=0, id="a", name="f"), piece('{"n": 2}', index=0, id="b", name="g")
+async def test_a_server_may_send_the_same_index_for_all(openai_wire: ConnectedProvider) -> None:
+    assert await collect_calls(
+        openai_wire,
+        call_delta('{"n": 1}', index=0, id="a", name="f"),
+        call_delta('{"n": 2}', index=0, id="b", name="g"),
     ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "g", {"n": 2})]
 
 
-async def test_a_server_may_repeat_id_and_name_with_each_delta(openai_wire: Wired) -> None:
+async def test_a_server_may_repeat_id_and_name_with_each_delta(openai_wire: ConnectedProvider) -> None:
     same: dict[str, Any] = {"index": 0, "id": "a", "name": "f"}
-    assert await calls(openai_wire, piece('{"n"', **same), piece(": 1}", **same)) == [ToolCall("a", "f", {"n": 1})]
+    assert await collect_calls(openai_wire, call_delta('{"n"', **same), call_delta(": 1}", **same)) == [
+        ToolCall("a", "f", {"n": 1})
+    ]
 
 
-async def test_a_server_may_send_arguments_as_an_object_or_not_at_all(openai_wire: Wired) -> None:
-    assert await calls(
-        openai_wire, piece({"n": 1}, index=0, id="a", name="f"), piece(None, index=1, id="b", name="g")
+async def test_a_server_may_send_arguments_as_an_object_or_not_at_all(openai_wire: ConnectedProvider) -> None:
+    assert await collect_calls(
+        openai_wire, call_delta({"n": 1}, index=0, id="a", name="f"), call_delta(None, index=1, id="b", name="g")
     ) == [ToolCall("a", "f", {"n": 1}), ToolCall("b", "g", {})]
 
 
@@ -121,8 +127,8 @@ def test_arguments_are_complete_however_they_are_split(arguments: dict[str, Any]
 
 
 @pytest.mark.parametrize("raw", ['{"city": "Par', "Paris", '["Paris"]', "{'city': 'Paris'}"])
-async def test_malformed_arguments_become_a_call_of_no_tool(openai_wire: Wired, raw: str) -> None:
-    assert await calls(openai_wire, CallTool("weather", id="c1", raw=raw)) == [
+async def test_malformed_arguments_become_a_call_of_no_tool(openai_wire: ConnectedProvider, raw: str) -> None:
+    assert await collect_calls(openai_wire, CallTool("weather", id="c1", raw=raw)) == [
         ToolCall("c1", "malformed_call_to_weather", {"arguments": raw})
     ]
 
@@ -165,38 +171,38 @@ async def test_a_model_can_correct_a_malformed_call() -> None:
     assert events[-1].content.parts[0].text == "It is sunny."
 
 
-async def test_a_call_cut_off_by_the_token_limit_is_dropped(openai_wire: Wired) -> None:
+async def test_a_call_cut_off_by_the_token_limit_is_dropped(openai_wire: ConnectedProvider) -> None:
     openai_wire.server.then([Say("Let me see."), CallTool("f", id="c1", raw='{"n": '), Finish("length")])
-    text, done = await openai_wire.ask()
+    text, done = await openai_wire.collect_events()
     assert text == Text("Let me see.")
     assert isinstance(done, Done)
     assert done.finish_reason is types.FinishReason.MAX_TOKENS
 
 
-async def test_reasoning_under_its_other_name_is_thought(openai_wire: Wired) -> None:
+async def test_reasoning_under_its_other_name_is_thought(openai_wire: ConnectedProvider) -> None:
     openai_wire.server.then([delta(reasoning="Hm."), Say("Yes.")])
-    assert (await openai_wire.ask())[:2] == [Thought("Hm."), Text("Yes.")]
+    assert (await openai_wire.collect_events())[:2] == [Thought("Hm."), Text("Yes.")]
 
 
-async def test_a_refusal_is_text_of_the_answer(openai_wire: Wired) -> None:
+async def test_a_refusal_is_text_of_the_answer(openai_wire: ConnectedProvider) -> None:
     openai_wire.server.then([delta(refusal="I'd rather not.")])
-    assert (await openai_wire.ask())[0] == Text("I'd rather not.")
+    assert (await openai_wire.collect_events())[0] == Text("I'd rather not.")
 
 
-async def test_a_server_may_send_no_usage(openai_wire: Wired) -> None:
+async def test_a_server_may_send_no_usage(openai_wire: ConnectedProvider) -> None:
     end = RawChunk({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     openai_wire.server.then([Say("ok"), end, EndStream()])
-    assert (await openai_wire.ask())[-1] == Done(types.FinishReason.STOP, Usage())
+    assert (await openai_wire.collect_events())[-1] == Done(types.FinishReason.STOP, Usage())
 
 
 async def test_a_missing_usage_chunk_does_not_delay_the_end(
-    openai_wire: Wired, monkeypatch: pytest.MonkeyPatch
+    openai_wire: ConnectedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("core.models.providers.openai._USAGE_WAIT_SECONDS", 0.1)
     end = RawChunk({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     openai_wire.server.then([Say("ok"), end, Stall()])
     async with asyncio.timeout(30):
-        assert (await openai_wire.ask())[-1] == Done(types.FinishReason.STOP, Usage())
+        assert (await openai_wire.collect_events())[-1] == Done(types.FinishReason.STOP, Usage())
 
 
 @pytest.mark.parametrize(
@@ -208,9 +214,11 @@ async def test_a_missing_usage_chunk_does_not_delay_the_end(
         (Fail(429, code="insufficient_quota"), ProviderLimitError),
     ],
 )
-async def test_openais_error_codes_are_recognized(openai_wire: Wired, fail: Fail, kind: type[ProviderError]) -> None:
+async def test_openais_error_codes_are_recognized(
+    openai_wire: ConnectedProvider, fail: Fail, kind: type[ProviderError]
+) -> None:
     openai_wire.server.then(fail)
-    error = await openai_wire.failure()
+    error = await openai_wire.get_error()
     assert type(error) is kind
     assert isinstance(error, ProviderError)
     assert not error.retryable
@@ -233,11 +241,11 @@ async def test_openais_error_codes_are_recognized(openai_wire: Wired, fail: Fail
     ids=str,
 )
 async def test_an_error_within_a_stream_is_recognized_by_code_or_type(
-    openai_wire: Wired, error: dict[str, Any], kind: type[ProviderError], retryable: bool
+    openai_wire: ConnectedProvider, error: dict[str, Any], kind: type[ProviderError], retryable: bool
 ) -> None:
     body = json.dumps({"error": {"message": "scripted failure", **error}})
     openai_wire.server.then([Say("Hel"), Fail(500, body=body)])
-    failure = await openai_wire.failure()
+    failure = await openai_wire.get_error()
     assert type(failure) is kind
     assert isinstance(failure, ProviderError)
     assert failure.retryable is retryable
@@ -256,17 +264,17 @@ async def test_an_error_within_a_stream_is_recognized_by_code_or_type(
     ],
 )
 async def test_every_form_of_retry_after_is_read(
-    openai_wire: Wired, headers: dict[str, str], seconds: float | None
+    openai_wire: ConnectedProvider, headers: dict[str, str], seconds: float | None
 ) -> None:
     openai_wire.server.then(Fail(429, headers=headers))
-    error = await openai_wire.failure()
+    error = await openai_wire.get_error()
     assert isinstance(error, ProviderLimitError)
     assert error.retry_after == seconds
 
 
-async def test_thoughts_are_not_sent_back(openai_wire: Wired) -> None:
+async def test_thoughts_are_not_sent_back(openai_wire: ConnectedProvider) -> None:
     openai_wire.server.then("ok")
-    await openai_wire.ask(
+    await openai_wire.collect_events(
         ModelMessage("user", (Text("a"),)),
         ModelMessage("assistant", (Thought("secret musing"), Text("b"))),
         ModelMessage("assistant", (Thought("only a musing"),)),
@@ -276,9 +284,9 @@ async def test_thoughts_are_not_sent_back(openai_wire: Wired) -> None:
     assert "musing" not in json.dumps(openai_wire.server.requests[0])
 
 
-async def test_each_type_of_file_has_its_block(openai_wire: Wired) -> None:
+async def test_each_type_of_file_has_its_block(openai_wire: ConnectedProvider) -> None:
     openai_wire.server.then("ok")
-    await openai_wire.ask(
+    await openai_wire.collect_events(
         ModelMessage(
             "user",
             (
@@ -307,9 +315,9 @@ async def test_each_type_of_file_has_its_block(openai_wire: Wired) -> None:
     assert parts[5]["text"] == "a,b\n1,2"
 
 
-async def test_files_of_a_tool_follow_its_results(openai_wire: Wired) -> None:
+async def test_files_of_a_tool_follow_its_results(openai_wire: ConnectedProvider) -> None:
     openai_wire.server.then("ok")
-    await openai_wire.ask(
+    await openai_wire.collect_events(
         ModelMessage("user", (Text("draw"),)),
         ModelMessage("assistant", (ToolCall("a", "draw", {}), ToolCall("b", "draw", {}))),
         ModelMessage(
@@ -324,6 +332,6 @@ async def test_files_of_a_tool_follow_its_results(openai_wire: Wired) -> None:
     assert roles == ["user", "assistant", "tool", "tool", "user"]
 
 
-async def test_a_pause_within_an_answer_does_not_end_it(openai_wire: Wired) -> None:
+async def test_a_pause_within_an_answer_does_not_end_it(openai_wire: ConnectedProvider) -> None:
     openai_wire.server.then([Say("a"), Pause(0.05), Say("b")])
-    assert (await openai_wire.ask())[:2] == [Text("a"), Text("b")]
+    assert (await openai_wire.collect_events())[:2] == [Text("a"), Text("b")]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from core.models.adapter import ModelAdapter
 from sandbox.models import CallTool, ReceivedRequest, Say, Step, Think, Turn
 from tests.core.models import wire_rules as rules
-from tests.core.models.conftest import VENDORS, Wired, wired
+from tests.core.models.conftest import VENDORS, ConnectedProvider, connect_provider
 
 PNG_BYTES = b"\x89PNG"
 PNG = types.Part.from_bytes(data=PNG_BYTES, mime_type="image/png")
@@ -25,13 +25,13 @@ PLACEHOLDER = "skip_thought_signature_validator"
 
 
 @dataclass
-class Speaker:
+class ScriptedSpeaker:
     """A provider's model that says what it is told to, and signs it."""
 
     vendor: str
     lines: list[Turn] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
-    wire: Wired | None = None
+    wire: ConnectedProvider | None = None
 
     def script(self, _asked: ReceivedRequest) -> Turn:
         return self.lines.pop(0)
@@ -68,30 +68,33 @@ class Speaker:
 
 
 @pytest.fixture(params=list(product(VENDORS, VENDORS)), ids="-".join)
-async def pair(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Speaker, Speaker]]:
-    one, other = (Speaker(vendor) for vendor in request.param)
-    async with wired(one.vendor, one.script) as one.wire, wired(other.vendor, other.script) as other.wire:
+async def pair(request: pytest.FixtureRequest) -> AsyncIterator[tuple[ScriptedSpeaker, ScriptedSpeaker]]:
+    one, other = (ScriptedSpeaker(vendor) for vendor in request.param)
+    async with (
+        connect_provider(one.vendor, one.script) as one.wire,
+        connect_provider(other.vendor, other.script) as other.wire,
+    ):
         yield one, other
 
 
-def requests(speaker: Speaker) -> list[dict[str, Any]]:
+def requests(speaker: ScriptedSpeaker) -> list[dict[str, Any]]:
     assert speaker.wire is not None
     return speaker.wire.server.requests
 
 
-def shown(speaker: Speaker) -> int:
+def count_sent_images(speaker: ScriptedSpeaker) -> int:
     """How many images there are in the last request."""
     return json.dumps(requests(speaker)[-1]).count(base64.b64encode(PNG_BYTES).decode())
 
 
-def images(contents: Sequence[types.Content]) -> int:
+def count_images(contents: Sequence[types.Content]) -> int:
     """How many images the user or a tool has shown."""
     parts = [part for content in contents for part in content.parts or ()]
     results = [part.function_response for part in parts if part.function_response]
     return parts.count(PNG) + sum(len(result.parts or ()) for result in results)
 
 
-def answered(answer: types.Content, *, left_out: int = 0) -> types.Content:
+def add_results(answer: types.Content, *, left_out: int = 0) -> types.Content:
     """What the tools give back to the calls of an answer, but for some of them; each shows an image as well."""
     calls = [part.function_call for part in answer.parts or () if part.function_call]
     blob = types.FunctionResponseBlob(mime_type="image/png", data=PNG_BYTES)
@@ -108,7 +111,7 @@ def answered(answer: types.Content, *, left_out: int = 0) -> types.Content:
 
 
 async def talk(
-    one: Speaker, other: Speaker, turns: Sequence[tuple[bool, list[types.Part], list[list[Step]], int]]
+    one: ScriptedSpeaker, other: ScriptedSpeaker, turns: Sequence[tuple[bool, list[types.Part], list[list[Step]], int]]
 ) -> None:
     """A conversation under changing models, each of whose requests has to follow its vendor's rules."""
     for speaker in (one, other):
@@ -121,19 +124,19 @@ async def talk(
             if answer is None:
                 break
             contents.append(answer)
-            results = answered(answer, left_out=left_out)
+            results = add_results(answer, left_out=left_out)
             if not results.parts:
                 break
             contents.append(results)
     await other.say([*contents, types.UserContent("And now?")], [Say("Now this.")])
-    assert shown(other) == images(contents)
+    assert count_sent_images(other) == count_images(contents)
     for speaker in (one, other):
         stranger = one if speaker is other else other
         for body in requests(speaker):
-            rules.hold(speaker.vendor, body)
+            rules.check_request(speaker.vendor, body)
             text = json.dumps(body)
             assert "parley:" not in text
-            kept = rules.signatures(speaker.vendor, body)
+            kept = rules.list_signatures(speaker.vendor, body)
             same = stranger.made if stranger.vendor == speaker.vendor else []
             assert set(kept) <= {*speaker.made, *same, PLACEHOLDER}
             if stranger.vendor != speaker.vendor:
@@ -162,19 +165,21 @@ turns = st.lists(
 @given(turns)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_a_history_of_one_provider_can_be_sent_to_another(
-    pair: tuple[Speaker, Speaker], turns: list[tuple[bool, list[types.Part], list[list[Step]], int]]
+    pair: tuple[ScriptedSpeaker, ScriptedSpeaker], turns: list[tuple[bool, list[types.Part], list[list[Step]], int]]
 ) -> None:
     await talk(*pair, turns)
 
 
-async def test_a_full_conversation_continues_with_another_provider(pair: tuple[Speaker, Speaker]) -> None:
+async def test_a_full_conversation_continues_with_another_provider(
+    pair: tuple[ScriptedSpeaker, ScriptedSpeaker],
+) -> None:
     one, other = pair
     work: list[Step] = [Think("Hm."), Say("Wait."), CallTool("look_up", {"n": 1}, "a.b"), CallTool("look_up", {"n": 2})]
     await talk(one, other, [(False, [types.Part(text="What is this?"), PNG, PDF], [work, [Say("A cat.")]], 0)])
     body = requests(other)[-1]
     text = json.dumps(body)
     assert all(said in text for said in ("What is this?", "cGRm", "Wait.", "A cat.", "look_up", "And now?"))
-    kept = rules.signatures(other.vendor, body)
+    kept = rules.list_signatures(other.vendor, body)
     if one.vendor == other.vendor:
         assert kept == one.made
     else:

@@ -44,7 +44,7 @@ from sandbox.models import (
     Step,
     Think,
 )
-from tests.core.models.conftest import VENDORS, Wired, wired
+from tests.core.models.conftest import VENDORS, ConnectedProvider, connect_provider
 
 ADD = ToolSpec(
     "add",
@@ -53,16 +53,16 @@ ADD = ToolSpec(
 )
 
 
-async def test_text_comes_delta_by_delta_and_ends_with_done(wire: Wired) -> None:
+async def test_text_comes_delta_by_delta_and_ends_with_done(wire: ConnectedProvider) -> None:
     wire.server.then([Say("Hello world", pieces=2), Finish(input=11, output=3, thinking=2, cached=4)])
-    *texts, done = await wire.ask()
+    *texts, done = await wire.collect_events()
     assert [text.text for text in texts if isinstance(text, Text)] == ["Hello ", "world"]
     assert isinstance(done, Done)
     assert done.finish_reason is types.FinishReason.STOP
     assert (done.usage.input, done.usage.output, done.usage.thinking, done.usage.cached) == (11, 3, 2, 4)
 
 
-async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: Wired) -> None:
+async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: ConnectedProvider) -> None:
     more = asyncio.Event()
     wire.server.then([Say("first"), Pause(more), Say("second")])
     request = ModelRequest("the-model", [ModelMessage("user", (Text("Hi"),))])
@@ -72,16 +72,16 @@ async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: Wired) -> No
         assert await anext(events) == Text("second")
 
 
-async def test_thinking_is_separate_from_the_answer(wire: Wired) -> None:
+async def test_thinking_is_separate_from_the_answer(wire: ConnectedProvider) -> None:
     wire.server.then([Think("Let me see."), Say("42")])
-    thought, text, _ = await wire.ask()
+    thought, text, _ = await wire.collect_events()
     assert (thought, text) == (Thought("Let me see."), Text("42"))
 
 
-async def test_parallel_calls_are_complete_and_in_order(wire: Wired) -> None:
+async def test_parallel_calls_are_complete_and_in_order(wire: ConnectedProvider) -> None:
     calls = [CallTool("add", {"a": 1, "b": 2}, id="c1"), CallTool("add", {"a": 3, "b": 4}, id="c2")]
     wire.server.then([Say("One moment."), *calls])
-    text, first, second, done = await wire.ask(tools=[ADD])
+    text, first, second, done = await wire.collect_events(tools=[ADD])
     assert text == Text("One moment.")
     assert first == ToolCall("c1", "add", {"a": 1, "b": 2})
     assert second == ToolCall("c2", "add", {"a": 3, "b": 4})
@@ -89,9 +89,9 @@ async def test_parallel_calls_are_complete_and_in_order(wire: Wired) -> None:
     assert done.finish_reason is types.FinishReason.STOP
 
 
-async def test_the_request_has_the_system_message_the_history_and_the_tools(wire: Wired) -> None:
+async def test_the_request_has_the_system_message_the_history_and_the_tools(wire: ConnectedProvider) -> None:
     wire.server.then("3")
-    await wire.ask(
+    await wire.collect_events(
         ModelMessage("system", (Text("Be brief."),)),
         ModelMessage("user", (Text("1 + 2?"),)),
         ModelMessage("assistant", (Text("Wait."), ToolCall("c1", "add", {"a": 1, "b": 2}))),
@@ -107,10 +107,10 @@ async def test_the_request_has_the_system_message_the_history_and_the_tools(wire
     assert (result.id, result.name, result.content) == ("c1", "add", {"result": 3})
 
 
-async def test_a_call_of_an_invalid_tool_name_does_not_break_later_requests(wire: Wired) -> None:
+async def test_a_call_of_an_invalid_tool_name_does_not_break_later_requests(wire: ConnectedProvider) -> None:
     wire.server.then("ok")
     name = "weather in\n'Paris'? " + "a" * 80
-    await wire.ask(
+    await wire.collect_events(
         ModelMessage("user", (Text("Hi"),)),
         ModelMessage("assistant", (ToolCall("c1", name, {}), ToolCall("c2", "", {}))),
         ModelMessage("tool", (ToolResult("c1", name, {}), ToolResult("c2", "", {}))),
@@ -119,12 +119,12 @@ async def test_a_call_of_an_invalid_tool_name_does_not_break_later_requests(wire
     assert names == [("weather_in__Paris___" + "a" * 80)[:64], "_"]
 
 
-async def test_sampling_and_limits_reach_the_wire(wire: Wired) -> None:
+async def test_sampling_and_limits_reach_the_wire(wire: ConnectedProvider) -> None:
     wire.server.then("ok")
     config = types.GenerateContentConfig(
         temperature=0.5, max_output_tokens=77, stop_sequences=["END"], labels={"adk": "bot"}
     )
-    await wire.ask(config=config)
+    await wire.collect_events(config=config)
     body = wire.server.requests[0]
     sent = body.get("generationConfig", body)
     assert sent["temperature"] == 0.5
@@ -133,18 +133,18 @@ async def test_sampling_and_limits_reach_the_wire(wire: Wired) -> None:
     assert "labels" not in body
 
 
-async def test_nucleus_sampling_reaches_the_wire(wire: Wired) -> None:
+async def test_nucleus_sampling_reaches_the_wire(wire: ConnectedProvider) -> None:
     wire.server.then("ok")
-    await wire.ask(config=types.GenerateContentConfig(top_p=0.9))
+    await wire.collect_events(config=types.GenerateContentConfig(top_p=0.9))
     body = wire.server.requests[0]
     assert body.get("generationConfig", {}).get("topP", body.get("top_p")) == 0.9
 
 
-async def test_an_answer_schema_reaches_the_wire(wire: Wired) -> None:
+async def test_an_answer_schema_reaches_the_wire(wire: ConnectedProvider) -> None:
     wire.server.then("{}")
     schema = types.Schema(type=types.Type.OBJECT, properties={"n": types.Schema(type=types.Type.INTEGER)})
     config = types.GenerateContentConfig(response_schema=schema, response_mime_type="application/json")
-    await wire.ask(config=config)
+    await wire.collect_events(config=config)
     body = wire.server.requests[0]
     if "generationConfig" in body:
         assert body["generationConfig"]["responseSchema"]["properties"]["n"]["type"] == "INTEGER"
@@ -156,9 +156,9 @@ async def test_an_answer_schema_reaches_the_wire(wire: Wired) -> None:
         assert sent == {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
-async def test_an_image_reaches_the_wire(wire: Wired) -> None:
+async def test_an_image_reaches_the_wire(wire: ConnectedProvider) -> None:
     wire.server.then("A cat.")
-    await wire.ask(ModelMessage("user", (Text("What is this?"), Media("image/png", b"\x89PNG"))))
+    await wire.collect_events(ModelMessage("user", (Text("What is this?"), Media("image/png", b"\x89PNG"))))
     assert "iVBORw==" in str(wire.server.requests[0])
 
 
@@ -177,9 +177,11 @@ async def test_an_image_reaches_the_wire(wire: Wired) -> None:
         (Fail(529, retry_after=3), ProviderUnavailableError, True),
     ],
 )
-async def test_a_refusal_has_its_own_error(wire: Wired, fail: Fail, kind: type[ProviderError], retryable: bool) -> None:
+async def test_a_refusal_has_its_own_error(
+    wire: ConnectedProvider, fail: Fail, kind: type[ProviderError], retryable: bool
+) -> None:
     wire.server.then(fail)
-    error = await wire.failure()
+    error = await wire.get_error()
     assert type(error) is kind
     assert isinstance(error, ProviderError)
     assert error.retryable is retryable
@@ -189,55 +191,55 @@ async def test_a_refusal_has_its_own_error(wire: Wired, fail: Fail, kind: type[P
 
 
 async def test_the_error_for_an_unknown_model_names_it(vendor: str) -> None:
-    async with wired(vendor, models=["another"]) as wire:
-        assert "'the-model'" in str(await wire.failure())
+    async with connect_provider(vendor, models=["another"]) as wire:
+        assert "'the-model'" in str(await wire.get_error())
 
 
 async def test_a_wrong_key_is_not_repeated_in_the_error(vendor: str) -> None:
-    async with wired(vendor, key="my-secret-key", api_key="right") as wire:
-        error = await wire.failure()
+    async with connect_provider(vendor, key="my-secret-key", api_key="right") as wire:
+        error = await wire.get_error()
         assert wire.server.requests == []
     assert isinstance(error, ProviderAuthError)
     assert "my-secret-key" not in str(error)
 
 
 async def test_an_unreachable_server_is_unavailable(vendor: str) -> None:
-    async with wired(vendor) as wire:
+    async with connect_provider(vendor) as wire:
         pass
     provider = VENDORS[vendor][0]("key", wire.server.base_url)
-    error = await Wired(provider, wire.server).failure()
+    error = await ConnectedProvider(provider, wire.server).get_error()
     await provider.aclose()
     assert isinstance(error, ProviderUnavailableError)
 
 
-async def test_a_broken_connection_is_unavailable(wire: Wired) -> None:
+async def test_a_broken_connection_is_unavailable(wire: ConnectedProvider) -> None:
     wire.server.then([Say("Hel"), DropConnection()])
-    text, failed = await wire.ask()
+    text, failed = await wire.collect_events()
     assert text == Text("Hel")
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderUnavailableError)
 
 
-async def test_an_error_within_a_stream_has_its_own_class(wire: Wired) -> None:
+async def test_an_error_within_a_stream_has_its_own_class(wire: ConnectedProvider) -> None:
     wire.server.then([Say("Hel"), Fail(503)])
-    _, failed = await wire.ask()
+    _, failed = await wire.collect_events()
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderUnavailableError)
 
 
 @pytest.mark.parametrize("step", [CorruptChunk(), Fail(500, body="<html>oops</html>")], ids=["a chunk", "an error"])
-async def test_invalid_json_in_a_stream_is_unavailable(wire: Wired, step: Step) -> None:
+async def test_invalid_json_in_a_stream_is_unavailable(wire: ConnectedProvider, step: Step) -> None:
     wire.server.then([Say("Hel"), step])
-    text, failed = await wire.ask()
+    text, failed = await wire.collect_events()
     assert text == Text("Hel")
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderUnavailableError)
     assert "oops" not in str(failed.error)
 
 
-async def test_a_stream_without_a_finish_reason_is_an_error(wire: Wired) -> None:
+async def test_a_stream_without_a_finish_reason_is_an_error(wire: ConnectedProvider) -> None:
     wire.server.then([Say("Hel"), EndStream()])
-    text, failed = await wire.ask()
+    text, failed = await wire.collect_events()
     assert text == Text("Hel")
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ProviderStalledError)
@@ -252,16 +254,16 @@ async def test_a_stream_without_a_finish_reason_is_an_error(wire: Wired) -> None
     ],
 )
 async def test_the_finish_reason_is_passed_on(
-    wire: Wired, vendor: str, words: dict[str, str], finish: types.FinishReason
+    wire: ConnectedProvider, vendor: str, words: dict[str, str], finish: types.FinishReason
 ) -> None:
     wire.server.then([Say("Half an ans"), Finish(words[vendor])])
-    *_, done = await wire.ask()
+    *_, done = await wire.collect_events()
     assert isinstance(done, Done)
     assert done.finish_reason is finish
 
 
 @pytest.mark.parametrize("before", [[], [Say("Hel")]], ids=["before the answer", "within the answer"])
-async def test_closing_the_stream_closes_the_connection(wire: Wired, before: list[Say]) -> None:
+async def test_closing_the_stream_closes_the_connection(wire: ConnectedProvider, before: list[Say]) -> None:
     wire.server.then([*before, Stall()])
     adapter = ModelAdapter(model="the-model", provider=wire.provider, idle_seconds=0.3)
     with pytest.raises(ProviderStalledError, match=r"said nothing for 0\.3 seconds"):
@@ -269,9 +271,9 @@ async def test_closing_the_stream_closes_the_connection(wire: Wired, before: lis
     await wire.server.wait_for_disconnects(1)
 
 
-async def test_a_cancelled_turn_closes_the_connection(wire: Wired) -> None:
+async def test_a_cancelled_turn_closes_the_connection(wire: ConnectedProvider) -> None:
     wire.server.then([Say("Hel"), Stall()])
-    task = asyncio.create_task(wire.ask())
+    task = asyncio.create_task(wire.collect_events())
     await wire.server.wait_for_requests(1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -279,7 +281,7 @@ async def test_a_cancelled_turn_closes_the_connection(wire: Wired) -> None:
     await wire.server.wait_for_disconnects(1)
 
 
-async def test_leaving_a_stream_early_closes_the_connection(wire: Wired) -> None:
+async def test_leaving_a_stream_early_closes_the_connection(wire: ConnectedProvider) -> None:
     wire.server.then([Say("Hel"), Stall()])
     request = ModelRequest("the-model", [ModelMessage("user", (Text("Hi"),))])
     async with aclosing(wire.stream(request)) as events:
@@ -287,14 +289,14 @@ async def test_leaving_a_stream_early_closes_the_connection(wire: Wired) -> None
     await wire.server.wait_for_disconnects(1)
 
 
-async def test_concurrent_calls_do_not_mix(wire: Wired) -> None:
+async def test_concurrent_calls_do_not_mix(wire: ConnectedProvider) -> None:
     wire.server.then(*["same"] * 20)
-    answers = await asyncio.gather(*(wire.ask() for _ in range(20)))
+    answers = await asyncio.gather(*(wire.collect_events() for _ in range(20)))
     assert all(answer[0] == Text("same") for answer in answers)
     assert len(wire.server.requests) == 20
 
 
-async def test_a_blocked_answer_without_text_has_its_own_error(wire: Wired, vendor: str) -> None:
+async def test_a_blocked_answer_without_text_has_its_own_error(wire: ConnectedProvider, vendor: str) -> None:
     wire.server.then([Finish({"gemini": "SAFETY", "openai": "content_filter", "anthropic": "refusal"}[vendor])])
     with pytest.raises(ContentBlockedError):
         await _collect(ModelAdapter(model="the-model", provider=wire.provider))

@@ -36,7 +36,7 @@ from sandbox.models import (
     Step,
     Think,
 )
-from tests.core.models.conftest import Wired
+from tests.core.models.conftest import ConnectedProvider
 
 #: JSON, but nothing that the vendor says.
 NONSENSE = {
@@ -72,8 +72,8 @@ CUT_OFF = {"anthropic": "max_tokens", "gemini": "MAX_TOKENS", "openai": "length"
 both_modes = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streaming"])
 
 
-def asking(
-    wire: Wired, *contents: types.Content, stream: bool = True, idle_seconds: float = 30
+def stream_responses(
+    wire: ConnectedProvider, *contents: types.Content, stream: bool = True, idle_seconds: float = 30
 ) -> AsyncGenerator[LlmResponse, None]:
     """Ask as the bot does, but without long waits."""
     adapter = ModelAdapter(
@@ -85,15 +85,15 @@ def asking(
     return adapter.generate_content_async(LlmRequest(contents=list(contents or [types.UserContent("Hi")])), stream)
 
 
-async def answers(
-    wire: Wired, *contents: types.Content, stream: bool = True, idle_seconds: float = 30
+async def collect_responses(
+    wire: ConnectedProvider, *contents: types.Content, stream: bool = True, idle_seconds: float = 30
 ) -> list[LlmResponse]:
-    async with aclosing(asking(wire, *contents, stream=stream, idle_seconds=idle_seconds)) as responses:
+    async with aclosing(stream_responses(wire, *contents, stream=stream, idle_seconds=idle_seconds)) as responses:
         return [response async for response in responses]
 
 
-async def answer(wire: Wired, *contents: types.Content) -> types.Content:
-    content = (await answers(wire, *contents))[-1].content
+async def answer(wire: ConnectedProvider, *contents: types.Content) -> types.Content:
+    content = (await collect_responses(wire, *contents))[-1].content
     assert content is not None
     return content
 
@@ -103,7 +103,7 @@ def text(responses: Sequence[LlmResponse]) -> str:
     return "".join(part.text or "" for part in parts if not part.thought)
 
 
-def failing(what: str, vendor: str) -> Step:
+def error_step(what: str, vendor: str) -> Step:
     return MAY_PASS[what] or NONSENSE[vendor]
 
 
@@ -113,12 +113,12 @@ def failing(what: str, vendor: str) -> Step:
     ids=["before the first word", "in the middle", "in the middle of a whole one"],
 )
 async def test_a_transient_error_is_retried_and_the_text_appears_once(
-    wire: Wired, vendor: str, before: list[Step], stream: bool, subtests: pytest.Subtests
+    wire: ConnectedProvider, vendor: str, before: list[Step], stream: bool, subtests: pytest.Subtests
 ) -> None:
     for what in MAY_PASS:
         with subtests.test(what):
-            wire.server.then([*before, failing(what, vendor)], [Say("Good day", pieces=3)])
-            responses = await answers(wire, stream=stream, idle_seconds=1 if what == "a stall" else 30)
+            wire.server.then([*before, error_step(what, vendor)], [Say("Good day", pieces=3)])
+            responses = await collect_responses(wire, stream=stream, idle_seconds=1 if what == "a stall" else 30)
             *partials, final = responses
             assert [response.partial for response in responses] == [True] * len(partials) + [False]
             assert text([final]) == "Good day"
@@ -132,14 +132,14 @@ async def test_a_transient_error_is_retried_and_the_text_appears_once(
 
 
 async def test_a_lasting_transient_error_is_tried_three_times(
-    wire: Wired, vendor: str, subtests: pytest.Subtests
+    wire: ConnectedProvider, vendor: str, subtests: pytest.Subtests
 ) -> None:
     kinds = {"429": ProviderLimitError, "a stall": ProviderSilentError, "an end too soon": ProviderStalledError}
     for what in MAY_PASS:
         with subtests.test(what):
-            wire.server.then(*[[Say("Good mor"), failing(what, vendor)]] * 3)
+            wire.server.then(*[[Say("Good mor"), error_step(what, vendor)]] * 3)
             with pytest.raises(ProviderError) as raised:
-                await answers(wire, idle_seconds=1 if what == "a stall" else 30)
+                await collect_responses(wire, idle_seconds=1 if what == "a stall" else 30)
             assert type(raised.value) is kinds.get(what.partition(" with")[0], ProviderUnavailableError)
             assert "scripted failure" not in str(raised.value)
             assert len(wire.server.requests) == 3
@@ -147,12 +147,14 @@ async def test_a_lasting_transient_error_is_tried_three_times(
 
 
 @both_modes
-async def test_a_permanent_error_is_not_retried(wire: Wired, stream: bool, subtests: pytest.Subtests) -> None:
+async def test_a_permanent_error_is_not_retried(
+    wire: ConnectedProvider, stream: bool, subtests: pytest.Subtests
+) -> None:
     for fail, kind in WILL_NOT_PASS:
         with subtests.test(str(fail)):
             wire.server.then(fail)
             with pytest.raises(kind) as raised:
-                await answers(wire, stream=stream)
+                await collect_responses(wire, stream=stream)
             assert type(raised.value) is kind
             assert "scripted failure" not in str(raised.value)
             assert ("'the-model'" in str(raised.value)) is (fail.status in (400, 404))
@@ -161,44 +163,44 @@ async def test_a_permanent_error_is_not_retried(wire: Wired, stream: bool, subte
 
 
 @both_modes
-async def test_a_blocked_answer_is_not_retried(wire: Wired, vendor: str, stream: bool) -> None:
+async def test_a_blocked_answer_is_not_retried(wire: ConnectedProvider, vendor: str, stream: bool) -> None:
     wire.server.then([Finish(BLOCKED[vendor])], "never asked for")
     with pytest.raises(ContentBlockedError):
-        await answers(wire, stream=stream)
+        await collect_responses(wire, stream=stream)
     assert len(wire.server.requests) == 1
 
 
 @both_modes
 async def test_an_empty_answer_has_an_error_code_and_is_not_retried(
-    wire: Wired, stream: bool, subtests: pytest.Subtests
+    wire: ConnectedProvider, stream: bool, subtests: pytest.Subtests
 ) -> None:
     for step in (Finish(), Say(" \n"), Think("Hm.")):
         with subtests.test(str(step)):
             wire.server.then(step)
-            assert (await answers(wire, stream=stream))[-1].error_code == NO_CONTENT
+            assert (await collect_responses(wire, stream=stream))[-1].error_code == NO_CONTENT
             assert len(wire.server.requests) == 1
         wire.server.requests.clear()
 
 
 @both_modes
 async def test_an_answer_cut_off_by_the_token_limit_keeps_its_finish_reason(
-    wire: Wired, vendor: str, stream: bool
+    wire: ConnectedProvider, vendor: str, stream: bool
 ) -> None:
     wire.server.then([Say("Once upon", pieces=2), Finish(CUT_OFF[vendor])], "never asked for")
-    final = (await answers(wire, stream=stream))[-1]
+    final = (await collect_responses(wire, stream=stream))[-1]
     assert (text([final]), final.error_code) == ("Once upon", None)
     assert final.finish_reason is types.FinishReason.MAX_TOKENS
     assert len(wire.server.requests) == 1
 
 
-async def test_an_image_is_sent_with_each_attempt(wire: Wired) -> None:
+async def test_an_image_is_sent_with_each_attempt(wire: ConnectedProvider) -> None:
     wire.server.then(Fail(500), "A cat.")
     image = types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
-    await answers(wire, types.UserContent([types.Part(text="What is this?"), image]))
+    await collect_responses(wire, types.UserContent([types.Part(text="What is this?"), image]))
     assert ["iVBORw==" in str(body) for body in wire.server.requests] == [True, True]
 
 
-async def test_calls_without_ids_get_unique_ids_and_their_results(wire: Wired) -> None:
+async def test_calls_without_ids_get_unique_ids_and_their_results(wire: ConnectedProvider) -> None:
     wire.server.then(
         [CallTool("add", {"a": 1}), DropConnection()], [CallTool("add", {"a": 1}), CallTool("add", {"a": 2})], "3"
     )
@@ -209,14 +211,14 @@ async def test_calls_without_ids_get_unique_ids_and_their_results(wire: Wired) -
     assert len({call.id for call in calls if call.id}) == 2
     given = [types.FunctionResponse(id=call.id, name=call.name, response=call.args) for call in reversed(calls)]
     results = types.Content(role="user", parts=[types.Part(function_response=response) for response in given])
-    await answers(wire, question, content, results)
+    await collect_responses(wire, question, content, results)
     told = wire.server.asked[-1].results
     assert [(result.id, result.content) for result in told] == [(call.id, call.args) for call in calls]
 
 
-async def test_a_cancelled_call_closes_its_connection(wire: Wired) -> None:
+async def test_a_cancelled_call_closes_its_connection(wire: ConnectedProvider) -> None:
     wire.server.then(Fail(429, retry_after=30), "never asked for")
-    task = asyncio.create_task(answers(wire))
+    task = asyncio.create_task(collect_responses(wire))
     await wire.server.wait_for_requests(1)
     task.cancel()
     async with asyncio.timeout(20):
@@ -225,9 +227,9 @@ async def test_a_cancelled_call_closes_its_connection(wire: Wired) -> None:
     assert len(wire.server.requests) == 1
 
 
-async def test_leaving_a_later_attempt_closes_its_connection(wire: Wired) -> None:
+async def test_leaving_a_later_attempt_closes_its_connection(wire: ConnectedProvider) -> None:
     wire.server.then([Say("Hel"), DropConnection()], [Say("Hello"), Stall()], "never asked for")
-    async with aclosing(asking(wire)) as responses:
+    async with aclosing(stream_responses(wire)) as responses:
         said = [await anext(responses) for _ in range(3)]
     assert [is_retraction(response) for response in said] == [False, True, False]
     await wire.server.wait_for_disconnects(1)
