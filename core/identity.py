@@ -1,4 +1,4 @@
-"""Who does something on a platform, and where: what he may do depends on no more than this."""
+"""Users and locations on a platform: all that access and rights depend on."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ def current_author(author: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does something.
+    """The author of a message or interaction, as the platform knows them.
 
     Attributes:
-        platform: the name of the adapter that saw it.
-        author: the platform's id; of a bot, behind `BOT`.
-        roles: the ids of those that he has there.
-        workspaces: the ids of the workspaces or servers that he is known to belong to.
-        is_external: whether he is from outside of the workspace in which he does it, and visits a shared channel.
+        platform: the name of the adapter that received it.
+        author: the platform's id; of a bot, with `BOT_PREFIX`.
+        roles: the ids of their roles there.
+        workspaces: the ids of the known workspaces or servers that they belong to.
+        is_external: whether they are a guest from another workspace in a shared channel.
     """
 
     platform: str
@@ -50,10 +50,10 @@ class Actor:
 
     @classmethod
     def from_json(cls, data: object) -> "Actor":
-        """Read what `asdict` made, and JSON kept.
+        """Read the JSON of `asdict`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the data is no actor.
         """
         return _VISITOR.validate_python(data)
 
@@ -64,13 +64,13 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where he does it.
+    """The place of a message or interaction.
 
     Attributes:
         workspace: the id of the workspace or server; empty for Discord's direct messages.
         channel: the id of the channel or thread.
-        parents: the ids of what that is a part of: a thread's channel, a channel's category.
-        is_direct: whether it is between people and the bot, and in no channel of a workspace or server.
+        parents: the ids of its parents: a thread's channel, a channel's category.
+        is_direct: whether it is a direct message to the bot.
     """
 
     workspace: str = ""
@@ -79,16 +79,16 @@ class Location:
     is_direct: bool = False
 
     def get_names(self, platform: str) -> tuple[str, ...]:
-        """What rules on places may call it, the narrowest first."""
+        """Return the names that rules on places may use, the narrowest first."""
         direct = (f"{platform}:dm", "dm") if self.is_direct else ()
         return tuple(filter(None, (self.channel, *direct, *self.parents, self.workspace)))
 
     @classmethod
     def from_json(cls, data: object) -> "Location":
-        """Read what `asdict` made, and JSON kept.
+        """Read the JSON of `asdict`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the data is no location.
         """
         return _SPOT.validate_python(data)
 
@@ -120,7 +120,7 @@ class User:
 
 
 def is_permitted(rule: Collection[str], user: User) -> bool:
-    """Whether a rule, of ids of people and roles, `ADMINS` and `EVERYONE`, is true of a person."""
+    """Return whether a rule of user ids, role ids, `ADMINS` and `EVERYONE` holds for a user."""
     return (
         EVERYONE in rule
         or (ADMINS in rule and user.is_admin)
@@ -133,7 +133,7 @@ ANONYMOUS = User("", "")
 
 
 class UserState(dict[str, Any]):
-    """A speaker in ADK's state. In an instruction (`{temp:speaker}`) he goes by his name."""
+    """A user in ADK's state; an instruction (`{temp:speaker}`) shows the name."""
 
     def __str__(self) -> str:
         return str(self["name"])
@@ -151,7 +151,7 @@ def to_user_state(user: User) -> UserState:
 
 
 def intersect_rights(users: Iterable[User]) -> User:
-    """Several as one, who has the rights that each of them has, and no other."""
+    """Return several users as one, with the rights that all of them have."""
     first, *others = users
     for other in others:
         first = User(

@@ -1,4 +1,4 @@
-"""ADK's artifacts in our database: the files that tools make."""
+"""ADK's artifact service on our database: the files that tools make."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class GeneratedFile:
     """A file that a run has made.
 
     Attributes:
-        alt: what it shows, in words.
+        alt: the alternative text of a picture.
     """
 
     name: str
@@ -39,12 +39,12 @@ class GeneratedFile:
 
 @dataclass(frozen=True)
 class ArtifactService(BaseArtifactService):
-    """The `artifacts` table.
+    """The service over the `artifacts` table.
 
     Attributes:
-        run: the run that saves them, if one does.
-        generation: its session's. What a session that was started over would have is neither saved nor deleted.
-        fence: the turn that is run; nor is what that of another worker would.
+        run_id: the run that saves artifacts, if there is one.
+        generation: the run's session generation. After a reset, the run neither saves nor deletes.
+        fence: the run's turn. Once another worker owns it, the run neither saves nor deletes.
     """
 
     database: Database
@@ -53,12 +53,13 @@ class ArtifactService(BaseArtifactService):
     fence: FencingToken | None = None
 
     def bind_run(self, run_id: str, generation: int | None, fence: FencingToken | None = None) -> "ArtifactService":
-        """The same, as a run sees them."""
+        """Return the same service, bound to a run."""
         return replace(self, run_id=run_id, generation=generation, fence=fence)
 
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
-        """What the turns of an origin have made: of each name the newest, in the order in which they were saved. What
-        a turn has made that asked for something came with that one's reply, and not with what came of it.
+        """Return the files of an origin's turns: the newest of each name, in the order of saving.
+
+        The files of a turn that asked for an approval belong to that turn's reply, not to the turn that follows it.
         """
         its_turns = sa.select(turns.c.id).where(turns.c.origin == origin)
         here = (artifacts.c.session == session_id) & artifacts.c.turn.in_(its_turns)
@@ -82,14 +83,14 @@ class ArtifactService(BaseArtifactService):
         session_id: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
-        """Keep the next version of a file.
+        """Save the next version of a file.
 
         Args:
-            custom_metadata: `alt`, what a picture shows, in words, goes with it wherever it is shown.
+            custom_metadata: `alt` is the alternative text of a picture, shown with it everywhere.
 
         Raises:
-            SessionResetError: the session was started over.
-            TurnLostError: another worker has the turn.
+            SessionResetError: the session was reset.
+            TurnLostError: another worker owns the turn.
         """
         scope = _get_scope(app_name, user_id, filename, session_id)
         part = ensure_part(artifact)
@@ -122,7 +123,7 @@ class ArtifactService(BaseArtifactService):
         return await retried(save, what=f"artifact of session {session_id}")
 
     async def _lock_session(self, connection: AsyncConnection, session_id: str | None) -> None:
-        """Keep the session from all others, for the version to be the next one."""
+        """Lock the session until the transaction ends, so that version numbers stay unique."""
         if session_id is not None and self.generation is not None:
             await lock_session(connection, session_id, self.generation, self.fence)
         else:
@@ -204,7 +205,7 @@ class ArtifactService(BaseArtifactService):
 
 
 def _get_scope(app: str, user_id: str, name: str, session_id: str | None) -> dict[str, str]:
-    """Whose an artifact is. ADK: what is no session's, or says so in its name, is the user's."""
+    """Return an artifact's scope and owner: by ADK's rule, the user's without a session or with `user:`."""
     scope = "user" if session_id is None or name.startswith(_USER_PREFIX) else "session"
     return {"scope": scope, "owner": scopes.get_scope_owners(app, user_id, session_id or "")[scope]}
 

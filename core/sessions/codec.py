@@ -52,10 +52,10 @@ OLDEST_FIRST = messages.c.session, messages.c.id
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """What `messages` keeps of one event, beside whose it is and what it costs.
+    """The columns of `messages` that an event fills.
 
     Attributes:
-        event: the event as JSON; None in what was imported or is older.
+        event: the event as JSON; None for rows without one.
         folded: the content for searches; see `fold_text`.
         blobs: the bytes that the event refers to, by their SHA-256.
     """
@@ -78,7 +78,7 @@ _ROW_COLUMNS = {field.name for field in fields(EventRow)} - {"blobs"}
 
 
 def is_state_only(event: Event) -> bool:
-    """Whether an event brings nothing but a change of the state, or nothing at all."""
+    """Return whether an event holds nothing but a change of the state, or nothing at all."""
     if event.content is not None:
         return False
     rest = event.model_dump(
@@ -90,8 +90,10 @@ def is_state_only(event: Event) -> bool:
 
 
 def get_role(event: Event) -> str:
-    """`user` for what a person said, `tool` for what tools answered, `assistant` for what an agent said or
-    called, `event` for what carries no words.
+    """Return the role of an event.
+
+    It is `user` for a person's message, `tool` for tool responses, `assistant` for an agent's text and calls, and
+    `event` for an event without content.
     """
     if event.content is None or not event.content.parts:
         return "event"
@@ -101,10 +103,9 @@ def get_role(event: Event) -> str:
 
 
 def encode_event(event: Event) -> tuple[Event, EventRow]:
-    """An event as it can be stored, and its row.
+    """Return an event that can be stored, and its row.
 
-    The event is the one given, or if that holds lone surrogates, which no UTF-8 can, a copy with U+FFFD in
-    their places.
+    It is the same event, or a copy with U+FFFD for lone surrogates, which UTF-8 cannot encode.
     """
     try:
         return event, to_row(event)
@@ -114,7 +115,10 @@ def encode_event(event: Event) -> tuple[Event, EventRow]:
 
 
 def to_json_value(value: Any) -> Any:
-    """What JSON can hold of a value: no NaN (null), no lone surrogates (U+FFFD), strangers by their `repr`."""
+    """Return a value as JSON can hold it.
+
+    NaN becomes null, a lone surrogate U+FFFD, and an unknown object its `repr`.
+    """
     return from_json(to_json(_replace_surrogates(value), inf_nan_mode="null", serialize_unknown=True))
 
 
@@ -164,27 +168,31 @@ def to_folded_column(content: str) -> str | None:
 
 
 def has_word(table: sa.Table, word: str) -> sa.ColumnElement[bool]:
-    """Return whether a row's content holds a word, whatever its case. A table with `content` and `folded`."""
+    """Return the condition that a row's content holds a word, ignoring case.
+
+    Args:
+        table: has the columns `content` and `folded`.
+    """
     text = sa.func.coalesce(table.c.folded, sa.func.lower(table.c.content))
     return text.contains(fold_text(word), autoescape=True)
 
 
 def to_columns(row: EventRow, tokens: int) -> dict[str, Any]:
-    """What `messages` is told of an event, beside whose it is.
+    """Return the values of an event's columns in `messages`.
 
     Args:
-        tokens: what sending it costs.
+        tokens: the tokens that the event costs when it is sent.
     """
     return {name: getattr(row, name) for name in _ROW_COLUMNS} | {"tokens": tokens}
 
 
 def list_blob_digests(event: Event) -> set[str]:
-    """The SHA-256 of each of the blobs that a stored event refers to."""
+    """Return the SHA-256 of each blob that a stored event refers to."""
     return {data.removeprefix(BLOB_PREFIX).decode() for data in _iterate_bytes(event) if data.startswith(BLOB_PREFIX)}
 
 
 def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
-    """The event with its bytes in place.
+    """Return the event with its bytes in place of the references.
 
     Raises:
         KeyError: a blob is missing.
@@ -199,7 +207,7 @@ def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
 
 
 def parse_event(event: str | None, id_: int) -> Event | None:
-    """The event that the row `id_` holds, still with references; None, and a warning, if it cannot be read."""
+    """Return the event of row `id_`, with references for bytes; None, and a warning, if it is invalid."""
     if event is None:
         return None
     try:
@@ -210,7 +218,7 @@ def parse_event(event: str | None, id_: int) -> Event | None:
 
 
 def measure_event(event: Event) -> tuple[str, int]:
-    """What an event costs when it is sent: its words, to be counted, and the tokens of all else."""
+    """Return an event's text, whose tokens are to be counted, and the tokens of all else."""
     words = [said for part in _get_parts(event) if (said := part_text(part))]
     tokens = 4  # the frame of a message
     for part in _get_parts(event):
@@ -228,7 +236,7 @@ def measure_event(event: Event) -> tuple[str, int]:
 
 
 def count_media_bytes(event: Event) -> int:
-    """The bytes of media that came with an event."""
+    """Return the number of bytes of an event's media."""
     return sum(map(len, _iterate_bytes(event)))
 
 
@@ -286,7 +294,7 @@ def _iterate_bytes(event: Event) -> Iterator[bytes]:
 
 
 def _replace_bytes(event: Event, replace: Callable[[bytes], bytes]) -> Event:
-    """The event, or if it holds bytes a copy with them changed that shares all else."""
+    """Return the event, or if it holds bytes, a copy with other bytes that shares all else."""
     if event.content is None or next(_iterate_bytes(event), None) is None:
         return event
     parts = [_replace_part_bytes(part, replace) for part in _get_parts(event)]
@@ -324,9 +332,9 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 def is_in_session(session: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Whether a message is of that session; to be read in one of the two orders.
+    """Return the condition that a message belongs to a session, for a query in one of the two orders.
 
-    PostgreSQL, told `=`, takes the session out of the order, and where sessions are few and long, it goes back through
-    the ids of all that was said since in all of them.
+    With `=`, PostgreSQL takes the session out of the order. Where sessions are few and long, it then reads the newer
+    messages of all sessions by their ids.
     """
     return (messages.c.session >= session) & (messages.c.session <= session)

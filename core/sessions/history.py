@@ -29,7 +29,7 @@ HistoryLimit = Literal["", "tokens", "turns"]
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A stored event, the tokens that it costs, and its place among all of its session."""
+    """A stored event, its tokens, and its message id."""
 
     event: Event
     tokens: int
@@ -37,7 +37,7 @@ class HistoryEntry:
 
 
 def is_user_message(event: Event) -> bool:
-    """Whether a person said it, and not a tool or a button in his name: where a turn begins."""
+    """Return whether an event is a person's message, which begins a turn."""
     return get_role(event) == "user"
 
 
@@ -105,7 +105,7 @@ def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: i
 
 
 def _find_valid_start(entries: Sequence[HistoryEntry], start: int) -> int:
-    """The first place from `start` on where a history may begin."""
+    """Return the first index from `start` on at which a history may begin."""
     for i in range(start, len(entries)):
         if is_user_message(entries[i].event):
             return i
@@ -118,7 +118,7 @@ def _find_valid_start(entries: Sequence[HistoryEntry], start: int) -> int:
 
 
 def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
-    """Compactions, and calls that wait for their answers with all that belongs to them."""
+    """Return the indexes of compactions and of open calls with all that belongs to them."""
     kept: set[int] = set()
     answered: set[str] = set()
     spoken = False
@@ -139,7 +139,10 @@ def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
 
 
 def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> set[int]:
-    """The calls of kept answers, where those came in a later turn: a decided approval, a long-running result."""
+    """Return the calls whose responses are kept but came in a later turn.
+
+    Decided approvals and long-running results are such responses.
+    """
     with_calls = [entries[i].event for i in kept if _has_calls(entries[i].event)]
     asked = {id_ for event in with_calls for id_ in _call_ids(event)}
     missing = {id_ for event in with_calls for id_ in _response_ids(event)} - asked
@@ -154,7 +157,10 @@ def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> s
 
 
 def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
-    """A call, the call whose approval it asks for, their answers, and the user's message that led to them."""
+    """Return the indexes of a call and of all that belongs to it.
+
+    These are the call whose approval it asks for, the responses, and the user's message before them.
+    """
     calls = [index]
     for call in entries[index].event.get_function_calls():
         original = ((call.args or {}).get("originalFunctionCall") or {}).get("id")
@@ -166,11 +172,11 @@ def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
 
 
 def repair_history(events: Sequence[Event]) -> list[Event]:
-    """A history in which every call has its answer, no answer lacks its call, and no id means two calls.
+    """Return a history that a model accepts.
 
-    A call that was never answered and is followed by other messages is answered with `INTERRUPTED`. What may
-    still be answered stays as it is: a long-running call, and the calls of the last message, which is each one's own
-    for agents that work side by side.
+    Every call has its response, no response lacks its call, and no id occurs twice. A call without a response that
+    other messages follow is answered with `INTERRUPTED`. Calls that may still be answered stay open: long-running
+    calls, and the calls of each branch's last message.
     """
     if not any(map(_has_calls, events)):
         return list(events)
@@ -192,12 +198,16 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
 
 
 def answer_interrupted_calls(event: Event, ids: set[str]) -> Event:
-    """The answer to those of an event's calls that nothing else has answered."""
+    """Return a response event for those of an event's calls that have no response."""
     return answer_calls(event, {id_: {"error": INTERRUPTED} for id_ in ids})
 
 
 def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:
-    """An answer to calls of an event, by their ids."""
+    """Return a response event for calls of an event.
+
+    Args:
+        answers: the responses by call id.
+    """
     parts = [
         types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response=answers[call.id]))
         for call in event.get_function_calls()
@@ -214,7 +224,7 @@ def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:
 
 
 def _pair_calls(events: Sequence[Event]) -> Iterator[Event]:
-    """The events with one id a call, the same in its answers, and without answers that lack their call."""
+    """Yield the events with unique call ids, without responses that lack their call."""
     ids = set[str]()
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)  # the ids given, by the id or name that came
     latest: dict[str, str] = {}
@@ -264,7 +274,7 @@ def _replace_parts(event: Event, parts: list[types.Part], renamed: dict[str, str
 
 
 def _has_calls(event: Event) -> bool:
-    """Whether it holds a call or an answer to one."""
+    """Return whether an event holds a call or a response."""
     for part in (event.content and event.content.parts) or ():  # noqa: SIM110 - `any` takes three times as long
         if part.function_call or part.function_response:
             return True
@@ -305,7 +315,7 @@ class HistoryWindow:
 def describe_window(
     entries: Sequence[HistoryEntry], kept: Sequence[HistoryEntry], *, budget: int | None, turns: int, newest_id: int
 ) -> HistoryWindow:
-    """Describe what was kept of `entries` by a budget of tokens and a limit of `turns`."""
+    """Return the window that `kept` is of `entries`."""
     sent = sum(is_user_message(entry.event) for entry in kept)
     bound: HistoryLimit = "" if len(kept) == len(entries) else "turns" if sent >= turns else "tokens"
     messages, tokens = sum(map(_has_text, kept)), sum(entry.tokens for entry in kept)

@@ -1,4 +1,4 @@
-"""Events made anew of the columns of rows, where an event itself is not there or cannot be read."""
+"""Events rebuilt from columns, for rows without a readable event."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event
 
 
 class EventRebuilder:
-    """Makes events of the columns of rows, in the order of the conversation.
+    """Rebuilds events from rows, in the order of the conversation.
 
-    A tool's answer of the older kind, which does not say what it answers, belongs to the preceding
-    assistant's calls by its position.
+    A tool response without metadata belongs to the calls before it, by its position.
     """
 
     def __init__(self, agent: str = "") -> None:
@@ -26,7 +25,7 @@ class EventRebuilder:
         self._unanswered: list[dict[str, str]] = []
 
     def note_row(self, row: sa.Row[Any]) -> None:
-        """Take note of a row that needs no rebuilding."""
+        """Remember the open calls after a row that is not rebuilt."""
         if row.role in ("assistant", "model"):
             self._unanswered = list(row.tool_calls)
         elif row.role in ("tool", "function"):
@@ -85,7 +84,7 @@ class EventRebuilder:
 
 
 def _parse_object(text: str | None, key: str) -> dict[str, Any]:
-    """A JSON object; anything else becomes the one value of an object."""
+    """Return a JSON object; any other text becomes the value of `key`."""
     if not text:
         return {}
     try:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 async def lock_session_row(connection: AsyncConnection, session_id: str | None) -> int | None:
-    """Keep a session from all others until the end of the transaction, if it is there.
+    """Lock a session until the transaction ends, if it exists.
 
     Returns:
         Its generation.
@@ -38,8 +38,9 @@ async def lock_session_row(connection: AsyncConnection, session_id: str | None) 
 
 
 async def begin_generation(connection: AsyncConnection, session_id: str) -> int | None:
-    """Start a session over: its messages, its own state and its bytes go; what the app and the user have for state
-    stays. Whatever still runs on it can store nothing more.
+    """Reset a session: delete its messages, its own state and its blobs.
+
+    The state of the app and of the user stays. Runs of the former generation can store nothing more.
 
     Returns:
         The new generation; None if there is no such session.
@@ -55,10 +56,10 @@ async def begin_generation(connection: AsyncConnection, session_id: str) -> int 
 
 
 async def insert_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> sa.Row[Any]:
-    """A new session's row.
+    """Insert a session and return its row.
 
     Raises:
-        IntegrityError: there is one with that id.
+        IntegrityError: the id is taken.
     """
     now = time.time()
     insert = sa.insert(sessions).returning(sessions)
@@ -70,13 +71,13 @@ async def insert_session(connection: AsyncConnection, *, app: str, user_id: str,
 async def find_session_row(
     connection: AsyncConnection, session_id: str | None, *, for_update: bool = False
 ) -> sa.Row[Any] | None:
-    """A session's row, if it is there; `is_kept` from all others until the end of the transaction."""
+    """Return a session's row, if it exists; `for_update` locks it until the transaction ends."""
     query = sa.select(sessions).where(sessions.c.id == session_id)
     return (await connection.execute(query.with_for_update() if for_update else query)).one_or_none()
 
 
 async def delete_session_data(connection: AsyncConnection, session_id: str) -> None:
-    """Delete all that is stored of a session in this life, but for what was said and waits, and its turns."""
+    """Delete the data of a session's generation, except inbox messages and turns."""
     its_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(its_turns)))
     await connection.execute(sa.delete(approvals).where(approvals.c.session == session_id))
@@ -90,7 +91,7 @@ async def delete_session_data(connection: AsyncConnection, session_id: str) -> N
 
 
 async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str) -> None:
-    """Delete the bytes that no message of a session refers to any more."""
+    """Delete a session's blobs that no message refers to."""
     stored = sa.select(blobs.c.hash).where(blobs.c.session == session_id)
     unused = set((await connection.execute(stored)).scalars())
     if not unused:
@@ -103,12 +104,10 @@ async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str
 
 
 async def reassign_sessions(database: Database, agents: AgentRouter) -> None:
-    """Have the agents that run now go on with the conversations of those that do not.
+    """Move the sessions of agents that no longer run to the default agent.
 
-    Nothing of a conversation is lost: what was said by the agent before is there, and ADK has the new one read it
-    as another agent's words. What its tools kept for a place or for all (`user:` and `app:` in ADK's state) stays its
-    own. A conversation for which one was chosen that is gone is answered by the one of its place; the choice stays, and
-    holds again when that one is back.
+    All messages stay, and ADK presents them as another agent's. State with `user:` and `app:` stays the former
+    agent's. A session whose chosen agent is gone uses the agent of its place, until the chosen one is back.
     """
     c, home = sessions.c, agents.default
     async with database.write() as connection:

@@ -1,7 +1,6 @@
-"""ADK's memory in our database: what agents were told to remember, of all conversations of a place.
+"""ADK's memory service on our database: an agent's memories of one place.
 
-What is remembered is an agent's own and its place's: whoever speaks there may read all of it. What came of a
-conversation goes with it when that is started over.
+All users of the place can read them. A reset of a session deletes the memories that came from it.
 """
 
 import time
@@ -38,11 +37,12 @@ _ADK_TAG = "PAST_CONVERSATIONS"
 
 @dataclass(frozen=True)
 class MemoryService(BaseMemoryService):
-    """The `memories` table.
+    """The service over the `memories` table.
 
     Attributes:
-        session: the one whose run remembers, if one does, and its generation. What a session that was started over, or
-            a turn that another worker has, would have remembered is not kept.
+        session: the session whose run saves memories, if there is one. Nothing is saved after a reset of the session,
+        or
+            once another worker owns the turn.
     """
 
     database: Database
@@ -51,15 +51,15 @@ class MemoryService(BaseMemoryService):
     fence: FencingToken | None = None
 
     def bind_run(self, session: str, generation: int | None, fence: FencingToken | None) -> "MemoryService":
-        """The same, as a run sees them."""
+        """Return the same service, bound to a run."""
         return replace(self, session=session, generation=generation, fence=fence)
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Remember what was said in a session, as far as it is loaded; each word of it once.
+        """Save the loaded messages of a session, each once.
 
         Raises:
-            SessionResetError: it was started over.
-            TurnLostError: another worker has the turn.
+            SessionResetError: the session was reset.
+            TurnLostError: another worker owns the turn.
         """
         run = self
         if isinstance(session, StoredSession):
@@ -91,7 +91,7 @@ class MemoryService(BaseMemoryService):
         await self._save_entries(app_name, user_id, self.session, entries)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """Return the memories that hold most of the query's words, whatever their case; of equals the newest."""
+        """Return the memories that hold most of the query's words, ignoring case; the newest first among equals."""
         words = _get_search_words(query)
         if not words:
             return SearchMemoryResponse()
@@ -157,7 +157,7 @@ def _to_entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str,
 
 
 def _get_text(content: types.Content | None) -> str:
-    """What a person or a model has said in it, but for what it has thought."""
+    """Return the text of a content, without thoughts."""
     parts = (content and content.parts) or ()
     return "\n".join(part.text for part in parts if part.text and not part.thought).replace("\0", "")
 

@@ -31,11 +31,11 @@ QUOTE_END = f"{QUOTE_OPEN}End of that{QUOTE_CLOSE}"
 
 @dataclass(frozen=True, slots=True)
 class AttributedPrompt:
-    """What people say to the agent in one turn.
+    """The user messages of one turn, with their authors.
 
     Attributes:
-        parts: who says each part of it, and how: a message, or with nobody's id what others have said around it.
-        people: what those go by in it who have said any of it, by their ids.
+        parts: author id and text of each part; the id is empty for the messages around it.
+        names: the authors' display names in the text, by their ids.
     """
 
     parts: tuple[tuple[str, str], ...]
@@ -47,16 +47,16 @@ class AttributedPrompt:
 
     @property
     def unattributed_text(self) -> str:
-        """What is said to the agent, without who says it and what others have said around it."""
+        """The text said to the agent, without author names and surrounding messages."""
         return PART_SEPARATOR.join(strip_author(words, self.names.get(who, who)) for who, words in self.parts if who)
 
     def to_json(self) -> dict[str, Any]:
-        """All but the text, which is the event's."""
+        """Return all but the text, which the event holds."""
         return {"people": dict(self.names), "parts": [[who, len(words)] for who, words in self.parts]}
 
     @classmethod
     def from_json(cls, text: str, data: Any) -> "AttributedPrompt | None":
-        """What `to_json` made, with the text that it was made of; nothing if it is of another one."""
+        """Read the result of `to_json` with its text; None if it belongs to another text."""
         if not isinstance(data, dict):
             return None
         parts, at = list[tuple[str, str]](), 0
@@ -82,21 +82,21 @@ def strip_author(text: str, name: str) -> str:
 
 
 def escape_brackets(text: str) -> str:
-    """`text` without the brackets of a frame."""
+    """Replace the brackets of quotes by lookalikes."""
     return text.translate(_LOOKALIKES)
 
 
 def quote_message(name: str, text: str) -> str:
-    """What somebody said, which is more than nothing, as its lines in a frame."""
+    """Return a message, which is not empty, as its lines in a quote."""
     first, *others = text.splitlines()
     return "\n".join([f"{LINE_PREFIX}{name}: {first}", *(f"{CONTINUATION_PREFIX}{line}".rstrip() for line in others)])
 
 
 def build_quote(title: str, lines: Iterable[str]) -> str:
-    """A frame.
+    """Return a quote of untrusted text.
 
     Args:
-        title: what stands in it.
-        said: its lines, marked as they are to be.
+        title: describes the content.
+        lines: the lines with their prefixes.
     """
     return "\n".join([f"{QUOTE_OPEN}{title}. {_WARNING}{QUOTE_CLOSE}", *lines, QUOTE_END])

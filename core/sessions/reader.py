@@ -1,7 +1,7 @@
-"""Reads a session newest first, until the token budget is full: the length of the history costs nothing.
+"""Loader of a session's newest messages within its limits, independent of its length.
 
-One statement returns the session, its state and its newest messages, all of the same moment. Only longer turns and open
-calls take further statements.
+One statement returns the session, its state and its newest messages, all of one moment. Longer turns and open calls
+take further statements.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -39,11 +39,11 @@ MAX_HELD_ROWS = 64
 
 
 class StoredMessage(NamedTuple):
-    """What of a row of `messages` is always needed.
+    """The columns of `messages` that every load needs.
 
     Attributes:
-        waits: whether it holds calls that wait.
-        covers: of a summary, the last message that it tells of; else 0.
+        has_open_calls: whether it holds calls without a response.
+        summarized_id: of a summary, the last message that it covers; else 0.
     """
 
     id: int
@@ -57,11 +57,11 @@ class StoredMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
-    """A session as it is in one moment.
+    """A session at one moment.
 
     Attributes:
-        newest: its newest messages, at most `BATCH`, by their ids.
-        held: its messages that are not cut away, the newest `HELD` of them.
+        newest: its newest messages, at most `BATCH_ROWS`, by their ids.
+        held: its messages that no limit cuts away, the newest `MAX_HELD_ROWS` of them.
     """
 
     generation: int
@@ -73,7 +73,7 @@ class SessionSnapshot:
 
 
 class _RowKind(IntEnum):
-    """What a row of `_OPENING` is about."""
+    """The kinds of rows of `_SNAPSHOT`."""
 
     SESSION = 0
     STATE = 1
@@ -84,13 +84,13 @@ class _RowKind(IntEnum):
 async def read_snapshot(
     database: Database, *, app: str, user_id: str, session_id: str, home_app: str | None = None
 ) -> SessionSnapshot | None:
-    """A session of that app and user, if there is one, with that app's state.
+    """Return a session of an app and user with that app's state, if it exists.
 
     Args:
-        home: the app whose the session is, if it is another's.
+        home_app: the app that owns the session, if it is another.
 
     Raises:
-        ValueError: it holds what cannot be read.
+        ValueError: a stored value is invalid.
     """
     life: tuple[int, float, float] | None = None
     values: list[tuple[str, str, str]] = []
@@ -165,7 +165,7 @@ _COUNT_TURNS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class HistoryLoader:
-    """Reads the history of an opened session.
+    """Loads the history of a session.
 
     Attributes:
         turns: the most turns to load; see `count_sent_turns`.
@@ -180,8 +180,9 @@ class HistoryLoader:
     agent: str = ""
 
     async def load(self) -> tuple[list[Event], HistoryWindow]:
-        """Return the events that are sent to the model, oldest first, and how much of the history they are: the
-        summary, if there is one, and the messages that it does not cover.
+        """Return the events that the model gets, oldest first, and their window.
+
+        These are the summary, if there is one, and the messages that it does not cover.
         """
         summary, covers, budget = self._summary, 0, self.budget or DEFAULT_BUDGET_TOKENS
         if summary is not None:
@@ -223,8 +224,9 @@ class HistoryLoader:
         return rows
 
     async def _read_newest(self, summarized_id: int) -> tuple[dict[int, StoredMessage], bool]:
-        """Return the newest messages that no summary covers, and whether these are all. If not, they are one more than
-        fits, so that a cut shows.
+        """Return the newest messages after the summary, and whether these are all.
+
+        If not, they exceed the limits by one, so that the cut is noticed.
         """
         rows: dict[int, StoredMessage] = {}
         batch: Mapping[int, StoredMessage] = self.snapshot.newest
@@ -254,7 +256,7 @@ class HistoryLoader:
         return int(count)
 
     async def _read_turn(self, id_: int) -> dict[int, StoredMessage]:
-        """The rows from the user's message that led to row `id_` on."""
+        """Return the rows from the user's message before row `id_` on."""
         said = await self._read_rows(messages.c.id < id_, messages.c.role == "user", limit=1)
         return await self._read_rows(messages.c.id >= min(said, default=id_), limit=4 * BATCH_ROWS, oldest_first=True)
 
@@ -291,7 +293,7 @@ class HistoryLoader:
     async def _rebuild_missing(
         self, rows: Sequence[StoredMessage], read_events: Sequence[Event | None]
     ) -> list[Event | None]:
-        """The events, those that are None made of the columns of their rows."""
+        """Return the events, with those that are None rebuilt from their columns."""
         query = sa.select(messages).where(messages.c.id.in_([row.id for row in rows]))
         async with self.database.read() as connection:
             columns = {row.id: row for row in await connection.execute(query)}

@@ -1,4 +1,4 @@
-"""Going on with a run that broke off: what it has stored becomes the newest of its session."""
+"""Recovery of interrupted runs: their stored events become the newest of the session."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ NOT_ANSWERED = "nobody wants to answer this"
 
 
 def correction_run_id(run_id: str) -> str:
-    """The id under which a run stores what follows when its model has named an agent that does not exist."""
+    """Return the run id of the events after a correction of an unknown agent's name."""
     return f"{run_id}.2"
 
 
 def is_prompt_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Whether a run has stored what it was asked."""
+    """Return the condition that a run's prompt is stored."""
     return sa.exists().where(
         messages.c.session == session,
         messages.c.generation == generation,
@@ -42,15 +42,16 @@ def is_prompt_stored(session: str, generation: int, run: str | sa.ColumnElement[
 
 
 async def resume_run(connection: AsyncConnection, session_id: str, invocation_id: str) -> None:
-    """Bring to the end of a session's history what a run has stored and goes on from: the user's message, the calls of
-    tools and their answers, how far its agents have come. What an agent has said that had not ended goes, for it is
-    said anew, and so does the last word of a run that had ended.
+    """Move a run's stored events to the end of the history, so that it can continue.
 
-    A call that has no answer stays without: ADK makes the calls of such a step when the run goes on, and the journal
-    answers for those that were made before. A step that is answered in part loses its answers for that, for ADK would
-    not go on with the rest of it.
+    These are the user's message, tool calls, their responses, and the states of agents. Text of an agent that had not
+    ended is deleted, since it is generated again; so is the last message of a run that had ended.
 
-    Of a run that has stored nothing, there is nothing to be done.
+    A call without a response stays open: ADK makes the calls of such a step when the run continues, and the call log
+    answers those that were made. A step with only some responses loses these, since ADK would not make the other
+    calls.
+
+    Nothing changes for a run without stored events.
     """
     runs = (invocation_id, correction_run_id(invocation_id))
     query = sa.select(messages).where(messages.c.session == session_id, messages.c.invocation_id.in_(runs))
@@ -67,13 +68,12 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
 
 
 async def discard_run(connection: AsyncConnection, session_id: str, invocation_id: str, *, keep_prompt: bool) -> None:
-    """Take out of a session's history what a run has stored, its calls out of the journal, and what they have made and
-    asked people for and is remembered of it, so that it runs anew.
+    """Delete a run's events, calls, artifacts, approvals and memories, so that it starts again.
 
-    The state stays as it is: what tools have changed of it, they have changed elsewhere as well.
+    The state stays: what tools changed in it, they changed elsewhere too.
 
     Args:
-        keeps_question: whether the user's message stays, as the newest of the history; else the run begins with one.
+        keep_prompt: whether the user's message stays, as the newest of the history.
     """
     runs = (invocation_id, correction_run_id(invocation_id))
     of_run = (messages.c.session == session_id) & messages.c.invocation_id.in_(runs)
@@ -92,11 +92,10 @@ async def discard_run(connection: AsyncConnection, session_id: str, invocation_i
 
 
 async def close_input_requests(connection: AsyncConnection, session_id: str) -> bool:
-    """Have nobody asked any more for what a workflow waits for (`core.agents.workflow_input`): what is said next
-    answers nothing.
+    """Close the open input requests of a workflow, so that the next message answers none.
 
     Returns:
-        Whether one has waited.
+        Whether a request was open.
     """
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
     here = (messages.c.session == session_id) & (messages.c.generation == generation) & messages.c.covers.is_(None)
@@ -116,7 +115,7 @@ async def close_input_requests(connection: AsyncConnection, session_id: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class _RunMessage:
-    """A row of the run, and its event if that can be read."""
+    """A row of the run, and its event if that is readable."""
 
     id: int
     columns: dict[str, Any]
@@ -131,7 +130,7 @@ class _RunMessage:
 
     @classmethod
     def create(cls, event: Event, neighbor: _RunMessage) -> _RunMessage:
-        """A row of the same run that is not stored yet."""
+        """Return a row of the same run that is not stored yet."""
         words, tokens = measure_event(event)
         new = to_columns(to_row(event), tokens + estimate_tokens(words))
         return cls(neighbor.id, {**neighbor.columns, **new}, event)
@@ -158,7 +157,7 @@ class _RunMessage:
 
     @property
     def requested_ids(self) -> set[str]:
-        """The calls for which this one asks a person, for a confirmation or for credentials."""
+        """The calls for which this one requests a confirmation or credentials."""
         arguments = [call.args or {} for call in self.event.get_function_calls() if call.name in _REQUEST_CALLS]
         originals = (
             (given.get("originalFunctionCall") or {}).get("id") or given.get("functionCallId") for given in arguments
@@ -175,12 +174,12 @@ class _RunMessage:
 
 
 def _find_agent_states(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
-    """In which agents that run others have noted which of them is at work."""
+    """Return the rows in which agents that run others note which of them is active."""
     return [row for row in rows if row.event.actions.agent_state is not None]
 
 
 def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
-    """What stays as it is. Where agents have noted how far they have come, what those have said that ended stays."""
+    """Return the rows that stay. With agent states, the text of agents that ended stays too."""
     notes = _find_agent_states(rows)
     if not notes:
         return [row for row in rows if row.role in ("user", "tool") or row.call_ids or row.columns["held"] is not None]
@@ -198,7 +197,7 @@ def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
 
 @dataclass(frozen=True, slots=True)
 class _RunCallLog:
-    """What the journal has of the run."""
+    """The call log's entries of the run."""
 
     connection: AsyncConnection
     session: str
@@ -209,7 +208,7 @@ class _RunCallLog:
         return {row.id: row for row in await self.connection.execute(query)}
 
     async def drop_state_deltas(self, ids: Set[str]) -> None:
-        """Note that the state has what these calls changed of it."""
+        """Delete the state changes of these calls from the log, since the state has them."""
         for id_, row in (await self.find_calls(ids)).items():
             actions = {name: done for name, done in (row.actions or {}).items() if name != "state_delta"}
             update = sa.update(tool_calls).where(self._is_in_run, tool_calls.c.id == id_)
@@ -221,8 +220,10 @@ class _RunCallLog:
 
 
 async def _drop_partial_steps(rows: Sequence[_RunMessage], journal: _RunCallLog) -> list[_RunMessage]:
-    """Without the answers to a part of a step, and without half of a question to a person: ADK stores the calls that
-    ask one beside the answers of the calls that they ask for.
+    """Return the rows without partial steps.
+
+    These are responses to only some calls of a step, and only one half of a request to a person: ADK stores the calls
+    that ask a person beside the responses of the calls that they ask for.
     """
     asked_for = {id_ for row in rows for id_ in row.requested_ids}
     answered = {id_ for row in rows for id_ in row.answered_ids}
@@ -243,9 +244,11 @@ async def _drop_partial_steps(rows: Sequence[_RunMessage], journal: _RunCallLog)
 
 
 async def _add_outcomes(rows: Sequence[_RunMessage], journal: _RunCallLog, *, restarts: bool) -> list[_RunMessage]:
-    """With answers to the calls that ADK would wait for instead of making them: those of a step with a long-running
-    call in it, and, where agents begin `anew`, those that others will have spoken behind. What is to be answered later
-    stays open. A step of which nothing was begun goes, for the model to take it anew.
+    """Return the rows with responses to calls that ADK would await instead of making.
+
+    These are the calls of a step with a long-running call and, if agents start again (`restarts`), calls that other
+    agents' messages will follow. Calls that are answered later stay open. A step without a started call is dropped,
+    and the model takes it again.
     """
     answered = {id_ for row in rows for id_ in row.answered_ids}
     whole = []

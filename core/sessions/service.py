@@ -1,4 +1,4 @@
-"""ADK's sessions in our database."""
+"""ADK's session service on our database."""
 
 import asyncio
 import uuid
@@ -47,7 +47,7 @@ _LARGE_MEDIA_BYTES = 256 * 1024  # bytes of media from which a record is made of
 
 
 class FoundMessage(NamedTuple):
-    """A message that a search has found: when it was said, by whom (`user` or `assistant`), and its words."""
+    """A message that a search found: its time, its role (`user` or `assistant`) and its text."""
 
     sent_at: str
     role: str
@@ -217,8 +217,9 @@ class SessionService(BaseSessionService):
         return event
 
     async def read_stored_events(self, session: StoredSession, events: Sequence[Event]) -> dict[str, tuple[Event, str]]:
-        """Messages as they were stored, by their ids: with the ids that their calls had then, and what people say to
-        the agent in each, without their names before it. Without those that cannot be read.
+        """Return events as they are stored, with each prompt's text without author names.
+
+        Their calls have the stored ids. Unreadable events are left out. Keys are event ids.
 
         Raises:
             StoreError: the database cannot be read.
@@ -257,7 +258,7 @@ class SessionService(BaseSessionService):
             ]
 
     async def _run_with_retries(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
-        """Do `work` on a session, again for as long as the database is away."""
+        """Run `work` on a session, and retry it while the database is unavailable."""
         try:
             return await retried(work, what=f"session {session_id}")
         except SessionNotFoundError:  # which is a ValueError too

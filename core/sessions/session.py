@@ -1,4 +1,4 @@
-"""Sessions as they are loaded: bound to a session generation, and to the turn whose run appends to them."""
+"""Loaded sessions, bound to a session generation and to the turn whose run appends to them."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from core.workers.fencing import FencingToken
 
 
 class StoredSession(Session):
-    """A session as it was loaded.
+    """A loaded session.
 
     Attributes:
         generation: the session generation that appended events belong to.
         created_at: when the session was created, in seconds since the epoch.
         fence: the turn whose run appends to it, if there is one.
-        prompt: what the authors say to the agent in that turn.
-        extent: the part of the history that was loaded.
+        prompt: the user messages of that turn, with their authors.
+        window: the part of the history that was loaded.
     """
 
     generation: int = Field(default=0, exclude=True)

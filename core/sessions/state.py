@@ -1,4 +1,4 @@
-"""ADK's state by scope: what the app, the user and the session know."""
+"""ADK's state by scope: app, user and session."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -17,17 +17,17 @@ TEMPORARY_PREFIX = "temp:"
 
 
 def get_scope_owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
-    """Whose state each scope is, for one session."""
+    """Return the owner of each scope's state, for one session."""
     return {"app": app, "user": json.dumps([app, user_id]), "session": session_id}
 
 
 def is_owned_by_user(owner: sa.ColumnElement[str], user_id: str) -> sa.ColumnElement[bool]:
-    """Whether the owner of something of the scope `user` is this one, whichever the app."""
+    """Return the condition that a user-scoped row belongs to this user, in any app."""
     return owner.endswith(f", {json.dumps(user_id)}]", autoescape=True)
 
 
 async def write_state(connection: AsyncConnection, owners: Mapping[str, str], delta: Mapping[str, Any]) -> None:
-    """Update the state by `delta`, whose keys carry ADK's prefixes; what is `temp:` is not kept."""
+    """Update the state by `delta`, whose keys carry ADK's prefixes; `temp:` keys are not stored."""
     rows = []
     for key, value in to_json_value(dict(delta)).items():
         scope = next(scope for scope, prefix in SCOPE_PREFIXES.items() if key.startswith(prefix))

@@ -57,14 +57,14 @@ _TITLE = "A summary of what was said here before, which a model has made"
 
 @dataclass(frozen=True, slots=True)
 class GeneratedSummary:
-    """A summary, and how many tokens it is."""
+    """A summary and its tokens."""
 
     text: str
     tokens: int
 
 
 class Summarizer:
-    """Has conversations summed up."""
+    """Summarizes conversations with a model."""
 
     def __init__(self, model: SummaryModelFactory, counter: TokenCounter) -> None:
         self._model = model
@@ -73,17 +73,18 @@ class Summarizer:
     async def summarize(
         self, previous: str, rows: Sequence[sa.Row[Any]], *, agent: str = "", model: str | None, max_tokens: int
     ) -> GeneratedSummary:
-        """One summary of the one `before` and of what was said behind it.
+        """Return one summary of the previous summary and of the messages after it.
 
         Args:
+            previous: the text of the previous summary; empty without one.
             rows: of `messages`, oldest first.
-            agent: the name of the one that answers in the session.
-            model: the full name of the one that was chosen for the session.
-            most: the tokens that it may have; of a longer one, the beginning is taken.
+            agent: the name of the agent that answers in the session.
+            model: the full name of the model that was chosen for the session.
+            max_tokens: the most tokens of the summary; a longer one is cut at its end.
 
         Raises:
-            SpendingLimitError: nothing more may be spent.
-            ProviderError: the model could not answer, or has not come to an end.
+            CapError: a spending limit is reached.
+            ProviderError: the model failed, or returned no complete text.
         """
         llm, name = self._model(agent, model)
         noted = [f"{LINE_PREFIX}{line}" for line in escape_brackets(previous).splitlines()]
@@ -105,7 +106,7 @@ class Summarizer:
         return GeneratedSummary(text, tokens)
 
     async def _truncate(self, text: str, max_tokens: int) -> tuple[str, int]:
-        """As much of a text as has so many tokens, in whole lines if it has some, and how many it has."""
+        """Return the beginning of a text within `max_tokens`, in whole lines if possible, and its tokens."""
         tokens = await self._counter.count(text)
         while tokens > max_tokens:
             head = text[: min(len(text) * max_tokens // tokens, len(text) - 1)]
@@ -115,7 +116,7 @@ class Summarizer:
 
 
 async def _generate_metered(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
-    """What a model says that does not ask the meter itself."""
+    """Return the answer of a model that does not use the meter itself."""
     meter, began = current_meter(), time.monotonic()
     await meter.check_limits(request.model or "", lambda: estimate_tokens(str(request.contents)))
     answer = await _generate(llm, request)
@@ -124,7 +125,7 @@ async def _generate_metered(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
 
 
 async def _generate(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
-    """What the model says to the end."""
+    """Return the model's final answer."""
     answer: LlmResponse | None = None
     async with aclosing(llm.generate_content_async(request)) as responses:
         async for response in responses:
@@ -135,7 +136,7 @@ async def _generate(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
 
 
 def _quote_rows(rows: Sequence[sa.Row[Any]]) -> Iterator[str]:
-    """Messages as lines of a frame."""
+    """Yield messages as lines of a quote."""
     for row in rows:
         day = f"{datetime.fromtimestamp(row.created_at, UTC):%Y-%m-%d}"
         if row.role in ("user", "assistant") and row.content.strip():
@@ -163,11 +164,11 @@ def _get_parts(answer: LlmResponse) -> Sequence[types.Part]:
 
 
 def create_summary_event(text: str, *, begin: float, end: float) -> Event:
-    """A summary as it is stored.
+    """Return a summary as an event to store.
 
     Args:
-        begin: when what it tells of began, in seconds since the epoch.
-        end: when that ended.
+        begin: the time of the first summarized message, in seconds since the epoch.
+        end: the time of the last one.
     """
     content = types.Content(role="model", parts=[types.Part(text=text)])
     compaction = EventCompaction(start_timestamp=begin, end_timestamp=end, compacted_content=content)
@@ -175,7 +176,7 @@ def create_summary_event(text: str, *, begin: float, end: float) -> Event:
 
 
 def to_prompt_events(event: Event | None) -> list[Event]:
-    """A stored summary as the model reads it, before all else; nothing of what is none."""
+    """Return a stored summary as the model reads it; nothing for any other event."""
     compaction = event and event.actions.compaction
     if not event or not compaction:
         return []
@@ -193,6 +194,6 @@ def to_prompt_events(event: Event | None) -> list[Event]:
 
 
 def get_summary_start(stored: str | None) -> float | None:
-    """When what a stored summary tells of began, if it can be read."""
+    """Return the time of the first summarized message, if the summary is readable."""
     event = parse_event(stored, 0)
     return event.actions.compaction.start_timestamp if event and event.actions.compaction else None

@@ -1,4 +1,4 @@
-"""Writing what an event brings: once, and only to the life of the session that it belongs to."""
+"""Writer of events: each once, and only into the session generation that was loaded."""
 
 import asyncio
 from dataclasses import dataclass
@@ -24,21 +24,25 @@ from core.workers.fencing import OWNS_TURN, join_owned_turn
 
 @dataclass(frozen=True, slots=True)
 class EventWriter:
-    """Writes to one life of a session.
+    """Writes events of one session generation.
 
-    What was written and is written once more, since the answer to a commit was lost, is stored once.
+    A write that is repeated, since the answer to its commit was lost, stores the event once.
 
     Raises:
         SessionNotFoundError: the session was deleted.
-        SessionResetError: its life is over; nothing is stored.
-        TurnLostError: another worker has the turn; nothing is stored.
+        SessionResetError: the session was reset; nothing is stored.
+        TurnLostError: another worker owns the turn; nothing is stored.
     """
 
     database: Database
     session: StoredSession
 
     async def append(self, event: Event, row: EventRow | None = None, tokens: int = 0) -> None:
-        """Whoever is cancelled meanwhile lets it come to its end: nothing may be stored once he is gone."""
+        """Store an event and its state; a cancelled caller waits for the end of the write.
+
+        Args:
+            row: the event's row; None to store its state alone.
+        """
         writing = asyncio.create_task(self._append(event, row, tokens), name="append")
         try:
             await asyncio.shield(writing)
@@ -69,7 +73,7 @@ class EventWriter:
             await insert_new(connection, messages, values)
 
     async def _insert_row(self, event: Event, values: dict[str, Any]) -> bool:
-        """The usual case, in one statement. False, and nothing done, if there is more to it."""
+        """Insert the row in one statement; return False, with nothing done, if that is not enough."""
         touches_held = bool(event.get_function_responses()) or is_user_message(event)
         life = {"born": self.session.created_at, "touches_held": touches_held}
         if self.session.fence is None:
@@ -77,7 +81,7 @@ class EventWriter:
         return bool(await self.database.run(_FENCED_INSERT, **values, **life, **self.session.fence.values))
 
     async def _lock_session(self, connection: AsyncConnection, at: float) -> None:
-        """Take hold of the session's row if it still lives the life that was loaded, and of the turn's."""
+        """Lock the row of the loaded session generation, and the turn's."""
         session, fence = self.session, self.session.fence
         life = _select_session(
             session.id, session.generation, session.created_at, None if fence is None else fence.owns_turn
@@ -92,7 +96,7 @@ class EventWriter:
         raise SessionResetError.of(session.id, session.generation)
 
     async def _record_answers(self, connection: AsyncConnection, event: Event) -> None:
-        """Note which of the calls that wait are answered; a new turn lets go of those that were."""
+        """Note the answered calls; a new turn releases messages whose calls are all answered."""
         answers = {answer.id for answer in event.get_function_responses() if answer.id}
         begins = is_user_message(event)
         if not answers and not begins:
@@ -112,10 +116,10 @@ class EventWriter:
 def _select_session(
     session: Any, generation: Any, created_at: Any, is_own: sa.ColumnElement[bool] | None
 ) -> sa.Select[Any]:
-    """A session, if it lives the life that was loaded, and if so asked its turn is one's own.
+    """Return the query of a session, if generation, creation time and turn are still the same.
 
-    PostgreSQL: who has the session's row keeps it until he is done, so that a reset comes before or after, and the
-    ids of a session's messages are in the order in which they were committed.
+    PostgreSQL: the row stays locked until the transaction ends. So a reset comes before or after, and the ids of a
+    session's messages are in the order of their commits.
     """
     life = sa.select(sessions.c.id, sessions.c.generation).where(
         sessions.c.id == session, sessions.c.generation == generation, sessions.c.created_at == created_at
@@ -124,7 +128,7 @@ def _select_session(
 
 
 def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
-    """One row, if the session has no calls that wait for what the row brings."""
+    """Return the insert of one row, unless the session has open calls that the row may answer."""
     names = [column.name for column in messages.c if column.name not in ("id", "covers")]
     life = _select_session(
         sa.bindparam("session", type_=sa.Text),

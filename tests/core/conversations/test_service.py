@@ -100,7 +100,7 @@ async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
         await go_on.wait()
         await reopen(*of)
 
-    monkeypatch.setattr("core.turns.claims.reopen", slow)
+    monkeypatch.setattr("core.turns.claims.resume_run", slow)
     async with asyncio.TaskGroup() as both:
         claiming = both.create_task(turns.claim(10))
         await is_claiming.wait()
