@@ -30,16 +30,16 @@ T = TypeVar("T")
 #: Fetches go back further than the gap: clocks differ, and a message that was received may not be pending yet.
 OVERLAP_SECONDS = 60.0
 
-#: A session in which nobody has spoken for so long is over: messages in it that do not mention the bot are left.
+#: A session without messages for so long is over: only messages that mention the bot are still stored.
 ACTIVE_SECONDS = 7 * 86_400.0
 
 #: The most places, and the most sessions, of one backfill: those with the newest messages.
 MAX_PLACES = 500
 
-#: How many places are fetched, or sessions stored, at once. After so many failures the rest waits for the next try.
+#: Places fetched, or sessions stored, at once. After as many failures the others wait for the next try.
 CONCURRENCY = 8
 
-#: Seconds that one backfill may take; what it has not fetched by then is left.
+#: Seconds that one backfill may take; messages that are not fetched by then are skipped.
 BACKFILL_TIMEOUT = 900.0
 
 #: The pauses before a backfill that failed is retried.
@@ -54,7 +54,7 @@ MAX_WAIT_SECONDS = 15.0
 #: The most messages that are kept in memory until they are stored; more of them are fetched again.
 MAX_PENDING = 1_000
 
-#: The most edits and deletions that are remembered.
+#: The most edits and deletions that are kept for pending messages.
 MAX_EDITS = 1_000
 
 #: Seconds between two updates of the watermark, and seconds that stopping may take.
@@ -68,16 +68,16 @@ FetchSince = Callable[[float], Callable[[ActivePlace], Awaitable[list[IncomingMe
 
 @dataclass(slots=True)
 class _Gap:
-    """A time from which messages may be missing.
+    """Time since which messages may be missing.
 
     Attributes:
-        since: its beginning, in seconds since the epoch.
+        since: seconds since the epoch.
         fetch: fetches the messages of a place.
         places: the known places by id, once they are read.
-        active: the sessions in which somebody spoke lately.
-        locks: by place: one task fetches it, and the others wait for that.
+        active: the ids of the sessions with recent messages.
+        locks: by place: one task fetches it, and the others wait.
         fetched: the ids of the places that are fetched.
-        found: how many messages were missing.
+        found_count: the number of missing messages so far.
     """
 
     since: float
@@ -94,12 +94,13 @@ class Backfill:
 
     Args:
         channel: the channel's name.
-        take: handles a message; raises `StoreError` if it could not be stored.
-        heard_at: the time of the channel's last sign of life (seconds since the epoch); 0 before the first.
-        holds: whether a new message waits until its place is fetched. Where several processes receive messages of one
-            place, that would put nothing in order.
-        part: the name of the watermark, if there is one for each part of the channel.
-        covers: whether a place belongs to the part.
+        store_message: stores a message; raises `StoreError` if it could not be stored.
+        fetch_since: returns a function that fetches the messages of a place.
+        last_event_at: the time of the channel's last sign of life (seconds since the epoch); 0 before the first.
+        delays_new_messages: whether a new message waits until its place is fetched. Where several processes receive the
+            messages of one place, this would order nothing.
+        watermark_name: the name of the watermark, if each part of the channel has its own.
+        has_place: returns whether a place belongs to the part.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Backfill:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=STOP_TIMEOUT)  # the database may hang
+            await asyncio.wait(self._tasks, timeout=STOP_TIMEOUT)  # the database may not answer
         try:
             async with asyncio.timeout(STOP_TIMEOUT):
                 await self._save_watermark()
@@ -170,7 +171,7 @@ class Backfill:
             log.warning("%s: the watermark cannot be stored: %s", self._channel, traced(error))
 
     def open_gap(self, since: float) -> None:
-        """Have everything fetched that was sent since then (seconds since the epoch)."""
+        """Have all messages fetched that were sent since then (seconds since the epoch)."""
         if self._bounds.hours:
             since = min(since, self._gap_start)
             self._gap = _Gap(
@@ -179,11 +180,12 @@ class Backfill:
             self._gap_opened.set()
 
     async def receive(self, message: IncomingMessage) -> None:
-        """Store a new message, behind the pending messages of its session. It waits until its place is fetched, unless
-        it is a command.
+        """Store a new message after the pending messages of its session.
+
+        Unless it is a command, it waits until its place is fetched.
 
         Raises:
-            Exception: it is not stored yet, and will be as soon as possible.
+            Exception: the message is not stored yet, and will be as soon as possible.
         """
         inbound = message.inbound
         if len(self._pending) >= MAX_PENDING and self._bounds.hours:
@@ -200,8 +202,13 @@ class Backfill:
                 raise
 
     async def apply_edit(self, event_key: str, text: str | None) -> None:
-        """Have a pending message stored with its new text, or not at all if it was deleted (None). Return when it is
-        not just being stored. A deletion is always remembered: Slack may deliver the message after it.
+        """Change or delete a pending message before it is stored.
+
+        Returns when the message is not being stored at this moment. A deletion is always remembered: Slack may deliver
+        the message after it.
+
+        Args:
+            text: the new text; None if the message was deleted.
         """
         call = self._pending.get(event_key)
         if call is None and text is not None and event_key not in self._edits:
@@ -216,8 +223,9 @@ class Backfill:
     # Pending messages
 
     async def _store_session(self, session_id: str, *, until: float = inf) -> None:
-        """Store the pending messages of a session in order. One that cannot be stored for now blocks those after it;
-        one that fails for another reason does not.
+        """Store the pending messages of a session in order.
+
+        A message that cannot be stored for now blocks those after it; one that fails for another reason does not.
 
         Args:
             until: later messages stay pending.
@@ -305,7 +313,7 @@ class Backfill:
             log.info("%s: new messages do not wait any longer for older ones: %s", self._channel, traced(error))
 
     async def _fetch(self, gap: _Gap, place_id: str) -> None:
-        """Store what is missing in a place, once for all who wait for it."""
+        """Store the missing messages of a place, once for all tasks that wait for it."""
         async with gap.locks[place_id]:
             if place_id in gap.fetched or gap is not self._gap:
                 return
@@ -320,7 +328,7 @@ class Backfill:
             for session_id in dict.fromkeys(call.inbound.session_id for call in newest):
                 try:
                     await self._store_session(session_id)
-                except BaseException as error:  # who waits no longer cancels it
+                except BaseException as error:  # a caller that stops waiting cancels this
                     self._store_failed.set()
                     if not isinstance(error, Exception):
                         raise

@@ -22,10 +22,10 @@ from core.secret_redaction import redact, replace_known
 from core.tools.adk_confirmations import Path
 from core.tools.approvals import Approval, Approvals
 
-#: The most that is shown of a call's arguments, of why its tool asks, and of the tool's name, in characters.
+#: The most characters of a call's arguments, of the tool's hint, and of the tool's name.
 MAX_ARGUMENTS, MAX_HINT, MAX_NAME = 1200, 300, 100
 
-#: How much is shown of each text in the arguments, where they are too long together.
+#: The most characters of each text in arguments that are too long together: the first limit that fits.
 _TEXT_LIMITS = (300, 100, 30)
 
 _DECISIONS = {
@@ -35,12 +35,12 @@ _DECISIONS = {
     "expired": words.EXPIRED,
 }
 
-#: What Markdown gives a meaning, in the names of people.
+#: Markup characters in the names of people.
 _MARKUP = regex.compile(r"[\\`*_~|<>\[\]()#]")
 
 
 async def show_approval(channel: Channel, approvals: Approvals, approval: Approval, *, is_void: bool = False) -> None:
-    """Show a request as it stands, in its message: see `Answerer.reask`."""
+    """Show an approval in its message: see `Answerer.update_approval_message`."""
     address = approval.inbound.address
 
     async def keep(ids: Sequence[str]) -> None:
@@ -55,10 +55,10 @@ async def show_approval(channel: Channel, approvals: Approvals, approval: Approv
 
 
 def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> str:
-    """Return the text of an approval message, in which no argument is more than text.
+    """Return the text of an approval message, in which no argument is markup.
 
     Args:
-        is_void: whether there is nothing to decide any more, though nobody has.
+        is_void: whether the undecided approval cannot be decided any more.
     """
     arguments, hidden = _mask_secrets(approval)
     shown, more = _fit_arguments(arguments)
@@ -116,7 +116,7 @@ def _mask_secrets(approval: Approval) -> tuple[Any, int]:
 
 
 def _fit_arguments(arguments: Any) -> tuple[str, int]:
-    """Return the arguments as JSON within `MOST` characters, and how many more there are.
+    """Return the arguments as JSON within `MAX_ARGUMENTS` characters, and how many more there are.
 
     If the whole does not fit with its indentation, it may without. Else each text is cut, so that none hides another.
     """
@@ -169,11 +169,11 @@ def decision_text(verdict: str, decider: str, decided_at: float | None, say: Mes
 
 
 def format_time(at: float) -> str:
-    """A time (seconds since the epoch, UTC) as people read it."""
+    """Return a time (seconds since the epoch) as date and time in UTC."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
 
 
 def plain_line(text: str) -> str:
-    """A name or a sentence on one line, as it is read."""
+    """Return a name or a sentence on one line, without markup."""
     seen: str = _MARKUP.sub("", " ".join(INVISIBLE.sub(" ", text).split()))
     return seen

@@ -1,4 +1,4 @@
-"""The buttons under a reply: what is written on each, and what a press of it is known by."""
+"""Buttons under replies: their labels, styles and ids."""
 
 from collections.abc import Collection, Mapping
 from typing import Literal
@@ -8,7 +8,7 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.settings import ExtraButton
 
-#: What a press asks for: of a turn, of what it was made of, and of a request.
+#: The actions of buttons: on a turn, on its report, and on an approval.
 TurnAction = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
 ReportAction = Literal["why"]
 ApprovalAction = Literal["approve", "always", "deny"]
@@ -30,19 +30,19 @@ _STYLES: Mapping[ButtonAction, ButtonStyle] = {"revise": "primary", "approve": "
 
 
 def create_button(action: ButtonAction, target_id: str, say: MessageCatalog) -> Button:
-    """A button.
+    """Return the button for an action.
 
     Args:
-        turn_id: of what it concerns: a turn, or a request.
+        target_id: the id of the turn or the approval.
     """
     return Button(f"{action}:{target_id}", say(_LABELS[action]), _STYLES.get(action, ""))
 
 
 def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = False) -> list[Button]:
-    """The buttons under a reply that grows.
+    """Return the buttons under a growing reply.
 
     Args:
-        is_revised: whether what it answers was edited since.
+        is_revised: whether a message of the turn was edited since.
     """
     wishes: list[ButtonAction] = ["revise", "stop"] if is_revised else ["stop"]
     return [create_button(wish, turn_id, say) for wish in wishes]
@@ -51,10 +51,10 @@ def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = Fal
 def answer_buttons(
     turn_id: str, say: MessageCatalog, extras: Collection[ExtraButton], *, is_revised: bool = False
 ) -> list[Button]:
-    """The buttons under an answer that has come to its end.
+    """Return the buttons under a finished answer.
 
     Args:
-        is_revised: whether what it answers was edited since; then that is answered, and not the same once more.
+        is_revised: whether a message of the turn was edited since; then the answer to the edit replaces *Regenerate*.
     """
     wishes: list[ButtonAction] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
     if "why" in extras:
@@ -65,13 +65,13 @@ def answer_buttons(
 
 
 def approval_buttons(approval_id: str, say: MessageCatalog, *, may_always: bool) -> list[Button]:
-    """The buttons under a request that waits for a decision."""
+    """Return the buttons under an undecided approval."""
     wishes: list[ButtonAction] = ["approve", "always", "deny"] if may_always else ["approve", "deny"]
     return [create_button(wish, approval_id, say) for wish in wishes]
 
 
 def parse_button(button_id: str) -> tuple[ButtonAction, str] | None:
-    """What a press asks for, and of which turn or request; nothing if the button is none of these."""
+    """Return the action of a button and the id of its turn or approval; None for a foreign button."""
     name, _, turn_id = button_id.partition(":")
     wish = next((wish for wish in _LABELS if wish == name), None)
     return (wish, turn_id) if wish and turn_id else None

@@ -1,4 +1,4 @@
-"""Plans a reply: cuts its text, as it grows, into the messages that a platform accepts."""
+"""Chunk planner: cuts a growing text into messages that a platform accepts."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,17 +10,16 @@ from channels.markdown.blocks import Place
 from channels.markdown.dialect import Limits
 from channels.markdown.page import Page
 
-#: How often, while a message fills, it is worth a look whether it is full.
+#: Checks for a full chunk while one chunk fills.
 _CHECKS_PER_CHUNK = 16
 
 
 class Planner:
-    """The chunks of one reply.
+    """Plans the chunks of one reply.
 
-    The spans of the chunks partition the text. A chunk that has another one behind it stays as it is while text is
-    fed, or when it is replaced by a longer one that begins with it. What a cut goes through (code, a table, emphasis)
-    is closed before it and opened again behind it. Where the cuts fall is a matter of the text alone, and not of the
-    pieces in which it came.
+    The spans of the chunks partition the text. A chunk before the last one never changes while text is added. Code,
+    tables and emphasis are closed before a cut and reopened after it. The cuts depend on the text alone, and not on its
+    deltas.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -40,17 +39,17 @@ class Planner:
 
     @property
     def is_due(self) -> bool:
-        """Whether so much was fed since it was last planned that it is worth a look whether a message is full."""
+        """Return whether enough text was added since the last plan to check for a full chunk."""
         return self._unread_length >= self._limits.chunk_size // _CHECKS_PER_CHUNK
 
     @property
     def full_count(self) -> int:
-        """How many messages are full, so that another one has to follow."""
+        """Return the number of full chunks, which other chunks follow."""
         self._read_all()
         return len(self._full_chunks)
 
     def feed(self, delta: str) -> None:
-        for start in range(0, len(delta), self._limits.chunk_size):  # in bounded pieces, whatever comes at once
+        for start in range(0, len(delta), self._limits.chunk_size):  # so that `catch_up` can yield within a long delta
             self._deltas.append(delta[start : start + self._limits.chunk_size])
         self._unread_length += len(delta)
 
@@ -62,13 +61,13 @@ class Planner:
         self.feed(text[len(before) :])
 
     def plan(self, priority: Priority, *, empty_text: str = PLACEHOLDER) -> Plan:
-        """The messages that should stand now; none as long as there is nothing to read.
+        """Return the chunks of the text so far; none while there is no visible text.
 
-        As the last word, the text is shown as it is. Until then its end is made presentable: what is open in it is
-        closed for the moment, and what cannot be shown in part waits.
+        A final text is shown as it is. Before that, open markup at the end is closed, and markup that cannot be shown
+        in part is left out.
 
         Args:
-            nothing: what stands as the last word where nothing of the text is to be seen.
+            empty_text: the final text in place of one without visible characters.
         """
         self._read_all()
         chunks, page = [*self._full_chunks], self._page
@@ -88,7 +87,7 @@ class Planner:
         return Plan(chunks, priority, is_growing=not is_final)
 
     async def catch_up(self) -> None:
-        """Read what is new, and let others go on as long as that is much."""
+        """Read new text in parts, and yield to the event loop between them."""
         while self._unread_length > self._limits.chunk_size:
             self._read_part()
             await asyncio.sleep(0)
@@ -98,7 +97,7 @@ class Planner:
             self._read_part()
 
     def _read_part(self) -> None:
-        """Cut the messages off that what is new has filled, or a part of it that is about as long as a message."""
+        """Read about one chunk of new text, and cut off the chunks that it fills."""
         until, size = self._read_count, 0
         while until < len(self._deltas) and size < self._limits.chunk_size:
             size += len(self._deltas[until])
@@ -109,9 +108,7 @@ class Planner:
 
 
 def _cut_full_chunks(page: Page, chunks: list[Chunk], limits: Limits, *, is_final: bool = False) -> Page:
-    """Add the messages that are full to `chunks`, each with what is before it that cannot be seen; the page that is
-    left.
-    """
+    """Append the full chunks of a page, each with the invisible text before it; return the rest of the page."""
     while cut := page.cut(is_final=is_final):
         start, size = chunks[-1].end if chunks else 0, page.unseen + cut.at
         if cut.text:
@@ -121,6 +118,6 @@ def _cut_full_chunks(page: Page, chunks: list[Chunk], limits: Limits, *, is_fina
 
 
 def append_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
-    """The chunks with `line` below the last of them."""
+    """Return the chunks with a line below the last one."""
     *front, last = chunks
     return [*front, replace(last, text=f"{last.text}\n\n{line}")]

@@ -1,4 +1,4 @@
-"""What the bot says of an answer in its own name: why there is none, and which model has taken another's place."""
+"""Messages below replies about errors, restarts and fallback models."""
 
 import asyncio
 import logging
@@ -18,16 +18,16 @@ from core.usage.spending import SpendingStore
 
 log = logging.getLogger(__name__)
 
-#: Seconds that the word has that a turn is handed back: it is handed back without it, too.
+#: Seconds that the notice of a restart may take; the turn is handed back without it, too.
 NOTICE_TIMEOUT = 3.0
 
 
 class ErrorMessages:
-    """Finds the words.
+    """Describes the failure of a turn to its author.
 
     Args:
-        spending: knows what people are called.
-        admins: the ids of those who can allow more to be spent.
+        spending: returns the names of people.
+        admins: the ids of the people who can raise a spending limit.
     """
 
     def __init__(self, spending: SpendingStore | None = None, admins: Collection[str] = ()) -> None:
@@ -35,7 +35,7 @@ class ErrorMessages:
         self._admins = frozenset(admins)
 
     async def describe(self, error: Exception, turn: Turn, say: MessageCatalog) -> str:
-        """Why a turn has failed, in the asker's language."""
+        """Return the reason that a turn failed, in the author's language."""
         if not isinstance(error, SpendingLimitError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
         until = date.fromisoformat(turn.meter.day) + timedelta(days=1)
@@ -43,7 +43,7 @@ class ErrorMessages:
         return f"{say(error.public, **error.facts)} {say(words.CAP_UNTIL, day=until.isoformat(), who=who)}"
 
     async def _admin_names(self, platform: str, say: MessageCatalog) -> str:
-        """Who can raise a cap: the admins, by name as far as they are known."""
+        """Return the people who can raise a spending limit, by name where it is known."""
         if self._spending is None or not self._admins:
             return say(words.CAP_OPERATOR)
         names = await self._spending.list_names([f"{platform}:{id_}" for id_ in self._admins])
@@ -53,8 +53,12 @@ class ErrorMessages:
 async def post_as_file(
     reply: Reply, turn_id: str, text: str, files: Sequence[File], reason: str = words.NOT_HAD
 ) -> None:
-    """Say in the place of a reply why its text is not shown there: the platform refuses it, unless a `sentence` tells
-    else. The text comes as a file, before `files`. If that is refused, too, what stands stays.
+    """Close a reply whose text the platform refuses, with the text as a file before `files`.
+
+    If the platform refuses this too, the reply stays as it is.
+
+    Args:
+        reason: the message in place of the text.
     """
     text = text.strip()
     files = [File(FILE_NAME, text.encode()), *files] if text else files
@@ -65,28 +69,28 @@ async def post_as_file(
 
 
 async def announce_restart(reply: Reply, turn_id: str, buttons: Sequence[Button]) -> None:
-    """Say below a reply that it is handed back, if that can be said soon."""
+    """Say below a reply that another process will continue it, unless that takes too long."""
     try:
         async with asyncio.timeout(NOTICE_TIMEOUT):
             await reply.close(
                 reply.text_without_ending.rstrip(), ending=reply.say(words.RESTARTING), buttons=list(buttons)
             )
     except (StoreError, SurfaceError, TimeoutError) as error:
-        log.warning("turn %s: its reply does not say that it is handed back: %s", turn_id, error)
+        log.warning("turn %s: the notice of the restart cannot be shown: %s", turn_id, error)
 
 
 def log_level(error: Exception) -> int:
-    """How loud the log tells of what a turn has failed with: that a cap holds is no fault."""
+    """Return the log level of a failure: a spending limit is no fault."""
     return logging.INFO if isinstance(error, SpendingLimitError) else logging.ERROR
 
 
 def error_summary(error: Exception) -> str:
-    """For operators, and free of secrets."""
+    """Return an error for operators, without secrets."""
     return f"{type(error).__name__}: {error}" if isinstance(error, ParleyError) else type(error).__name__
 
 
 def add_model_note(text: str, calls: Sequence[ModelCall], say: MessageCatalog) -> str:
-    """An answer, with a line below it if a model has given it that stood in for another."""
+    """Return an answer with a note if a fallback model gave it."""
     answered = [call for call in calls if not call.error]
     stand_in = answered[-1] if answered else None
     if stand_in is None or not stand_in.instead_of or not text.strip():

@@ -1,4 +1,4 @@
-"""Receipts: the sign that tells an author that a message was heard and waits for its turn."""
+"""Reactions on messages that wait for their turn."""
 
 import asyncio
 import json
@@ -15,46 +15,46 @@ log = logging.getLogger(__name__)
 
 Address = Mapping[str, Any]
 
-#: Reactions that a process remembers; those of turns that other processes run are never removed here.
+#: The most remembered reactions; this process never removes those of turns that other processes run.
 MAX_REACTIONS = 10_000
 
 
 class QueuedReactions:
-    """The signs that stand. Nobody waits for them.
+    """Adds and removes the reactions of a channel, in the background.
 
     Args:
-        add: sets the sign on the message of an address.
-        remove: takes it away.
+        add: adds the reaction to the message of an address.
+        remove: removes it.
     """
 
     def __init__(self, add: Callable[[Address], Awaitable[None]], remove: Callable[[Address], Awaitable[None]]) -> None:
         self._add_reaction = add
         self._remove_reaction = remove
-        #: None: by another process.
+        #: The tasks that added the reactions; None: another process did.
         self._tasks: LRUCache[str, asyncio.Task[None] | None] = LRUCache(MAX_REACTIONS)
         self._background = Work()
 
     def add(self, address: Address) -> None:
-        """Set the sign, if it was not."""
+        """Add the reaction, unless it was added."""
         key = _key(address)
         if key not in self._tasks:
-            self._tasks[key] = task = asyncio.create_task(_log_errors(self._add_reaction, address), name="receipt")
+            self._tasks[key] = task = asyncio.create_task(_log_errors(self._add_reaction, address), name="reaction")
             self._background.watch(task)
 
     def assume_added(self, address: Address) -> None:
-        """The sign may have been set by another process."""
+        """Expect that another process added the reaction."""
         self._tasks.setdefault(_key(address), None)
 
     def remove(self, address: Address) -> None:
-        """Take the sign away, if it was given."""
+        """Remove the reaction, if it was added."""
         key = _key(address)
         if key in self._tasks:
             self._background.watch(
-                asyncio.create_task(self._remove_after(self._tasks.pop(key), address), name="receipt")
+                asyncio.create_task(self._remove_after(self._tasks.pop(key), address), name="reaction")
             )
 
     async def drain(self, seconds: float) -> None:
-        """Wait for what is under way as `Work.end` does."""
+        """Wait for the running calls, as `Work.end` does."""
         await self._background.end(seconds)
 
     async def _remove_after(self, adding: asyncio.Task[None] | None, address: Address) -> None:
@@ -66,8 +66,8 @@ class QueuedReactions:
 async def _log_errors(react: Callable[[Address], Awaitable[None]], address: Address) -> None:
     try:
         await react(address)
-    except SurfaceError as error:  # a nicety: the answer comes without it too
-        log.info("no receipt: %s", error)
+    except SurfaceError as error:  # the reply does not depend on it
+        log.info("a reaction cannot be changed: %s", error)
 
 
 def _key(address: Address) -> str:

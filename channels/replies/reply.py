@@ -1,4 +1,4 @@
-"""A reply while it is being said: what the model streams goes in, what the platform shows comes out."""
+"""Reply of one turn: takes the model's text, and shows it on a surface."""
 
 import asyncio
 import logging
@@ -21,33 +21,33 @@ from core.models.media import format_size
 
 log = logging.getLogger(__name__)
 
-#: The file that holds what is too long for that.
+#: The name of the file with a text that is too long for messages.
 FILE_NAME = "answer.md"
 
-#: Seconds after which a reply that says nothing yet shows for how long, and after which it does so again.
+#: Seconds without activity after which a reply shows the elapsed time, and between its updates.
 SILENCE_SECONDS = 15.0
 
-#: Seconds that a call in flight has to end when nobody waits for the reply any more.
+#: Seconds that the running call of an abandoned reply may take.
 ABANDON_TIMEOUT = 30.0
 
-#: Awaited with the ids of all the reply's messages whenever they change.
+#: Awaited with the ids of all messages of a reply whenever they change.
 SaveMessageIds = Callable[[Sequence[str]], Awaitable[None]]
 
-#: Awaited before anything is shown; raises if that is no more this process's to do.
+#: Awaited before each change of a reply; raises if another process has claimed the turn.
 CheckOwned = Callable[[], Awaitable[None]]
 
 
 async def _allow() -> None:
-    """Nobody else may come to show the reply."""
+    """Let every call be made: no other process can claim the turn."""
 
 
-#: Called with whether there is text in what is shown.
+#: Called with whether the shown reply has text.
 OnShown = Callable[[bool], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _NextCall:
-    """What is to be shown next: see `Surface.ready`."""
+    """Next call to the platform: see `Surface.acquire_slot`."""
 
     priority: Priority
     is_post: bool
@@ -55,26 +55,26 @@ class _NextCall:
 
 
 class _AbandonedError(Exception):
-    """Nobody waits for the reply any more."""
+    """The reply was abandoned."""
 
 
 class Reply:
     """One reply on one surface.
 
-    What is fed is shown by a task of its own, which always shows the newest text: the model is never held up
-    by the platform, and a call to the platform is never cancelled.
+    A separate task always shows the newest text: the model never waits for the platform, and no call to the platform is
+    cancelled.
 
     Args:
-        known: the ids of the messages that stand already.
-        keep: awaited with the ids of all its messages whenever they change.
-        hold: awaited before they do.
-        most: how many messages it may have. Of a longer text they show the beginning, and a file the whole.
-        say: the language of what it says in the bot's own name.
-        controls: the buttons under it while it grows.
-        seen: called whenever something is shown.
+        known_ids: the ids of the messages that are posted already.
+        save_ids: awaited with the ids of all messages whenever they change.
+        check_owned: awaited before each change.
+        max_messages: the most messages. Of a longer text they show the start, and a file has all of it.
+        say: the language of the bot's own messages.
+        buttons: the buttons under the growing reply.
+        on_shown: called whenever something is shown.
 
     Attributes:
-        orphans: the ids of messages that were posted when another process had taken the turn, which may not know them.
+        orphaned_ids: the ids of messages that were posted after another process had claimed the turn.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class Reply:
         self._status = ""
         self._final_priority: Priority | None = None
         self._is_abandoned = self._is_refused = False
-        self._outdated_since: float | None = None  # when what is shown became out of date
+        self._outdated_since: float | None = None  # the loop's time since which the shown text is out of date
         self._has_text = False
         self._shows_text = False
-        self._final_count = 0  # how many of the messages stand as they are to stay
+        self._final_count = 0  # chunks that are shown and full
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
-        self._slot: asyncio.Task[None] | None = None  # that is waited for, in the platform's budget
+        self._slot: asyncio.Task[None] | None = None  # the wait for a slot of the rate limits
         self._last_activity_at = 0.0
         self._writer: asyncio.Task[None] | None = None
 
@@ -120,33 +120,33 @@ class Reply:
 
     @property
     def text_without_ending(self) -> str:
-        """The text without the ending that it was closed with."""
+        """Return the text without the ending that it was closed with."""
         return self.text.removesuffix(self._ending)
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has been given its last word, shown or not."""
+        """Return whether the final text is known, shown or not."""
         return self._final_priority is not None
 
     async def __aenter__(self) -> Self:
-        """Begin to show: first a placeholder."""
+        """Start the task that shows the reply, beginning with a placeholder."""
         self._last_activity_at = event_loop.now()
         self._writer = asyncio.create_task(self._show_until_closed(), name="reply")
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        """End what was not closed."""
+        """Abandon a reply that was not closed."""
         await self.abandon()
 
     async def abandon(self) -> None:
-        """Show no more of it: the call in flight ends by itself, and no other is made; nor is that one made again."""
+        """Make no more calls, and wait for the running one, which is not retried."""
         if self._writer is None:
             return
         self._is_abandoned = True
         self._mark_dirty(is_urgent=True)
         await end([self._writer], ABANDON_TIMEOUT)
         if self._writer.done() and not self._writer.cancelled():
-            self._writer.exception()  # whoever closed it has it; of a reply that nobody closes, nobody wants it
+            self._writer.exception()  # marks it as retrieved: `close` has raised it
 
     def feed(self, delta: str) -> None:
         self._planner.feed(delta)
@@ -165,12 +165,12 @@ class Reply:
         self._on_activity()
 
     def show_status(self, line: str) -> None:
-        """Show `line` under the text until more of it comes."""
+        """Show a line under the text until more text comes."""
         self._status = line
         self._on_activity()
 
     def update_buttons(self, buttons: Sequence[Button]) -> None:
-        """Show other buttons while it grows."""
+        """Change the buttons of the growing reply."""
         if not self.is_closed:
             self._buttons = buttons
             self._mark_dirty()
@@ -184,22 +184,22 @@ class Reply:
         buttons: Sequence[Button] = (),
         files: Sequence[File] = (),
     ) -> None:
-        """Show `text`, whole, as the reply's last word; returns when the platform has confirmed it.
+        """Show the final text, and return when the platform has confirmed it.
 
         Args:
-            ending: what stands below the text, however long that is.
-            controls: the buttons under it.
-            files: what comes with it; those that cannot be shown are named below the text.
+            ending: a line below the text, however long the text is.
+            buttons: the buttons under the reply.
+            files: the files of the reply; those that the platform refuses are named below the text.
 
         Raises:
-            SurfaceError: it cannot be shown.
+            SurfaceError: the reply cannot be shown.
         """
         is_another = self.is_closed
         self._status, self._final_priority, self._buttons, self._files = "", priority, buttons, list(files)
         self._set_final_text(text, ending)
         self._mark_dirty(is_urgent=True)
         assert self._writer is not None, "a reply is closed inside its `async with`"
-        if self._writer.done() and (is_another or self._writer.exception() is None):  # it has had its last word
+        if self._writer.done() and (is_another or self._writer.exception() is None):  # it has shown a final text before
             self._writer = asyncio.create_task(self._show_until_closed(), name="reply")
         await asyncio.shield(self._writer)
 
@@ -208,28 +208,28 @@ class Reply:
         self._planner.replace(f"{close_code_fence(text)}\n\n{ending}".strip() if ending else text)
 
     def _drop_files(self, refused: FileRefusedError) -> None:
-        """Do without files that cannot be shown."""
+        """Continue without the files that the platform refuses."""
         if FILE_NAME in refused.names and FILE_NAME not in [file.name for file in self._files]:
-            log.warning("the text that no file can be had for goes into messages: %s", refused)
+            log.warning("the platform refuses the file of a long text, which goes into messages: %s", refused)
             self._max_messages = sys.maxsize
         lost = [file for file in self._files if file.name in refused.names]
         self._files = [file for file in self._files if file not in lost]
         if lost:
-            log.warning("files of a reply cannot be shown: %s", refused)
+            log.warning("the platform refuses files of a reply: %s", refused)
             told = (
                 self.say(words.NOT_ATTACHED, name=f"`{file.name}`", size=format_size(len(file.data))) for file in lost
             )
             self._set_final_text(self.text_without_ending.rstrip(), "\n\n".join(filter(None, [*told, self._ending])))
 
     def _on_first_text(self) -> None:
-        """The first words are there: they have no pace to keep."""
+        """Let the first text go before the updates of other replies."""
         if not self._has_text:
             self._has_text = True
             self._reprioritize()
 
     def _on_activity(self) -> None:
         self._last_activity_at = event_loop.now()
-        self._mark_dirty(is_urgent=self._planner.is_due)  # what is full goes first
+        self._mark_dirty(is_urgent=self._planner.is_due)  # a full chunk goes first
 
     def _mark_dirty(self, *, is_urgent: bool = False) -> None:
         if self._outdated_since is None:
@@ -240,12 +240,12 @@ class Reply:
             self._reprioritize()
 
     def _reprioritize(self) -> None:
-        """What has come changes who may go first: who waits for a place looks again."""
+        """Restart the wait for a slot: new text may have another priority."""
         if self._slot is not None and not self._slot.cancelling():
             self._slot.cancel()
 
     async def _show_until_closed(self) -> None:
-        """Show the newest text whenever the platform allows it, until the last word stands."""
+        """Show the newest text whenever the rate limits allow it, until the final text is shown."""
         is_first = True
         with self._surface.track_reply(), cancel_unless(self._check_active):
             while not self._is_abandoned:
@@ -289,28 +289,27 @@ class Reply:
                     await self._wait_for_change(self._changed)
 
     async def _show(self, plan: Plan) -> bool:
-        """Whether it stands now. What the platform will not have of it may be such that it has the whole."""
+        """Show a plan; return false if the whole may be shown without the refused part."""
         try:
             return await self._surface.show(plan, tuple(self._known_ids), self._record)
         except FileRefusedError as error:
             self._drop_files(error)
         except EditRefusedError as error:
-            log.warning("a part of a reply cannot be shown: the whole is tried at its end (%s)", error)
+            log.warning("the platform refuses an edit of a reply; its final text is tried: %s", error)
             self._is_refused = True
         return False
 
     async def _check_active(self) -> None:
-        """See that more is to be shown, before a call is made that had to wait."""
+        """Raise if the reply is abandoned or another process has claimed the turn."""
         if self._is_abandoned:
             raise _AbandonedError
         await self._check_owned()
 
     def _get_next_call(self, is_first: bool) -> _NextCall | None:
-        """What is to be shown next; none as long as it has to wait for a message to be full.
+        """Return the next call; None while it waits for a chunk to fill.
 
-        A message that grows has to be ended by a call of its own. When there is none to spare, a message is shown
-        when it is whole, by the post that it takes anyway, and one that has begun to grow is ended when it is full,
-        before others grow: that call is owed, and kept back.
+        A growing message needs one more call, which ends it. If the limits leave no reserve for that call, a message is
+        posted once it is whole. A growing message that is full is ended before another one grows.
         """
         is_new = len(self._known_ids) <= self._final_count
         if self._final_priority is not None:
@@ -325,8 +324,9 @@ class Reply:
         return None
 
     async def _wait_for_change(self, event: asyncio.Event) -> None:
-        """Wait for something new to show. Time that passes is news: one sees for how long nothing has come, and what
-        the surface has open may have to be closed.
+        """Wait for new text, or for `SILENCE_SECONDS`.
+
+        Then the status line shows the elapsed time, and a stream that gets too old can be ended.
         """
         try:
             async with asyncio.timeout(SILENCE_SECONDS):
@@ -335,7 +335,7 @@ class Reply:
             self._mark_dirty()
 
     async def _wait_for_slot(self, move: _NextCall) -> bool:
-        """Wait for a place in the platform's budget; false if something has come that changes who may go first."""
+        """Wait for a slot of the rate limits; return false if the priority may have changed."""
         since = event_loop.now() if self._outdated_since is None else self._outdated_since
         since = FIRST_TEXT if self._has_text and not self._shows_text else since
         ready = self._surface.acquire_slot(
@@ -363,35 +363,33 @@ class Reply:
             is_short = len(plan.chunks) <= self._max_messages
             return replace(plan, buttons=self._buttons, files=self._files) if is_short else self._plan_with_file(plan)
         full = self._planner.full_count
-        if settled < full >= len(self._known_ids):  # none of them grows; whether the next one may is seen then
-            controls = (
-                self._buttons if full > self._max_messages else ()
-            )  # the last one that may be seen is all that will be
+        if settled < full >= len(self._known_ids):  # the next call decides whether another one may grow
+            controls = self._buttons if full > self._max_messages else ()  # no later message will be shown
             return Plan(self._limit_chunks(plan.chunks[:full], ""), priority, controls)
         status, waited = (f"{self._status}{self._elapsed_text}", self._elapsed_text) if self._status else ("", "")
         chunks = self._limit_chunks(plan.chunks, status)
         return Plan(chunks, priority, self._buttons, (), plan.is_growing, status=self._status, elapsed=waited)
 
     def _limit_chunks(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
-        """As many chunks as there may be, with a line below them that says what goes on."""
+        """Return at most `max_messages` chunks, with a status line below."""
         if len(chunks) > self._max_messages:
             return append_line(chunks[: self._max_messages], status or self.say(words.GOES_ON))
         return append_line(chunks, status) if status else chunks
 
     def _plan_with_file(self, plan: Plan) -> Plan:
-        """What is shown of a reply that is too long, with the whole in a file."""
+        """Return the plan of a reply that is too long: its start, and all of it in a file."""
         files, line = [File(FILE_NAME, self.text.encode()), *self._files], self.say(words.IN_FILE)
         if not self._ending:
             return Plan(append_line(plan.chunks[: self._max_messages], line), plan.priority, self._buttons, files)
         chunks = plan.chunks[: max(1, self._max_messages - 1)]
-        ending = Planner(self._surface.limits)  # it may be long, and names files
+        ending = Planner(self._surface.limits)  # the ending may be long: it names refused files
         ending.feed(self._ending)
         end = Chunk(chunks[-1].end, len(self.text), f"{line}\n\n{ending.plan(plan.priority).chunks[0].text}")
         return Plan([*chunks, end], plan.priority, self._buttons, files)
 
     @property
     def _elapsed_text(self) -> str:
-        """For how long nothing has come, if it is long."""
+        """Return the seconds without activity, if they are many."""
         seconds = event_loop.now() - self._last_activity_at
         return (
             self.say.format_elapsed(int(seconds // SILENCE_SECONDS * SILENCE_SECONDS))

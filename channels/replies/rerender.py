@@ -1,4 +1,4 @@
-"""Replies that stand, shown again when what they answer was edited or deleted."""
+"""Updates of replies whose turns have ended, after an edit or a deletion."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from core.tools.approvals import Approvals
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks whether a turn that runs elsewhere has ended.
+#: Seconds between two checks of whether a turn in another process has ended.
 POLL_SECONDS = 1.0
 
-#: How many files that it made come with an answer. Discord: a message has ten, with the one of a long text.
+#: Generated files with one answer. Discord: a message has at most ten files, one of them for a long text.
 MAX_FILES = 9
 
 
@@ -45,15 +45,16 @@ class ReplyRerenderer:
         self._settings = settings
 
     async def rerender(self, channel: Channel, turn: LatestTurn, *, ending: str = "") -> None:
-        """Show the reply of a turn as it is to be seen now, when the turn has ended, whoever runs it. A reply of which
-        no text is kept, or not all messages stand, stays as it is.
+        """Show the reply of a turn again when the turn has ended, in whatever process it runs.
+
+        A reply without a stored text, or with a missing message, stays as it is.
 
         Args:
-            ending: a sentence to be seen below it, in the place of the buttons.
+            ending: a sentence below the reply that replaces the buttons.
 
         Raises:
-            StoreError: what is kept of it cannot be read.
-            SurfaceError: it cannot be shown.
+            StoreError: the turn cannot be read.
+            SurfaceError: the reply cannot be shown.
         """
         latest = await self._wait_until_ended(turn)
         if latest is None or latest.state != "done" or latest.text is None:
@@ -78,18 +79,20 @@ class ReplyRerenderer:
                 await reply.close(latest.text, ending=ending and say(ending), buttons=controls, files=files)
 
     async def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
-        """Delete messages that this process posted when another one had taken the turn, and has not found them. One
-        that it finds meanwhile, it posts anew.
+        """Delete messages that this process posted after another one had claimed the turn.
+
+        Messages that the other process has recorded stay. It posts anew a message that it finds and that is deleted
+        here.
         """
         try:
             latest = await self._conversations.get_latest_turn(turn_id)
             known = latest.chunks if latest is not None else ()
             await surface.delete_messages([id_ for id_ in orphans if id_ not in known])
         except (StoreError, SurfaceError) as error:
-            log.warning("turn %s: messages that were posted beside its reply may stay: %s", turn_id, traced(error))
+            log.warning("turn %s: orphaned messages cannot be deleted: %s", turn_id, traced(error))
 
     async def _wait_until_ended(self, latest: LatestTurn) -> LatestTurn | None:
-        """What stands of a turn when it has ended; nothing if it is forgotten, or does not end."""
+        """Return a turn when it has ended; None if it is deleted, or does not end in time."""
         ended: LatestTurn | None = latest
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.time_limit):
@@ -100,13 +103,13 @@ class ReplyRerenderer:
         return None
 
     async def _check_unchanged(self, latest: LatestTurn) -> None:
-        """See that nothing else is to be shown there meanwhile: another turn answers, or people changed more."""
+        """Raise if another turn answers the messages, or they were changed again."""
         if await self._conversations.get_latest_turn(latest.turn_id) != latest:
-            raise TurnLostError(f"turn {latest.turn_id} does not stand as it did")
+            raise TurnLostError(f"turn {latest.turn_id} has changed")
 
 
 async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[File]:
-    """What the turns of an origin have made, each file under a name of its own."""
+    """Return the files that the turns of an origin have generated, with unique names."""
     files, names = list[File](), {FILE_NAME}
     for one in (await runtime.made(session_id, origin))[:MAX_FILES]:
         name = one.name if one.name not in names else f"{len(files) + 1}-{one.name}"
@@ -117,4 +120,4 @@ async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Seq
 
 
 async def _keep_ids(_ids: Sequence[str]) -> None:
-    """All messages stand, and the same ones are shown again."""
+    """Store nothing: the ids of the messages do not change."""

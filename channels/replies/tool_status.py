@@ -1,4 +1,4 @@
-"""The tools that are at work while a turn runs, and what is shown of them."""
+"""Status lines of running tools, in a reply without new text."""
 
 import asyncio
 import logging
@@ -12,18 +12,18 @@ from core.secret_redaction import redact
 
 log = logging.getLogger(__name__)
 
-#: How much is shown of a line with all of its arguments, in UTF-16 units, of which no text has fewer than characters.
+#: Size of a status line with its arguments, in UTF-16 code units.
 LINE_SIZE = 150
 
-#: How much of an argument, and of a tool's name.
+#: Size of an argument and of a tool's name, in UTF-16 code units.
 _ARGUMENT_SIZE, _NAME_SIZE = 60, 60
 
-#: Seconds that a turn which is handed back waits for tools.
+#: Seconds that a shutdown waits for running tools.
 TOOL_TIMEOUT = 3.0
 
 _FIELD = re.compile(r"\{(\w+)\}")
 
-#: What would be more than words: markup, mentions, the beginnings of links.
+#: Markup, mentions, and the schemes of links.
 _MARKUP = re.compile(r"[*_~`|\\<>\[\]{}\x00-\x1f\x7f\u2028-\u202e\u2066-\u2069]+")
 _SCHEME = re.compile(r"(?<![a-z0-9+.-])[a-z0-9+.-]++://", re.IGNORECASE)
 
@@ -31,7 +31,7 @@ _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ToolStatus:
-    """The tools that are at work."""
+    """Running tool calls of a turn, and their status lines."""
 
     def __init__(self) -> None:
         self._lines: dict[str, str] = {}  # what is shown of each, the newest last
@@ -39,30 +39,32 @@ class ToolStatus:
         self._is_idle.set()
 
     def start(self, event: StreamEvent, say: MessageCatalog) -> str:
-        """What is to be shown now that a call begins."""
+        """Record the start of a call, and return its status line."""
         self._is_idle.clear()
         self._lines[event.call_id] = render_call(event, say)
         return self._lines[event.call_id]
 
     def end(self, event: StreamEvent) -> str:
-        """What is to be shown now that a call has ended: of what is at work still, the newest; empty if nothing is."""
+        """Record the end of a call, and return the line of the newest running one; empty if there is none."""
         self._lines.pop(event.call_id, None)
         if not self._lines:
             self._is_idle.set()
         return next(reversed(self._lines.values()), "")
 
     async def wait_until_idle(self) -> None:
-        """Wait until none is, but not for long."""
+        """Wait until no call runs, for at most `TOOL_TIMEOUT` seconds."""
         try:
             async with asyncio.timeout(TOOL_TIMEOUT):
                 await self._is_idle.wait()
         except TimeoutError:
-            log.warning("a tool is at work still, and is not waited for")
+            log.warning("a tool still runs, and the shutdown does not wait for it")
 
 
 def render_call(event: StreamEvent, say: MessageCatalog) -> str:
-    """What is shown of a call while it is at work: the line of its tool with the arguments in it, as words and no more;
-    if it has none, or lacks an argument of it, the tool's name made readable.
+    """Return the status line of a call, without markup.
+
+    This is the tool's line with its arguments, or the readable name of the tool if it has no line or an argument is
+    missing.
     """
     line = say(event.text) if event.text else ""
     arguments = {name: _argument_text(event.data.get(name)) for name in _FIELD.findall(line)}
@@ -74,12 +76,12 @@ def render_call(event: StreamEvent, say: MessageCatalog) -> str:
 
 
 def plain_text(text: str, max_size: int) -> str:
-    """A text as words on one line and no more, so many UTF-16 units at the most."""
+    """Return a text on one line, without markup and links, within a size in UTF-16 code units."""
     return _truncate(" ".join(_MARKUP.sub(" ", _SCHEME.sub("", text)).split()), max_size)
 
 
 def _argument_text(value: Any) -> str:
-    """An argument, on one line; empty if it is nothing that can be read in passing."""
+    """Return an argument on one line; empty if it is no short value."""
     if isinstance(value, list | tuple):
         return _truncate(", ".join(filter(None, map(_argument_text, value[:5]))), _ARGUMENT_SIZE)
     if value is None or isinstance(value, Mapping | bool | bytes):

@@ -1,4 +1,4 @@
-"""Runtime state of a turn while this process answers it, and the latency of its reply."""
+"""State of a turn while this process runs it, and the latency of its reply."""
 
 import time
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from core.observability import metrics
 from core.tools.approvals import Approval
 from core.turns.turn import Turn
 
-#: A whole answer, the files that come with it, and what people are asked for below it.
+#: A final text, its files, and the approvals that it waits for.
 Answer = tuple[str, Sequence[File], Sequence[Approval]]
 
 
 class ReplyLatency:
-    """Of one turn's reply: told once for the placeholder, the first word and the final text, from when the message was
-    sent that it answers. Who asks for the same once more, or whose answer is taken up from another worker, has seen
-    something of it before: nothing is told of that.
+    """Records the seconds from the message to the placeholder, the first text and the final text.
+
+    A rerun or a resumed turn is not recorded: its author has seen a reply before.
     """
 
     def __init__(self, turn: Turn) -> None:
@@ -27,13 +27,13 @@ class ReplyLatency:
         self._pending = ["placeholder", "first_word", "final"] if turn.kind == "message" and not turn.is_resumed else []
 
     def record_shown(self, has_text: bool) -> None:
-        """Something is shown of it: text, or what stands in its place."""
+        """Record that the reply shows something: text, or the placeholder."""
         self._record("placeholder")
         if has_text:
             self._record("first_word")
 
     def record_final(self) -> None:
-        """All of it is shown."""
+        """Record that the whole reply is shown."""
         self._record("final")
 
     def _record(self, until: str) -> None:
@@ -45,13 +45,13 @@ class ReplyLatency:
 
 @dataclass(slots=True)
 class TurnState:
-    """What there is of a turn while it runs here.
+    """State of a turn in this process.
 
     Attributes:
-        reply: from when it grows.
-        clerk: from when its agent is asked.
-        is_revised: whether what it answers was edited meanwhile.
-        answer: from when it is kept.
+        reply: None until it is opened.
+        clerk: the recorder of the run; None until the agent runs.
+        is_revised: whether a message of the turn was edited meanwhile.
+        answer: None until it is stored.
     """
 
     latency: ReplyLatency

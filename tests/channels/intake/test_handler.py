@@ -291,7 +291,7 @@ async def test_an_answer_that_cannot_be_shown_is_told_in_the_log(
 ) -> None:
     place.error = SurfaceError("forbidden")
     await place.hear("reset")
-    assert "answer to reset: it cannot be shown: SurfaceError: forbidden" in caplog.text
+    assert "answer to reset cannot be shown: SurfaceError: forbidden" in caplog.text
 
 
 async def test_an_errand_that_fails_in_an_unknown_way_says_nothing_of_what_it_was_about(
@@ -304,7 +304,7 @@ async def test_an_errand_that_fails_in_an_unknown_way_says_nothing_of_what_it_wa
 
     place.intake.run_in_background(errand(), name="press")
     await place.intake.drain(5)
-    assert "press has failed: KeyError" in caplog.text
+    assert "press failed: KeyError" in caplog.text
     assert said not in caplog.text
 
 
