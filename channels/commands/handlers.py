@@ -1,4 +1,4 @@
-"""Commands: what people ask of the bot beside questions, and what it answers."""
+"""Chat commands: parses and runs them, and renders their results."""
 
 import re
 import time
@@ -24,7 +24,7 @@ from core.usage.user_rate_limits import CommandLimiter, RateLimited
 
 CommandName = Literal["reset", "stop", "help", "status", "why", "agent", "model", "export", "mute", "listen", "usage"]
 
-#: What each of them does.
+#: The description of each command.
 COMMANDS: Mapping[CommandName, str] = {
     "reset": words.RESET_DOES,
     "stop": words.STOP_DOES,
@@ -39,7 +39,7 @@ COMMANDS: Mapping[CommandName, str] = {
     "help": words.HELP_DOES,
 }
 
-#: Those that may have a name behind them. What they choose, they choose before the first question, too.
+#: The commands that choose an agent or a model by name, also before the first question.
 CHOICE_COMMANDS: frozenset[CommandName] = frozenset({"agent", "model"})
 
 #: The placeholder of a command's argument.
@@ -53,26 +53,26 @@ ARGUMENTS: Mapping[CommandName, str] = {
 #: The most characters of an argument: the rest is cut off before the argument is read.
 MAX_ARGUMENT = 200
 
-#: Characters of a name that is said again.
+#: Characters of an unknown name in a message.
 _MAX_NAME = 100
 
 #: Characters of an agent's description.
 _MAX_DESCRIPTION = 200
 
-#: In which form a conversation is given, the first one unless another is asked for.
+#: The formats of an export; the first one is the default.
 EXPORT_FORMATS: Sequence[Form] = ("md", "json")
 
-#: The most bytes of it. Discord: a bot may send files of 10 MiB.
+#: The most bytes of an export. Discord: a bot may send files of 10 MiB.
 MAX_EXPORT_BYTES = 8 * 2**20
 
-#: Those that go by something behind them.
+#: The commands with an argument.
 _ARGUMENT_COMMANDS: frozenset[CommandName] = CHOICE_COMMANDS | {"why"}
 
-#: Those that end what was asked for.
+#: The commands that cancel turns.
 CANCELLING_COMMANDS: frozenset[CommandName] = frozenset({"stop", "reset"})
 
-#: Those whose answer is for who asks alone, and what is said where all see it. In a message they are commands only with
-#: a sign before them, since they are words that people say, and the answer there is no more than how to ask.
+#: The commands whose result only their author may see, and the answer to them in a message. A message needs `/` or `!`
+#: before them, since they are words that people use.
 PRIVATE_COMMANDS: Mapping[CommandName, str] = {"why": words.WHY_PRIVATELY, "usage": words.USAGE_PRIVATELY}
 
 _COMMAND = re.compile(
@@ -82,12 +82,12 @@ _COMMAND = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CommandSyntax:
-    """How people give commands on a platform, beside saying them to the bot.
+    """Ways to give commands on a platform, besides messages.
 
     Attributes:
-        slashes: what they type for each, where there is a slash command for it.
-        asking: what they type to ask a question; empty if nothing.
-        menu: what stands in the menu of a message, in a language.
+        slash_commands: the slash command of each, where there is one.
+        ask_command: the slash command that asks a question; empty if there is none.
+        list_menu_entries: returns the entries in the menu of a message.
     """
 
     slash_commands: Mapping[CommandName, str]
@@ -97,16 +97,17 @@ class CommandSyntax:
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """Who gives a command, and where.
+    """Author and place of a command.
 
     Attributes:
-        session_id: the conversation that is meant, if it is known.
-        event_key: the same for each delivery of the same command: see `InboxMessage`.
-        locale: as the platform names it; empty if it does not.
-        sent_at: in seconds since the epoch.
-        until: what was said after it (seconds since the epoch) is not meant to be stopped or forgotten.
-        visitor: who he is to the door, and `spot` where.
-        is_private: whether nobody else sees the answer.
+        session_id: None if the session is not known.
+        event_key: the same for each delivery of the command: see `InboxMessage`.
+        locale: the author's locale as the platform names it; empty if it is not known.
+        sent_at: seconds since the epoch.
+        until: a command does not stop or reset messages that were sent later (seconds since the epoch).
+        visitor: the author, for the access policy.
+        spot: the place, for the access policy.
+        is_private: whether only the author sees the result.
     """
 
     session_id: str | None
@@ -124,12 +125,12 @@ class CommandContext:
 
     @property
     def spots(self) -> tuple[str, ...]:
-        """What rules on places may call where he is: see `Spot.names`."""
+        """Return the names of the place in access rules: see `Location.names`."""
         return self.spot.get_names(self.channel)
 
     @classmethod
     def from_message(cls, inbound: InboxMessage, locale: str) -> "CommandContext":
-        """Who has said it."""
+        """Return the context of a command in a message."""
         return cls(
             session_id=inbound.session_id,
             place=inbound.place,
@@ -145,7 +146,7 @@ class CommandContext:
         )
 
     def to_message(self, session: str, text: str) -> InboxMessage:
-        """What he asks for, as if it had been said in a session."""
+        """Return an inbox message of the author in a session."""
         return InboxMessage(
             event_key=self.event_key,
             session_id=session,
@@ -159,17 +160,17 @@ class CommandContext:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "CommandContext":
-        """Read what `asdict` made, and JSON kept."""
+        """Return the context from the JSON of `asdict`."""
         visitor = data["visitor"] and Actor.from_json(data["visitor"])
         return cls(**{**data, "visitor": visitor, "spot": Location.from_json(data["spot"])})
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The answer to a command.
+    """Result of a command.
 
     Attributes:
-        is_seen: whether the conversation shows what it says, so that it need not be said there.
+        is_visible: whether the reply in the session shows the effect, so that the text need not be posted.
     """
 
     text: str
@@ -178,16 +179,16 @@ class CommandResult:
 
 
 class RunInBackground(Protocol):
-    """See `MessageHandler.run_in_background`."""
+    """Type of `MessageHandler.run_in_background`."""
 
     def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> None: ...
 
 
 class CommandHandler:
-    """Does what they ask for: for slash commands, messages and shortcuts alike.
+    """Runs commands from messages, slash commands and shortcuts.
 
     Args:
-        run: does what nobody waits for.
+        run_in_background: starts a task that only a shutdown waits for.
     """
 
     def __init__(
@@ -204,11 +205,15 @@ class CommandHandler:
         self._limiter = CommandLimiter()
 
     def count_command(self, context: CommandContext) -> RateLimited | None:
-        """Count a command of a person, or return until when the limit refuses it."""
+        """Count a command of a user, and return the rate limit that refuses it."""
         return self._limiter.count(f"{context.channel}:{context.author}")
 
     async def explain_message(self, message_id: str, event_key: str, context: CommandContext) -> CommandResult:
-        """What an answer was made of, by one of its messages or by its question; as `run`."""
+        """Return the report of the turn that posted or answers a message.
+
+        Raises:
+            StoreError: the database cannot be reached.
+        """
         reports = self._services.turn_reports
         turn_id = await reports.find_turn_of_message(context.session_id or "", message_id, event_key)
         say, is_admin = words.messages_for(context.locale), self._is_admin(context)
@@ -218,7 +223,7 @@ class CommandHandler:
         """Run a command.
 
         Raises:
-            StoreError: the database cannot be reached, and nothing is done.
+            StoreError: the database cannot be reached, and nothing is changed.
         """
         say, argument = words.messages_for(context.locale), argument.strip()[:MAX_ARGUMENT]
         match name:
@@ -230,7 +235,7 @@ class CommandHandler:
                 return CommandResult(await self._why(argument, context, say))
         session = context.session_id
         if session is None and name in CHOICE_COMMANDS and not argument:
-            session = ""  # it is yet to begin
+            session = ""  # the session begins with the first question
         if session is None or not (name in CHOICE_COMMANDS or await self._services.inbox.has_session(session)):
             return CommandResult(say(words.NOTHING_TO_RESET))
         match name:
@@ -330,7 +335,7 @@ class CommandHandler:
         )
 
     async def _agent(self, session: str, wanted: str, asker: CommandContext, say: MessageCatalog) -> CommandResult:
-        """Tell who answers, or have another one answer. It reads what was said before as another agent's words."""
+        """Return the agent of a session and the others, or choose another one."""
         conversations = self._services.conversations
         offered = conversations.agents.list_selectable(asker.spots)
         if wanted in offered:
@@ -367,19 +372,19 @@ class CommandHandler:
         return "\n".join([say(words.HELPS), "", *asking, *commands, "", menu])
 
     def _list_inputs(self, name: CommandName, say: MessageCatalog) -> list[str]:
-        """In which ways a command is given."""
+        """Return the ways to type a command."""
         behind = f" [{say(ARGUMENTS[name])}]" if name in ARGUMENTS else ""
         said, typed = None if name in PRIVATE_COMMANDS else name, self._syntax.slash_commands.get(name)
         return [f"`{way}{behind}`" for way in (said, typed) if way]
 
     def _remove_reactions(self, dropped: Sequence[InboxMessage]) -> None:
-        """What was dropped waits no more."""
+        """Remove the reactions from messages that are not answered any more."""
         for message in dropped:
             self._queued_reactions.remove(message.address)
 
 
 def parse_command(text: str) -> tuple[CommandName, str] | None:
-    """The command that a message consists of, and what stands behind it; nothing if it is something else."""
+    """Return the command of a message and its argument; None if the message is something else."""
     found = _COMMAND.fullmatch(text.strip())
     name = next((name for name in COMMANDS if found and name == found["name"].lower()), None)
     argument = (found["argument"] or "").rstrip(".!") if found else ""
@@ -392,12 +397,12 @@ def parse_command(text: str) -> tuple[CommandName, str] | None:
 
 
 def command_limit_message(limited: RateLimited, say: MessageCatalog) -> str:
-    """Return the sentence for a person who gave too many commands."""
+    """Return the message to a user who gave too many commands."""
     return say(words.TOO_MANY_COMMANDS, minutes=limited.minutes)
 
 
 def question_limit_message(limited: RateLimited, say: MessageCatalog) -> str:
-    """Return the sentence for a person who asked too many questions."""
+    """Return the message to a user who asked too many questions."""
     return say(words.TOO_OFTEN, minutes=limited.minutes)
 
 
@@ -406,5 +411,5 @@ def _agent_line(name: str, description: str) -> str:
 
 
 def _quote_name(name: str) -> str:
-    """What somebody has named that is not there, to be said again."""
+    """Return an unknown name as plain text."""
     return plain_text(name, _MAX_NAME)

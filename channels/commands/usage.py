@@ -1,4 +1,4 @@
-"""What was spent, as people are told: each what is his own, and admins what is everybody's."""
+"""Usage command: a user's spending, and for admins the spending of all."""
 
 from datetime import UTC, datetime
 
@@ -7,18 +7,19 @@ from channels.i18n.messages import MessageCatalog
 from core.usage.prices import format_dollars
 from core.usage.spending import SpendingStore, SpendingSum
 
-#: How many people an admin is told of.
+#: The most users in a report for admins.
 MAX_USERS = 20
 
 
 async def render_usage(
     spending: SpendingStore, *, platform: str, author: str, place: str, is_admin: bool, say: MessageCatalog
 ) -> str:
-    """What somebody has spent today and this month (UTC), what was spent at the place where he asks, and, for an
-    admin, in all and by each.
+    """Render the spending of a user and at a place, today and this month (UTC).
+
+    An admin also gets the sum, and the spending of each user.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the spending cannot be read.
     """
     now = datetime.now(UTC)
     today, month = f"{now:%Y-%m-%d}", f"{now:%Y-%m}-01"
@@ -62,5 +63,5 @@ def _line(sentence: str, day: SpendingSum, month: SpendingSum, say: MessageCatal
 
 
 def _code(name: str) -> str:
-    """As it is, and nothing in it is taken for anything else."""
+    """Return a name as inline code."""
     return f"`{' '.join(name.replace('`', '').split())[:80]}`"

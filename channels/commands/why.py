@@ -1,4 +1,4 @@
-"""Turn reports in the chat ("Why?"): short lines, for the authors of the question and for admins."""
+"""Turn reports in the chat ("Why?"), for the authors of the messages and for admins."""
 
 import re
 from collections.abc import Iterator
@@ -11,22 +11,21 @@ from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnRepor
 from core.usage.meter import ModelCall
 from core.usage.prices import format_dollars
 
-#: How many models, tool calls, files and approvals a report shows, and how many characters of each. The terminal shows
-#: all.
+#: The most models, tool calls, files and approvals in a report, and the most characters of each.
 MAX_MODELS, MAX_TOOLS, MAX_FILES, MAX_APPROVALS = 3, 6, 4, 3
 MAX_ARGUMENTS, MAX_ERROR, MAX_NAME = 110, 100, 50
 
-#: How long all of it may be, in UTF-16 code units: a message of Discord's.
+#: The size of a report in UTF-16 code units. Discord: a message has at most 2,000.
 MAX_REPORT_SIZE = 1_900
 
 _WORD = re.compile(r"\w+")
 
-#: Seconds that nobody minds to have waited.
+#: A shorter wait for the turn is not reported.
 _MIN_WAIT_SECONDS = 1.0
 
 
 def find_turn_id(text: str) -> str:
-    """The id of a turn, as people copy it: with what stands around it where it is shown; empty for no text."""
+    """Return the turn id in a copied text; empty for an empty text."""
     found = _WORD.findall(text.lower())
     return found[-1] if found else text
 
@@ -156,7 +155,7 @@ def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
 
 
 def _inputs(report: TurnReport, receipt: Receipt, say: MessageCatalog) -> Iterator[str]:
-    """What the model has got to read."""
+    """Yield what the model read: history, context messages and files."""
     if (history := receipt.history) is not None and history.messages:
         yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
         if history.summarized_id:
@@ -185,11 +184,11 @@ def _time(report: TurnReport, receipt: Receipt, say: MessageCatalog) -> str:
 
 
 def _code(text: str, most: int = MAX_ARGUMENTS) -> str:
-    """Foreign text for a code span, on one line: nothing in it ends the span, calls anybody or is a link."""
+    """Return a text for inline code on one line, in which nothing ends the code, mentions anybody or is a link."""
     line = " ".join(text.replace("`", "'").split())
     return _inert(line if len(line) <= most else f"{line[: most - 1].rstrip()}…")
 
 
 def _inert(text: str) -> str:
-    """Both platforms read `<...>` as their own, even within code, but not with this in it."""
+    """Return a text without mentions and links: both platforms read `<...>` even in inline code."""
     return text.replace("<", "<\u200b").replace("@", "@\u200b")

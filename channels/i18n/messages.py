@@ -1,7 +1,7 @@
-"""What the bot says in its own name, in each of the languages that it speaks.
+"""Message catalogue: the bot's own messages in each of its languages.
 
-The sentences below are English, and what the catalogue in `locales` goes by; so are the sentences of `core.errors` and
-`core.models.finish_reasons` that people read. `make words` brings the catalogue in step with them.
+The constants below are the English messages and the keys of the catalogue in `locales`, like the messages of
+`core.errors` and `core.models.finish_reasons`. `make words` updates the catalogue.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from core.models.finish_reasons import CUT_OFF, WITHHELD
 
-#: Of no language.
+#: The text of a reply without text; the same in each language.
 PLACEHOLDER = "…"
 
 # in a reply
@@ -177,18 +177,15 @@ _LOCALES = Path(__file__).with_name("locales")
 _DOMAIN = "parley"
 _ENGLISH = "en"
 
-#: Seconds that is waited to know in which language to speak.
+#: Seconds that a message waits for the locale of its reader.
 LOCALE_SECONDS = 0.5
 
-#: What it speaks.
+#: The supported languages.
 LANGUAGES = (_ENGLISH, *sorted(path.name for path in _LOCALES.iterdir() if path.is_dir()))
 
 
 class MessageCatalog:
-    """One language.
-
-    Calling it says one of the sentences, with what belongs into its braces.
-    """
+    """Messages of one language; a call translates a message and fills in its placeholders."""
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -203,7 +200,7 @@ class MessageCatalog:
         return f"⚠️ {self(sentence)}"
 
     def format_error_with_id(self, sentence: str, turn_id: str) -> str:
-        """One sentence for the user, with the id that an operator can find the cause by."""
+        """Return an error message with the id by which an operator finds the cause."""
         return f"{self.format_error(sentence)} {self(TURN, id=turn_id)}"
 
     def format_elapsed(self, seconds: int | str) -> str:
@@ -213,7 +210,7 @@ class MessageCatalog:
         return self(USING, tool=tool.replace("_", " "))
 
     def translate_ending(self, text: str) -> str:
-        """An answer that the model did not bring to its end, with the sentence on that in this language."""
+        """Return an unfinished answer with its note translated."""
         for sentence in (CUT_OFF, WITHHELD):
             text = text.replace(sentence, self(sentence))
         return text
@@ -223,21 +220,21 @@ _default = ContextVar("language", default=_ENGLISH)
 
 
 def set_default(language: str) -> None:
-    """Speak this language, one of `LANGUAGES`, from here on with those of whose own nothing is known."""
+    """Set the language for users whose locale is not known, one of `LANGUAGES`."""
     _default.set(language)
 
 
 def messages_for(locale: str) -> MessageCatalog:
-    """The words of a language.
+    """Return the messages of a language.
 
     Args:
-        locale: a person's, as a platform names it (`ko`, `ko-KR`, `ko_KR.UTF-8`); empty if it does not.
+        locale: a user's locale as a platform names it (`ko`, `ko-KR`, `ko_KR.UTF-8`); empty if it is not known.
     """
     return _load_catalog(find_language(locale) or _default.get())
 
 
 async def resolve_locale(locale: Awaitable[str]) -> str:
-    """A locale that a platform is asked for; empty if it takes its time."""
+    """Return a locale that is looked up; empty if that takes longer than `LOCALE_SECONDS`."""
     try:
         async with asyncio.timeout(LOCALE_SECONDS):
             return await locale
@@ -246,7 +243,7 @@ async def resolve_locale(locale: Awaitable[str]) -> str:
 
 
 def find_language(locale: str) -> str:
-    """The first language of a locale (of several, with colons in between) that the bot speaks; empty if none is."""
+    """Return the first supported language of a locale or a list of them (`ko:en`); empty if none is."""
     names = (re.split("[-_.@]", name)[0].lower() for name in locale.split(":"))
     return next((name for name in names if name in LANGUAGES), "")
 

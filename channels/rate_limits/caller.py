@@ -23,10 +23,10 @@ T = TypeVar("T")
 #: first, the call is given up.
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 120.0, 240.0)
 
-#: Seconds between two checks of whether a waiting call is still wanted.
+#: Seconds between two checks of whether a waiting call is still needed.
 CHECK_SECONDS = 0.5
 
-#: Awaited while a call waits, and before it is made after that; raises if the call is not wanted any more.
+#: Awaited while a call waits, and before it is made after that; raises if the call is not needed any more.
 CheckNeeded = Callable[[], Awaitable[None]]
 
 #: The loop's time until which a call is of use.
@@ -59,7 +59,7 @@ class RefusedError(SurfaceError):
     """The platform refused a call for good.
 
     Attributes:
-        code: the platform's word for why.
+        code: the platform's code of the reason.
     """
 
     def __init__(self, name: str, code: str) -> None:
@@ -68,7 +68,7 @@ class RefusedError(SurfaceError):
 
 
 class RateLimitDeadlineError(SurfaceError):
-    """The rate limit leaves no room for a call before its deadline: see `deadline`."""
+    """The rate limit does not allow a call before its deadline: see `deadline`."""
 
 
 class TransientError(Exception):
@@ -113,7 +113,7 @@ class Caller:
 
         Raises:
             RefusedError: the platform refuses the call.
-            PassingError: the call failed for a transient reason.
+            TransientError: the call failed for a transient reason.
         """
         outcome = "failed"
         try:
@@ -163,7 +163,7 @@ class Caller:
             The answer; none for a `STREAM_UPDATE` that may not be made now.
 
         Raises:
-            PassingError: a `STREAM_UPDATE` failed for a transient reason. It may have taken effect, or still will.
+            TransientError: a `STREAM_UPDATE` failed for a transient reason. It may have taken effect, or still will.
             RefusedError: the platform refuses the call.
             SurfaceError: the platform stayed out of reach.
             Exception: what `cancel_unless` raised.
@@ -195,13 +195,13 @@ class Caller:
 
 
 async def _acquire(limiter: RateLimiter, priority: Priority, *, after: float = 0.0) -> None:
-    """Wait so many seconds, and then for the limiter, as long as the call is wanted.
+    """Wait so many seconds, and then for the limiter, as long as the call is needed.
 
     Raises:
         NoRoomError: the limiter is unlikely to admit the call before its deadline.
     """
     if (due := _deadline.get()) != inf and not limiter.has_room(priority, due - event_loop.now()):
-        raise RateLimitDeadlineError("the rate limit leaves no room for the call in time")
+        raise RateLimitDeadlineError("the rate limit does not allow the call in time")
 
     async def wait() -> None:
         if after:

@@ -154,12 +154,12 @@ class RateLimiter:
         self._admit_waiters()
 
     def complete(self) -> None:
-        """A call has ended, with whatever result."""
+        """Count the end of a call, with whatever result."""
         self._answered.append(event_loop.now())
         self.release()
 
     def report_headers(self, *, remaining: int, reset_after: float) -> None:
-        """Take over what the platform says of the open window."""
+        """Take over the open window that the platform's headers describe."""
         resets_at, before = event_loop.now() + reset_after + CLOCK_SKEW_SECONDS, self._reported
         if before is not None and resets_at < before.resets_at + self._release_seconds:  # the same window
             remaining = min(remaining, before.remaining)  # answers overtake each other
@@ -197,7 +197,7 @@ class RateLimiter:
 
     @property
     def headroom(self) -> float:
-        """The part of the window that is free now: from 0 to 1."""
+        """Return the free part of the window, from 0 to 1."""
         if event_loop.now() < self._closed_until:
             return 0.0
         return min(1.0, max(0.0, self._free_within(0.0) / self._window.calls))
@@ -209,13 +209,13 @@ class RateLimiter:
         return not is_used and event_loop.now() >= self._closed_until
 
     def announce_usage(self) -> LimitUsage:
-        """Return what the other workers are told, and go by it from now on."""
+        """Return this worker's usage for the other workers, and go by it from now on."""
         self._expire()
         self._announced = LimitUsage(max(len(self._replies), self._reserved), self._used)
         return self._announced
 
     def apply_peer_usage(self, peers: Sequence[LimitUsage]) -> None:
-        """Divide the limit with other workers, by what each of them has announced."""
+        """Divide the limit among the workers by their announced usage."""
         if not peers:
             self._rounds.clear()
         elif not self._rounds:
@@ -229,7 +229,7 @@ class RateLimiter:
         return _Waiter(priority, since, next(self._numbers), asyncio.get_running_loop().create_future())
 
     def _admit_waiters(self) -> None:
-        """Let those go whose turn it is, and look again when the next one may."""
+        """Admit the waiting calls that may be made, and set a timer for the next one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -249,7 +249,7 @@ class RateLimiter:
             self._last_update = event_loop.now()
 
     def _wait_seconds(self, waiter: _Waiter) -> float:
-        """Seconds until a call may be made, if no other one is before it."""
+        """Return the seconds until a call may be made, if no other one is before it."""
         now, (free, refills) = event_loop.now(), self._capacity()
         if waiter.priority >= Priority.STREAM_UPDATE and (
             reserve := min(self._reserved, int(self._limit * MAX_RESERVED_FRACTION))
@@ -268,8 +268,9 @@ class RateLimiter:
         return ready_at - now
 
     def _next_update_at(self, free: int, refills: Sequence[float]) -> float:
-        """When the next stream update may go: the free calls last until the next one is free, and until the replies
-        are expected to end.
+        """Return the time of the next stream update.
+
+        The free calls are spread until more calls are free, and until the replies are expected to end.
         """
         now, last, window = event_loop.now(), self._last_update, self._window.seconds
         expected, least = EXPECTED_REPLY_SECONDS / self._speed, MIN_REMAINING_SECONDS / self._speed
@@ -283,7 +284,7 @@ class RateLimiter:
         return last + max(pauses, default=0.0)
 
     def _capacity(self) -> tuple[int, Sequence[float]]:
-        """The calls that are free now, and the times at which one more is free each."""
+        """Return the free calls, and the times at which one more is free each."""
         self._expire()
         if (reported := self._reported) is not None:
             return self._get_share(reported.remaining) - self._in_flight, [reported.resets_at] * self._limit
@@ -302,16 +303,16 @@ class RateLimiter:
         return self._get_share(max(1, int(self._window.calls * self._backoff)), is_window=True)
 
     def _get_share(self, calls: int, *, is_window: bool = False) -> int:
-        """This worker's part of so many calls, which is one at least.
+        """Return this worker's share of so many calls, one at least.
 
-        Of a whole window, what another worker has used beyond its part is missing.
+        From the share of a whole window, the calls that other workers made beyond theirs are subtracted.
         """
         parts = [_divide_calls(calls, mine, others, is_window=is_window) for mine, others in self._rounds]
         return min(calls, max(1, min(parts, default=calls)))
 
     @property
     def _used(self) -> int:
-        """How many calls count in the window that ends now."""
+        """Return the calls that count in the window that ends now."""
         return len(self._answered) + self._in_flight
 
     @property
@@ -319,7 +320,7 @@ class RateLimiter:
         return RESERVE_RELEASE_SECONDS / self._speed
 
     def _expire(self) -> None:
-        """Forget the calls and the reported window that are over, and recover from refusals."""
+        """Drop the calls and the reported window that are over, and recover from refusals."""
         now, seconds = event_loop.now(), self._window.seconds
         begin = now - seconds
         if self._reported is not None and self._reported.resets_at - now <= MIN_WAIT_SECONDS:

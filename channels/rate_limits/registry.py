@@ -32,19 +32,19 @@ class RateLimiters:
         return limiter
 
     def announce_usage(self) -> dict[str, LimitUsage]:
-        """Return what the other workers are told of this one's usage."""
+        """Return this worker's usage for the other workers."""
         usage = {_digest(key): limiter.announce_usage() for key, limiter in self._limiters.items()}
         return {name: use for name, use in usage.items() if use != LimitUsage()}
 
     def apply_peer_usage(self, peers: Sequence[LimitUsages]) -> None:
-        """Divide the limits with other workers, by what each of them has announced."""
+        """Divide the limits among the workers by their announced usage."""
         self._others = peers
         for key, limiter in self._limiters.items():
             self._share(key, limiter)
 
     @property
     def headroom(self) -> float:
-        """The part that is free, at least, of each limiter's window: from 0 to 1."""
+        """Return the smallest free part of all windows, from 0 to 1."""
         return min((limiter.headroom for limiter in self._limiters.values()), default=1.0)
 
     def _share(self, key: Hashable, limiter: RateLimiter) -> None:
@@ -52,5 +52,5 @@ class RateLimiters:
 
 
 def _digest(key: Hashable) -> str:
-    """Return what all workers call a limiter. Keys may hold secrets, such as a `response_url`, and this is stored."""
+    """Return the name of a limiter among workers: a key may hold a secret, such as a `response_url`."""
     return blake2b(repr(key).encode(), digest_size=12).hexdigest()

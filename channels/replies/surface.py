@@ -1,4 +1,4 @@
-"""A reply as messages that are posted, edited and deleted until they are what they should be."""
+"""Surface of posted messages that are edited and deleted until they show a plan."""
 
 import asyncio
 import logging
@@ -28,24 +28,24 @@ from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
-#: Seconds by which a call may be late of which no answer came, or that another process has made.
+#: Seconds within which an unanswered call, or one of another process, may still take effect.
 LATE_CALL_SECONDS = 1.0
 
-#: What the id of a reply's file begins with, so that it is not taken for a message's; behind the id is the name.
+#: The prefix of a file among the ids of a reply; the file's name follows its id.
 _FILE_PREFIX = "file:"
 
-#: Awaited with the name of a file and its id.
+#: Awaited with the name and the id of a file.
 RecordFile = Callable[[str, str], Awaitable[None]]
 
 
 class EditOutcome(Enum):
-    """What became of an edit.
+    """Outcome of an edit.
 
     Attributes:
-        DONE: the message says it now.
-        DROPPED: a tick that could not go.
-        LOST: a tick of which no answer came: it may take effect yet.
-        GONE: the message is not there any more, or may not be edited any more.
+        DONE: the message shows the new content.
+        DROPPED: a stream update that the rate limits did not allow.
+        LOST: a stream update without an answer; it may still take effect.
+        GONE: the message is deleted, or cannot be edited any more.
     """
 
     DONE = auto()
@@ -56,7 +56,7 @@ class EditOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """One message of a plan: the one at this position."""
+    """Message of a plan, at this position."""
 
     position: int
     plan: Plan
@@ -67,7 +67,7 @@ class PlannedMessage:
 
     @property
     def buttons(self) -> tuple[Button, ...]:
-        """The buttons under it: those of the plan stand under the last one."""
+        """Return the buttons under the message; those of the plan are under its last one."""
         return tuple(self.plan.buttons) if self.position == len(self.plan.chunks) - 1 else ()
 
     @property
@@ -76,17 +76,17 @@ class PlannedMessage:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is to come that would change it."""
+        """Return whether no later text will change the message."""
         return not self.plan.is_growing or self.position < len(self.plan.chunks) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PostedMessage:
-    """A message that stands.
+    """Message on the platform.
 
     Attributes:
-        is_new: whether it says what was to be posted. Otherwise it was posted before, when the answer to that was
-            lost, and may say less.
+        is_new: whether it has the planned content. Otherwise it was posted by an earlier call whose answer was lost,
+            and may have less text.
     """
 
     id: str
@@ -94,9 +94,9 @@ class PostedMessage:
 
 
 class MessageSurface(ABC):
-    """A `Surface` of a platform on which a message, once posted, can be edited and deleted.
+    """Base of surfaces whose messages can be edited and deleted.
 
-    How a message is posted, edited, deleted and found again is up to the platform's own class.
+    A subclass posts, edits, deletes and finds the messages of its platform.
     """
 
     limits: Limits
@@ -105,11 +105,11 @@ class MessageSurface(ABC):
         self._queued_reactions = queued_reactions
         self._address = address
         self._shown: dict[str, tuple[str, tuple[Button, ...]]] = {}
-        self._to_rewrite = set[str]()  # messages of which an edit may take effect late
-        self._has_strays = False  # whether a post may take effect late, or has, unknown here
-        self._attached: tuple[str, ...] = ()  # the message that has files, and these
-        self._blocked_limiter: RateLimiter | None = None  # that had no place for a post of the last tick
-        self._slot: RateLimiter | None = None  # in which the next call has its place
+        self._to_rewrite = set[str]()  # messages whose edits may take effect late
+        self._has_strays = False  # whether there may be messages that are not known here
+        self._attached: tuple[str, ...] = ()  # the message with the files, and their names
+        self._blocked_limiter: RateLimiter | None = None  # the limiter that refused the post of the last update
+        self._slot: RateLimiter | None = None  # the limiter with a slot for the next call
         self._began_at = 0.0
         self._tracking = ExitStack()
         self._is_open = False
@@ -140,26 +140,26 @@ class MessageSurface(ABC):
         self._reserve_final_edit()
 
     def _reserve_final_edit(self) -> None:
-        """Keep an edit back, for the end of the message that grows."""
+        """Reserve the edit that ends the growing message."""
         if not self._is_reserved:
             self._is_reserved = True
             self._reserve.enter_context(self._edit_limiter.reserve())
 
     def _release_reserve(self) -> None:
-        """Keep no edit back."""
+        """Release the reserved edit."""
         self._is_reserved = False
         self._reserve.close()
 
     def _can_end_message(self) -> bool:
-        """Whether the end of one more message that grows can be afforded."""
+        """Return whether the limit allows the end of one more growing message."""
         return self._edit_limiter.can_reserve(0 if self._is_reserved else 1)
 
     def _track_message(self) -> None:
-        """Have a share in what lets the message grow."""
+        """Count the growing message among those that share the limit."""
         self._tracking.enter_context(self._edit_limiter.track_reply(self._began_at))
 
     def _close_message(self) -> None:
-        """There is no message any more that grows; what is kept back is so for the next one, if it may grow."""
+        """End the growing message; the reserved edit is kept for the next one."""
         self._is_open = False
         self._tracking.close()
 
@@ -198,13 +198,13 @@ class MessageSurface(ABC):
             await self._attach([file], said, {}, _skip_record)
 
     async def post_text(self, text: str) -> str:
-        """Post a message of its own; its id.
+        """Post a message that is not part of the reply, and return its id.
 
         Raises:
             SurfaceError: it cannot be shown.
         """
         posted = await self._post(0, text, (), Priority.FINAL, None)
-        assert posted is not None, "only a tick may be dropped"
+        assert posted is not None, "only a stream update may be dropped"
         return posted.id
 
     def add_queued_reaction(self) -> None:
@@ -217,7 +217,7 @@ class MessageSurface(ABC):
         self._queued_reactions.remove(self._address)
 
     def use_slot(self, limiter: RateLimiter) -> bool:
-        """Whether the next call has its place in `budget`; it has it once."""
+        """Return whether the limiter has a slot for the next call, and use it."""
         if self._slot is not limiter:
             return False
         self._slot = None
@@ -226,15 +226,15 @@ class MessageSurface(ABC):
     @property
     @abstractmethod
     def _post_limiter(self) -> RateLimiter:
-        """What posting a message is limited by."""
+        """Return the limiter of posts."""
 
     @property
     @abstractmethod
     def _edit_limiter(self) -> RateLimiter:
-        """What editing a message is limited by."""
+        """Return the limiter of edits."""
 
     def _get_next_limiter(self, *, is_post: bool, is_last_edit: bool) -> RateLimiter:
-        """The budget of the call that comes next."""
+        """Return the limiter of the next call."""
         del is_last_edit
         return self._post_limiter if is_post else self._edit_limiter
 
@@ -269,8 +269,9 @@ class MessageSurface(ABC):
         return True
 
     async def _undo_late_calls(self, pieces: Sequence[PlannedMessage], shown: Sequence[str]) -> None:
-        """Undo calls that took effect late: those that got no answer, and those of a process that had the turn before.
-        Their edits are written over, and their posts are deleted.
+        """Undo calls that took effect late: unanswered ones, and those of a worker that had the turn before.
+
+        Their edits are overwritten, and their posts are deleted.
         """
         if self._to_rewrite.isdisjoint(shown) and not self._has_strays:
             return
@@ -284,7 +285,7 @@ class MessageSurface(ABC):
         self._has_strays = False
 
     async def _edit_planned(self, message_id: str, piece: PlannedMessage) -> EditOutcome:
-        """Let a message show its piece."""
+        """Edit a message to its planned content."""
         if self._shown.get(message_id) == piece.content:
             return EditOutcome.DONE
         try:
@@ -300,7 +301,7 @@ class MessageSurface(ABC):
         return edited
 
     async def _post_planned(self, piece: PlannedMessage, previous: str | None) -> PostedMessage | None:
-        """Begin the message of a piece, behind the `previous` one; none if a tick could not go."""
+        """Post a planned message after the `previous` one; return None for a dropped stream update."""
         return await self._post(piece.position, *piece.content, piece.plan.priority, previous)
 
     async def _show_files(self, plan: Plan, last: str, known: Sequence[str], record: RecordMessageId) -> None:
@@ -331,54 +332,55 @@ class MessageSurface(ABC):
     async def _post(
         self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
     ) -> PostedMessage | None:
-        """Post the message for this position of the reply, behind the `previous` one; none if a tick could not go."""
+        """Post a message after the `previous` one; return None for a dropped stream update."""
 
     @abstractmethod
     async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome: ...
 
     @abstractmethod
     async def _delete(self, message_id: str) -> None:
-        """Delete a message; one that is gone already is no fault."""
+        """Delete a message; a missing one is no error."""
 
     @abstractmethod
     async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
-        """Show files with or behind the `last` message, each once and in order.
+        """Show files with or after the `last` message, each once and in order.
 
         Args:
-            known: the ids of those that were recorded, by name; they may or may not be shown then.
-            record: to be awaited with a file's name and id, before it is shown.
+            known: the ids of the recorded files, by name; the platform may not show them yet.
+            record: awaited with a file's name and id before the file is shown.
 
         Raises:
-            FileRefusedError: some of them cannot be shown.
-            SurfaceError: none of them can.
+            FileRefusedError: some files cannot be shown.
+            SurfaceError: no file can be shown.
         """
 
     @abstractmethod
     async def _detach(self, file_id: str) -> None:
-        """Take a file away; one that is gone already is no fault."""
+        """Remove a file; a missing one is no error."""
 
     async def _find_strays(self, shown: Sequence[str]) -> Sequence[str]:
-        """Messages of this reply that stand beside those that are `shown`: a post may take effect long after its answer
-        was given up, and what another process posts may be found by nobody.
+        """Return the ids of the reply's messages that are not `shown`.
+
+        A post can take effect long after its call was given up, or by another process.
         """
         del shown
         return ()
 
     @abstractmethod
     async def _find_own(self) -> dict[int, str]:
-        """The ids of the messages of this reply that stand, by their positions, as the platform has them."""
+        """Return the ids of the reply's messages on the platform, by position."""
 
 
 async def _delete_leftover(delete: Callable[[str], Awaitable[None]], id_: str) -> None:
-    """Delete what is left over. If that is refused, it stays: what is to be seen is seen all the same."""
+    """Delete a message or file that is not part of the plan; if that is refused, it stays."""
     try:
         await delete(id_)
     except RefusedError as refusal:
-        log.error("what is left over of a reply stays: %s", refusal)
+        log.error("a message or file beside a reply cannot be deleted: %s", refusal)
 
 
 async def _skip_record(_name: str, _id: str) -> None:
-    """Of what is no reply, nothing is shown again."""
+    """Record nothing: a message that is no reply is never shown again."""
 
 
 def _is_file(id_: str) -> bool:
@@ -390,6 +392,6 @@ def _file_entry(name: str, id_: str) -> str:
 
 
 def _parse_file_entry(entry: str) -> tuple[str, str]:
-    """The name of a file, and its id."""
+    """Return the name and the id of a file."""
     id_, _, name = entry.removeprefix(_FILE_PREFIX).partition(":")
     return name, id_
