@@ -27,9 +27,9 @@ def rules(*allow: str, block: tuple[str, ...] = (), **more: Any) -> AccessRules:
         (rules(), ada(), HERE, "ALLOWED"),
         (rules(), OUTSIDER, HERE, "USER_DENIED"),
         (rules(), ROBOT, HERE, "BOT_DENIED"),
-        (rules(external=True), OUTSIDER, HERE, "ALLOWED"),
-        (rules(bots=True), ROBOT, HERE, "ALLOWED"),
-        (rules(block=("user:B1",), bots=True), ROBOT, HERE, "USER_DENIED"),
+        (rules(allows_external=True), OUTSIDER, HERE, "ALLOWED"),
+        (rules(allows_bots=True), ROBOT, HERE, "ALLOWED"),
+        (rules(block=("user:B1",), allows_bots=True), ROBOT, HERE, "USER_DENIED"),
         (rules("user:U1"), ada(), HERE, "ALLOWED"),
         (rules("user:U1"), GRACE, HERE, "USER_DENIED"),
         (rules("user:U2", "role:S1"), ada("S1"), HERE, "ALLOWED"),
@@ -46,7 +46,7 @@ def rules(*allow: str, block: tuple[str, ...] = (), **more: Any) -> AccessRules:
         (rules("workspace:T2"), ada(), HERE, "PLACE_DENIED"),
         (rules("workspace:T1", "workspace:T9"), OUTSIDER, HERE, "ALLOWED"),
         (rules("workspace:T1", "workspace:T9", block=("user:U9",)), OUTSIDER, HERE, "USER_DENIED"),
-        (rules(block=("workspace:T9",), external=True), OUTSIDER, HERE, "USER_DENIED"),
+        (rules(block=("workspace:T9",), allows_external=True), OUTSIDER, HERE, "USER_DENIED"),
     ],
 )
 def test_block_beats_allow_and_a_kind_of_which_none_is_named_is_open(
