@@ -171,7 +171,7 @@ class SpendingStore:
             return await list_last_names(connection, persons)
 
 
-async def count_batch(connection: AsyncConnection, prices: Prices, *which: sa.ColumnElement[bool]) -> int:
+async def count_batch(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> int:
     """Add the model calls of ended turns to the ledger, within the caller's transaction.
 
     Returns:
@@ -179,7 +179,7 @@ async def count_batch(connection: AsyncConnection, prices: Prices, *which: sa.Co
     """
     query = (
         sa.select(turns.c.id, turns.c.usage, turns.c.created_at)
-        .where(turns.c.finished_at.is_not(None), turns.c.cost.is_(None), *which)
+        .where(turns.c.finished_at.is_not(None), turns.c.cost.is_(None), *conditions)
         .order_by(turns.c.finished_at)
         .limit(BATCH_TURNS)
         .with_for_update(skip_locked=True)
@@ -223,33 +223,33 @@ def make_rows(
     return rows
 
 
-async def count_turns(connection: AsyncConnection, prices: Prices, *which: sa.ColumnElement[bool]) -> None:
+async def count_turns(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> None:
     """Count the ended ones of some turns before the caller's transaction deletes them."""
-    while await count_batch(connection, prices, *which) == BATCH_TURNS:
+    while await count_batch(connection, prices, *conditions) == BATCH_TURNS:
         pass
 
 
-async def redact_person(connection: AsyncConnection, prices: Prices, person: str) -> None:
+async def redact_person(connection: AsyncConnection, prices: Prices, person_id: str) -> None:
     """Redact a person and their DM in the ledger and the usage of turns, within the caller's transaction.
 
     The sums stay.
 
     Args:
-        person: the person's id on the platform.
+        person_id: the person's id on the platform.
     """
-    named = sa.cast(turns.c.usage, sa.Text).contains(person, autoescape=True)
+    named = sa.cast(turns.c.usage, sa.Text).contains(person_id, autoescape=True)
     await count_turns(connection, prices, named)
     for id_, usage in (await connection.execute(sa.select(turns.c.id, turns.c.usage).where(named))).all():
-        author = {"author": "", "author_name": ""} if text_has_person_id(usage.get("author", ""), person) else {}
-        place = {"place": ""} if text_has_person_id(usage.get("place", ""), person) else {}
+        author = {"author": "", "author_name": ""} if text_has_person_id(usage.get("author", ""), person_id) else {}
+        place = {"place": ""} if text_has_person_id(usage.get("place", ""), person_id) else {}
         await connection.execute(sa.update(turns).where(turns.c.id == id_).values(usage={**usage, **author, **place}))
-    await redact_rows(connection, has_person_id(spending.c.person, person))
-    await connection.execute(sa.update(spending).where(has_person_id(spending.c.place, person)).values(place=""))
+    await redact_rows(connection, has_person_id(spending.c.person, person_id))
+    await connection.execute(sa.update(spending).where(has_person_id(spending.c.place, person_id)).values(place=""))
 
 
-async def redact_rows(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> None:
+async def redact_rows(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
     """Redact the authors of some ledger rows, within the caller's transaction."""
-    await connection.execute(sa.update(spending).where(which).values(person="", name=""))
+    await connection.execute(sa.update(spending).where(condition).values(person="", name=""))
 
 
 async def list_last_names(connection: AsyncConnection, persons: Collection[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Every provider against its vendor's wire, spoken by a scripted model on this machine."""
+"""Fixtures: every provider, connected to a scripted server of its vendor's API."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -22,7 +22,7 @@ VENDORS: dict[str, tuple[Callable[[str, str], Provider], Callable[..., Server]]]
 
 
 class ConnectedProvider(NamedTuple):
-    """A provider at the end of its wire, and the scripted model at the other."""
+    """A provider, and the scripted server that it is connected to."""
 
     provider: Provider
     server: Server
@@ -37,7 +37,7 @@ class ConnectedProvider(NamedTuple):
         return cast(AsyncGenerator[ProviderEvent, None], self.provider.stream(request))
 
     async def get_error(self) -> Exception:
-        """The error in which a request ends."""
+        """Return the error of a failed request."""
         failed = (await self.collect_events())[-1]
         assert isinstance(failed, Failed)
         return failed.error

@@ -1,4 +1,4 @@
-"""The seeds' scenarios of `ModelAdapter`, and every way in which a stream can end."""
+"""`ModelAdapter`: the seeds' scenarios, and every end of a stream."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -23,7 +23,7 @@ HELLO: list[ProviderEvent] = [Text("Hello "), Text("world"), Done(usage=Usage(in
 
 
 class FakeProvider:
-    """Yields the same events for each request, and then does what it was told to."""
+    """Provider that yields the same events for each request, and stalls if `stalls` is set."""
 
     name = "fake"
 
@@ -284,7 +284,7 @@ async def test_leaving_the_stream_closes_the_provider() -> None:
 
 @pytest.mark.parametrize("mode", [StreamingMode.SSE, StreamingMode.NONE])
 async def test_adk_stores_the_full_text_once(mode: StreamingMode) -> None:
-    """The seeds' fault: a final event without content, and an empty reply in the history."""
+    """Fault in the seeds: a final event without content, and an empty reply in the history."""
     agent = LlmAgent(name="bot", model=ModelAdapter(model="m", provider=FakeProvider(HELLO)))
     runner = InMemoryRunner(agent, app_name="test")
     await runner.session_service.create_session(app_name="test", user_id="u", session_id="s")

@@ -1,4 +1,4 @@
-"""The wire's deltas reach ADK in fewer pieces, and nothing of them is lost, late or out of order."""
+"""Deltas reach ADK in fewer and longer ones, complete, in time and in order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -29,7 +29,7 @@ Script = Sequence[ProviderEvent | asyncio.Event | Exception]
 
 
 class ScriptedStream:
-    """Says its script without a pause, but for the events that it waits for."""
+    """Provider that plays a script, and waits for the events in it."""
 
     name = "scripted"
 
@@ -58,7 +58,7 @@ class ScriptedStream:
 
 
 class EndlessStream:
-    """Says a word a millisecond."""
+    """Provider that yields a word per millisecond."""
 
     name = "endless"
 

@@ -1,4 +1,4 @@
-"""Where a model cannot answer, the next one does."""
+"""Fallbacks to other models."""
 
 import asyncio
 import logging
@@ -52,7 +52,7 @@ DOWN: list[ProviderEvent | asyncio.Event] = [Failed(ProviderUnavailableError("do
 
 
 def make_adapter(first: ScriptedProvider, *others: ScriptedProvider, **more: Any) -> ModelAdapter:
-    """`a/first`, and behind it `b/1`, `b/2` ..."""
+    """Return an adapter for `a/first` with the fallbacks `b/1`, `b/2` ..."""
     offered = {f"b/{nth}": ModelHandle(other, str(nth)) for nth, other in enumerate(others, 1)}
     return ModelAdapter(model="a/first", provider=first, fallbacks=Fallbacks(offered), idle_seconds=1, **more)
 

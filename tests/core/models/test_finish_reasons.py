@@ -1,4 +1,4 @@
-"""What people read behind an answer that the model did not bring to its end."""
+"""Notes about answers that break off."""
 
 import pytest
 from google.genai.types import FinishReason

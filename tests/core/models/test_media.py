@@ -1,4 +1,4 @@
-"""What a file is taken for, and how its text is told."""
+"""Types and texts of files."""
 
 import pytest
 from hypothesis import given

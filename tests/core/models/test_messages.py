@@ -1,4 +1,4 @@
-"""Whatever the history looks like, the request that comes of it can be sent."""
+"""Every history becomes a valid request."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""When a failed call of the model is sent again, after what wait, and what becomes of what was said."""
+"""Retries of failed model calls, their waits, and retracted text."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ BUSY = ProviderLimitError("busy")
 
 
 class ScriptedCalls:
-    """A model call that goes by the next script each time: it says, waits or fails."""
+    """Model call whose attempts play one script each: text, waits and errors."""
 
     def __init__(self, *scripts: Script) -> None:
         self.scripts = list(scripts)
@@ -51,7 +51,7 @@ class ScriptedCalls:
 
 
 async def collect_texts(calls: ScriptedCalls, waits: Sequence[float] = (0, 0)) -> list[str | None]:
-    """What the responses say; one that takes back what was said is a None."""
+    """Return the texts of the responses, with None for a retraction."""
     async with aclosing(RetryStream().run(calls, waits)) as responses:
         return [get_text(response) async for response in responses]
 
@@ -64,7 +64,7 @@ def get_text(response: LlmResponse) -> str | None:
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that are waited, without waiting them."""
+    """Record the seconds of each sleep, without sleeping."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:

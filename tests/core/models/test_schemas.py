@@ -50,7 +50,7 @@ def test_without_an_answer_schema_there_is_none() -> None:
 
 def test_a_python_function_is_a_tool_with_its_parameters() -> None:
     def add(a: int, b: int = 2) -> int:
-        """Adds two numbers."""
+        """Add two numbers."""
         return a + b
 
     declaration = FunctionTool(add)._get_declaration()

@@ -1,4 +1,4 @@
-"""The model that was chosen for a conversation is the one that answers."""
+"""The model that a conversation selects answers in it."""
 
 import logging
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ KEYS = VendorSettings(openai_api_key="secret-openai", anthropic_api_key="secret-
 
 
 def make_adapter(default: ScriptedProvider, **others: ScriptedProvider) -> ModelAdapter:
-    """The default model `a/default`, and others by what is behind the `b/`."""
+    """Return an adapter for `a/default` that can be replaced by `b/NAME`."""
     offered = {f"b/{name}": ModelHandle(provider, name) for name, provider in others.items()}
     return ModelAdapter(
         model="a/default",

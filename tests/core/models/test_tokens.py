@@ -23,7 +23,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_vocabulary(monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """Stands for the real one, which is 3.6 MB and comes from the network."""
+    """Replace the real vocabulary, a download of 3.6 MB."""
     data = b"a vocabulary"
     monkeypatch.setattr(tokens, "SHA256", hashlib.sha256(data).hexdigest())
     return data

@@ -1,4 +1,4 @@
-"""What each vendor's API asks of the messages of a request, beyond their shape; a breach is an `AssertionError`."""
+"""Rules of each vendor's API for the messages of a request; a breach is an `AssertionError`."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ def check_request(vendor: str, body: Body) -> None:
 
 
 def list_signatures(vendor: str, body: Body) -> list[str]:
-    """The signatures in a request, in order."""
+    """Return the signatures in a request, in order."""
     match vendor:
         case "anthropic":
             blocks = [block for message in body["messages"] for block in message["content"]]

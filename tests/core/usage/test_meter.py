@@ -1,4 +1,4 @@
-"""What a run asks of models is counted: each call, whoever in the run makes it and however it ends."""
+"""Each model call of a run is counted, by any agent and with any end."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -33,7 +33,7 @@ def token_counts(call: ModelCall) -> tuple[Any, ...]:
 
 
 class UsageReportingProvider(ScriptedProvider):
-    """Tells what it has counted before it says a word."""
+    """Provider that reports usage before its text."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         request.report_usage(Usage(7))
@@ -43,7 +43,7 @@ class UsageReportingProvider(ScriptedProvider):
 
 
 class AdkModel(BaseLlm):
-    """A model that is none of ours."""
+    """ADK model without a `ModelAdapter`."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False

@@ -1,4 +1,4 @@
-"""Prices: exact to the last digit, never made up, and of an operator's own where he names a file."""
+"""Prices are exact, never invented, and an operator's own file overrides them."""
 
 from decimal import Decimal
 from pathlib import Path

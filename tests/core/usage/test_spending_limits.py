@@ -1,4 +1,4 @@
-"""Caps hold before each call of a model, over all workers, and a reservation ends with its turn."""
+"""Spending limits hold before each model call, over all workers."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What is particular to Anthropic's wire."""
+"""Peculiarities of Anthropic's API."""
 
 import json
 from typing import Any
@@ -52,14 +52,14 @@ def call(id_: str, name: str = "f") -> ToolCall:
 
 
 async def send(wire: ConnectedProvider, *messages: ModelMessage, **more: Any) -> dict[str, Any]:
-    """The body that comes of a request."""
+    """Send a request, and return its body."""
     wire.server.then("ok")
     assert isinstance((await wire.collect_events(*messages, **more))[-1], Done)
     return wire.server.requests[-1]
 
 
 async def block_types(wire: ConnectedProvider, *messages: ModelMessage) -> list[tuple[str, list[str]]]:
-    """The roles, and the kinds of the blocks, of the messages that come of a request."""
+    """Send messages, and return the roles and block types of the request."""
     body = await send(wire, *messages)
     return [(message["role"], [block["type"] for block in message["content"]]) for message in body["messages"]]
 
@@ -105,7 +105,7 @@ async def test_redacted_thinking_is_kept(anthropic_wire: ConnectedProvider) -> N
 
 
 async def test_thinking_in_the_history_is_sent_back_unchanged(anthropic_wire: ConnectedProvider) -> None:
-    """From the wire into ADK's history, and from there to the wire again."""
+    """The thinking goes from the API into ADK's history and back."""
     adapter = ModelAdapter(model="m", provider=anthropic_wire.provider)
     thinking = [Think("Let me see.", pieces=3, signature=b"sig1="), Think("", signature=b"data2=")]
     anthropic_wire.server.then([*thinking, Think("", signature=None), Say("Wait."), CallTool("f", {"n": 1}, "toolu_1")])
@@ -313,7 +313,7 @@ async def test_input_tokens_include_the_cache(anthropic_wire: ConnectedProvider)
 
 
 def cache_marks(body: dict[str, Any]) -> list[str]:
-    """Where the marks of the cache are: `tool`, `system`, or the text of a user's message."""
+    """Return the places of the cache marks: `tool`, `system`, or the text of a user's message."""
     tools = ["tool" for tool in body.get("tools", ()) if "cache_control" in tool]
     system = ["system" for block in body.get("system", ()) if "cache_control" in block]
     blocks = [block for message in body["messages"] for block in message["content"]]

@@ -1,4 +1,4 @@
-"""What is particular to the Gemini API."""
+"""Peculiarities of the Gemini API."""
 
 import base64
 from contextlib import aclosing
@@ -109,7 +109,7 @@ async def test_calls_of_another_model_get_a_placeholder_signature(
 
 
 async def test_signatures_in_the_history_are_sent_back_unchanged(gemini_wire: ConnectedProvider) -> None:
-    """From the wire into ADK's history, and from there to the wire again."""
+    """The signatures go from the API into ADK's history and back."""
     adapter = ModelAdapter(model="gemini-3-pro", provider=gemini_wire.provider)
     calls = [CallTool("f", {"n": 1}, signature=b"call"), CallTool("f", {"n": 2})]
     gemini_wire.server.then([Think("Let ", signature=None), Think("me see.", signature=b"t"), Say("Wait."), *calls])

@@ -1,4 +1,4 @@
-"""The real local model: it must really answer."""
+"""The real local model answers."""
 
 import asyncio
 import importlib.util

@@ -1,4 +1,4 @@
-"""What is particular to OpenAI's wire, and to the servers that nearly speak it."""
+"""Peculiarities of OpenAI's API and of compatible servers."""
 
 import asyncio
 import json
@@ -134,7 +134,7 @@ async def test_malformed_arguments_become_a_call_of_no_tool(openai_wire: Connect
 
 
 async def test_a_model_can_correct_a_malformed_call() -> None:
-    """The whole way through ADK: the tool does not run on what was not meant, and then it runs."""
+    """Through ADK: the tool does not run on malformed arguments, and runs on the corrected ones."""
     ran: list[str] = []
 
     def weather(city: str = "everywhere") -> str:

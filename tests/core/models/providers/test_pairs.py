@@ -1,4 +1,4 @@
-"""History written under one provider can be sent to another one: each with each, there and back."""
+"""History of one provider can be sent to another: every pair, there and back."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ PLACEHOLDER = "skip_thought_signature_validator"
 
 @dataclass
 class ScriptedSpeaker:
-    """A provider's model that says what it is told to, and signs it."""
+    """Scripted model of a provider that signs its answers."""
 
     vendor: str
     lines: list[Turn] = field(default_factory=list)
@@ -43,7 +43,7 @@ class ScriptedSpeaker:
         self.wire.server.requests.clear()
 
     async def say(self, contents: list[types.Content], steps: Sequence[Step]) -> types.Content | None:
-        """The answer to a history, when the model takes these steps."""
+        """Return the answer to a history with these steps of the model."""
         assert self.wire is not None
         self.lines.append([self._signed(step) for step in steps])
         adapter = ModelAdapter(model="gemini-3-pro", provider=self.wire.provider)
@@ -52,7 +52,7 @@ class ScriptedSpeaker:
         return answer.content
 
     def _signed(self, step: Step) -> Step:
-        """Gemini signs its calls, its thoughts and its texts, Anthropic its thoughts, OpenAI nothing."""
+        """Return a signed step: Gemini signs calls, thoughts and texts, Anthropic thoughts, OpenAI nothing."""
         signature = f"{self.vendor}-made-{len(self.made)}"
         match step:
             case Think(text) if self.vendor != "openai":
@@ -83,19 +83,19 @@ def requests(speaker: ScriptedSpeaker) -> list[dict[str, Any]]:
 
 
 def count_sent_images(speaker: ScriptedSpeaker) -> int:
-    """How many images there are in the last request."""
+    """Return the number of images in the last request."""
     return json.dumps(requests(speaker)[-1]).count(base64.b64encode(PNG_BYTES).decode())
 
 
 def count_images(contents: Sequence[types.Content]) -> int:
-    """How many images the user or a tool has shown."""
+    """Return the number of images from the user and from tools."""
     parts = [part for content in contents for part in content.parts or ()]
     results = [part.function_response for part in parts if part.function_response]
     return parts.count(PNG) + sum(len(result.parts or ()) for result in results)
 
 
 def add_results(answer: types.Content, *, left_out: int = 0) -> types.Content:
-    """What the tools give back to the calls of an answer, but for some of them; each shows an image as well."""
+    """Return the tools' results with an image each, without the first `left_out` of them."""
     calls = [part.function_call for part in answer.parts or () if part.function_call]
     blob = types.FunctionResponseBlob(mime_type="image/png", data=PNG_BYTES)
     image = types.FunctionResponsePart(inline_data=blob)
@@ -113,7 +113,7 @@ def add_results(answer: types.Content, *, left_out: int = 0) -> types.Content:
 async def talk(
     one: ScriptedSpeaker, other: ScriptedSpeaker, turns: Sequence[tuple[bool, list[types.Part], list[list[Step]], int]]
 ) -> None:
-    """A conversation under changing models, each of whose requests has to follow its vendor's rules."""
+    """Hold a conversation with changing models, and check the rules of the vendor in each request."""
     for speaker in (one, other):
         speaker.begin()
     contents: list[types.Content] = []

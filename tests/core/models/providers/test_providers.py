@@ -1,4 +1,4 @@
-"""What every provider does, whatever its wire."""
+"""Behaviour of every provider."""
 
 import asyncio
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""Whatever may happen on each vendor's wire, and what the model's caller gets to see of it."""
+"""Faults of each vendor's API, as callers of the adapter see them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -75,7 +75,7 @@ both_modes = pytest.mark.parametrize("stream", [False, True], ids=["whole", "str
 def stream_responses(
     wire: ConnectedProvider, *contents: types.Content, stream: bool = True, idle_seconds: float = 30
 ) -> AsyncGenerator[LlmResponse, None]:
-    """Ask as the bot does, but without long waits."""
+    """Call the model as the bot does, without long waits."""
     adapter = ModelAdapter(
         model="the-model",
         provider=CoalescingProvider(wire.provider),
