@@ -309,7 +309,7 @@ async def test_an_errand_that_fails_in_an_unknown_way_says_nothing_of_what_it_wa
 
 
 async def test_what_cannot_be_kept_is_told_to_the_adapter(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    for step in ("accept", "note", "revise", "withdraw"):
+    for step in ("accept", "record_command", "edit_message", "delete_message"):
         monkeypatch.setattr(place.inbox, step, away)
     for taking in (
         place.hear(),

@@ -31,7 +31,7 @@ async def test_a_message_is_accepted_once_however_many_deliveries_come_at_the_sa
 ) -> None:
     message = inbound()
     accepted = await asyncio.gather(*(inbox.accept(message) for _ in range(20)))
-    assert sorted(map(str, accepted)) == ["Accepted.KNOWN"] * 19 + ["Accepted.NEXT"]
+    assert sorted(map(str, accepted)) == ["AcceptResult.DUPLICATE"] * 19 + ["AcceptResult.NEXT"]
     assert len(await rows(database)) == 1
 
 
@@ -205,7 +205,7 @@ async def retried(inbox: InboxStore, turn: Turn) -> tuple[AcceptResult, InboxMes
 async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await failed_turn(inbox, turns)
     tried = await asyncio.gather(*(retried(inbox, failed) for _ in range(8)))
-    assert sorted(accepted.name for accepted, _ in tried) == ["KNOWN"] * 7 + ["NEXT"]
+    assert sorted(accepted.name for accepted, _ in tried) == ["DUPLICATE"] * 7 + ["NEXT"]
     (again,) = await turns.claim(10)
     assert (await retried(inbox, failed))[0] is AcceptResult.DUPLICATE
     await done(turns, again)
