@@ -40,14 +40,17 @@ from core.inbox_message import InboxMessage, storable_text
 from core.secret_redaction import traced
 from core.store.turn_states import Ended
 from core.tools.approvals import Approval, Approvals
-from core.turns import store as turns
 from core.turns.store import TurnStore
-from core.turns.turn import Turn
+from core.turns.turn import CancelReason, Turn
 
 log = logging.getLogger(__name__)
 
 #: The message below a cancelled reply, by the reason of the cancel.
-_CANCEL_MESSAGES = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
+_CANCEL_MESSAGES = {
+    CancelReason.RESET: words.RESET_STOPPED,
+    CancelReason.STOP: words.STOPPED,
+    CancelReason.MESSAGE_DELETED: words.WITHDRAWN,
+}
 
 
 class Answerer:
@@ -128,7 +131,7 @@ class Answerer:
                 at_work.reply = reply
                 await self._answer_in_reply(turn, reply)
         except asyncio.CancelledError as stop:
-            if at_work.reply is None and stop.args == (turns.SHUTDOWN,):
+            if at_work.reply is None and stop.args == (CancelReason.SHUTDOWN,):
                 await self._turns.hand_back(turn, turn.partial_text)
             raise
         except Exception as error:
@@ -196,7 +199,8 @@ class Answerer:
             else:
                 await self._close_with_message(turn, reply, *admitted)
         except asyncio.CancelledError as stop:
-            await self._handle_cancel(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
+            reason = stop.args[0] if stop.args else CancelReason.LEASE_LOST
+            await self._handle_cancel(turn, reply, reason)
             raise
         except RefusedError:
             _, files, _ = self._turn_states[turn.id].answer or ("", (), ())
@@ -246,7 +250,7 @@ class Answerer:
                 asked = []
                 await self._turns.save_answer(turn, text, turn.meter.to_json(), clerk.receipt)
         except SessionResetError:
-            return await self._handle_cancel(turn, reply, turns.RESET)
+            return await self._handle_cancel(turn, reply, CancelReason.RESET)
         except TimeoutError:
             return await self._close_with_message(turn, reply, words.TOO_LONG, "failed", "time limit")
         except (SurfaceError, TurnLostError):
@@ -262,7 +266,7 @@ class Answerer:
         try:
             return await asyncio.shield(saying)
         except asyncio.CancelledError as stop:
-            if stop.args == (turns.SHUTDOWN,):
+            if stop.args == (CancelReason.SHUTDOWN,):
                 await tools.wait_until_idle()
             raise
         finally:
@@ -315,12 +319,12 @@ class Answerer:
             raise SurfaceError(f"the channel {inbound.channel} is not set up")
         return channel
 
-    async def _handle_cancel(self, turn: Turn, reply: Reply, reason: str) -> None:
+    async def _handle_cancel(self, turn: Turn, reply: Reply, reason: CancelReason) -> None:
         """Close the reply for the reason of a cancel, or hand the turn back to another worker."""
         match reason:
-            case turns.RESET | turns.STOP | turns.WITHDRAWN:
+            case CancelReason.RESET | CancelReason.STOP | CancelReason.MESSAGE_DELETED:
                 await self._close_with_message(turn, reply, _CANCEL_MESSAGES[reason], "cancelled", reason)
-            case turns.SHUTDOWN:
+            case CancelReason.SHUTDOWN:
                 if not reply.is_closed:  # what is kept is shown by the next one
                     await announce_restart(
                         reply,
@@ -346,7 +350,7 @@ class Answerer:
         else:
             controls = (
                 self._answer_buttons(turn, say, self._settings.extras - {"feedback", "why"})
-                if cause == turns.STOP
+                if cause == CancelReason.STOP
                 else []
             )
             await reply.close(said, ending=say(sentence), buttons=controls)

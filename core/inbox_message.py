@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, Literal
 
 import regex  # type: ignore[import-untyped]  # it comes without types
@@ -18,6 +19,32 @@ INVISIBLE = regex.compile(
 #: Messages without a mention that are for the bot in a conversation that it has joined: none, those of the last author
 #: that it answered, or all.
 ReplyWithoutMention = Literal["never", "author", "everyone"]
+
+
+class InboxOutcome(StrEnum):
+    """Reason why no turn answers an inbox message.
+
+    Attributes:
+        RESET: it was a reset.
+        DROPPED: it waited when its session was reset.
+        STOPPED: it waited when its author stopped the bot.
+        DELETED: its author deleted it.
+        UNREADABLE: its row cannot be parsed.
+        SUPERSEDED: a reset or retry that came too late.
+        COMMAND: it was another command; the row's `kind` is the name.
+        RATE_LIMITED: its author or place sent too many messages.
+        UNADDRESSED: it was for other people.
+    """
+
+    RESET = "reset"
+    DROPPED = "dropped"
+    STOPPED = "stopped"
+    DELETED = "deleted"
+    UNREADABLE = "unreadable"
+    SUPERSEDED = "superseded"
+    COMMAND = "command"
+    RATE_LIMITED = "rate_limited"
+    UNADDRESSED = "unaddressed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from typing import Any
 
 from benchmarks.replies.loop import Loop
 from benchmarks.turns.worker import Crew, at_work, message
-from core.turns.store import STOP
-from core.turns.turn import Turn
+from core.turns.turn import CancelReason, Turn
 
 
 def tell(what: str, **more: Any) -> None:
@@ -49,7 +48,7 @@ class Hand:
             await crew.inbox.accept(message(told["say"], told["text"]))
         else:
             async with crew.database.write() as connection:
-                await crew.turns.request_cancel(connection, f"memory:{told['stop']}", STOP)
+                await crew.turns.request_cancel(connection, f"memory:{told['stop']}", CancelReason.STOP)
 
 
 def _session(turn: Turn) -> str:

@@ -31,9 +31,9 @@ from core.errors import StoreError, SurfaceError
 from core.identity import Actor, Location
 from core.inbox.edits import ClaimedMessage, EditResult
 from core.inbox.store import AcceptResult
-from core.inbox_message import InboxMessage
+from core.inbox_message import InboxMessage, InboxOutcome
 from core.secret_redaction import traced
-from core.usage.user_rate_limits import RATE_LIMITED, DenialKind, RateLimited
+from core.usage.user_rate_limits import DenialKind, RateLimited
 
 log = logging.getLogger(__name__)
 
@@ -214,7 +214,7 @@ class MessageHandler:
         if not is_kept_by_itself and await self.is_known(inbound):
             return
         if limited := self.commands.count_command(asker):
-            await self._services.inbox.record_command(inbound, name, outcome=RATE_LIMITED)
+            await self._services.inbox.record_command(inbound, name, outcome=InboxOutcome.RATE_LIMITED)
             if await self._should_notify(inbound.who, "command", until=limited.until):
                 self.run_in_background(
                     self._deny_privately(message, partial(command_limit_message, limited)), name="refusal"

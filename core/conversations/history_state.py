@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from core.inbox_message import InboxMessage
+from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.codec import NEWEST_FIRST, is_in_session
 from core.sessions.resume import is_prompt_stored
 from core.store.database import Database
@@ -71,9 +71,9 @@ def _said(turn: Turn) -> sa.Select[Any]:
         .limit(1)
     )
     known = sa.func.coalesce(answered.scalar_subquery(), kept.scalar_subquery(), 0.0)
-    over = newest("reset")
+    over = newest(InboxOutcome.RESET)
     is_muted = sa.exists().where(sessions.c.id == turn.session_id, sessions.c.muted)
-    return sa.select(sa.case((known > over, known), else_=over), newest("overheard"), is_muted)
+    return sa.select(sa.case((known > over, known), else_=over), newest(InboxOutcome.UNADDRESSED), is_muted)
 
 
 def _others(turn: Turn) -> sa.Select[tuple[object]]:

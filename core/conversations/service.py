@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.retry import retried
 from core.conversations.status import SessionStatus, get_status
 from core.identity import BOT_PREFIX
-from core.inbox_message import InboxMessage, ReplyWithoutMention
+from core.inbox_message import InboxMessage, InboxOutcome, ReplyWithoutMention
 from core.privacy.export import Form, Viewer, pieces
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
@@ -21,7 +21,8 @@ from core.store.turn_states import State
 from core.store.upsert import insert_new
 from core.turns.cancel import StopResult, StopTurnResult, stop_session, stop_turn
 from core.turns.queries import get_inbox_rows, message_columns, parse_message, record_message
-from core.turns.store import STOP, TurnStore
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason
 from core.turns.worker import Worker
 from core.usage.prices import Prices
 
@@ -124,11 +125,11 @@ class ConversationService:
             StoreError: nothing was changed.
         """
         async with self._database.write() as connection:
-            if asked is not None and not await record_message(connection, asked, "command", kind="stop"):
+            if asked is not None and not await record_message(connection, asked, InboxOutcome.COMMAND, kind="stop"):
                 return None
             halt = await stop_session(connection, self._turns, session_id, author=author, until=until)
             await self._turns.notify_workers(connection)
-        self._worker.cancel_and_wake(halt.turn_id, STOP)
+        self._worker.cancel_and_wake(halt.turn_id, CancelReason.STOP)
         return halt
 
     async def stop_turn(self, turn_id: str, author: str | None) -> StopTurnResult:
@@ -144,7 +145,7 @@ class ConversationService:
                 return await stop_turn(connection, self._turns, turn_id, author=author)
 
         stopped = await retried(work, what=f"stop of turn {turn_id}")
-        self._worker.cancel_and_wake(turn_id if stopped is StopTurnResult.STOPPED else None, STOP)
+        self._worker.cancel_and_wake(turn_id if stopped is StopTurnResult.STOPPED else None, CancelReason.STOP)
         return stopped
 
     async def get_status(self, session_id: str, spots: Sequence[str] = ()) -> SessionStatus:
@@ -321,12 +322,14 @@ class ConversationService:
             spoke = sa.select(inbox.c.author, inbox.c.outcome).where(inbox.c.session == inbound.session_id, *before)
             newest_first = spoke.order_by(inbox.c.sent_at.desc(), inbox.c.id.desc())
             newest = (await connection.execute(newest_first.limit(1))).one_or_none()
-        if newest is None or newest.outcome == "overheard":
+        if newest is None or newest.outcome == InboxOutcome.UNADDRESSED:
             return False
         if newest.author == inbound.author:
             return True
         async with self._database.write() as connection:
-            await insert_new(connection, inbox, {**message_columns(inbound, row.generation), "outcome": "overheard"})
+            await insert_new(
+                connection, inbox, {**message_columns(inbound, row.generation), "outcome": InboxOutcome.UNADDRESSED}
+            )
         return False
 
     async def count_newest_bot_messages(self, session_id: str, most: int) -> int:

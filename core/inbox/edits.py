@@ -8,11 +8,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.inbox_message import InboxOutcome
 from core.sessions.lifecycle import lock_session_row
 from core.store.schema import approvals, inbox, turns
 from core.store.turn_states import UNDER_WAY, State
 from core.turns.queries import get_inbox_rows, parse_message
-from core.turns.store import WITHDRAWN, TurnStore
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason
 
 
 class EditResult(Enum):
@@ -100,7 +102,7 @@ async def delete_message(
     no other is ended, and not begun once more. However often that is told, it says the same.
     """
     row = await _held(connection, event_key)
-    if row is None or parse_message(row.inbound) is None or row.outcome not in (None, WITHDRAWN):
+    if row is None or parse_message(row.inbound) is None or row.outcome not in (None, InboxOutcome.DELETED):
         return DeleteResult.UNKNOWN
     turn = await _newest(connection, row)
     if row.turn is not None and turn is None:
@@ -110,7 +112,7 @@ async def delete_message(
     for copy in (row, *again):
         await connection.execute(sa.update(inbox).where(inbox.c.id == copy.id).values(inbound=_blank(copy)))
     gone = [row.id] if others else [row.id, *(copy.id for copy in again if copy.turn is None)]
-    withdrawn = {"outcome": WITHDRAWN, "revised": None}
+    withdrawn = {"outcome": InboxOutcome.DELETED, "revised": None}
     await connection.execute(sa.update(inbox).where(inbox.c.id.in_(gone), inbox.c.outcome.is_(None)).values(withdrawn))
     if turn is None:
         return DeleteResult.DROPPED
@@ -121,13 +123,13 @@ async def delete_message(
         await connection.execute(sa.delete(approvals).where(*waits))
     is_ended = False
     if not others and turn.state in UNDER_WAY:
-        is_ended = await turns_.request_cancel(connection, row.session, WITHDRAWN) is not None
+        is_ended = await turns_.request_cancel(connection, row.session, CancelReason.MESSAGE_DELETED) is not None
     return ClaimedMessage(turn.id, turn.state, is_only_message=not others, is_turn_cancelled=is_ended)
 
 
 async def _is_unheard(connection: AsyncConnection, event_key: str) -> bool:
     this = inbox.c.event_key == event_key
-    await connection.execute(sa.delete(inbox).where(this, inbox.c.outcome == "overheard"))
+    await connection.execute(sa.delete(inbox).where(this, inbox.c.outcome == InboxOutcome.UNADDRESSED))
     return (await connection.execute(sa.select(inbox.c.id).where(this))).first() is None
 
 

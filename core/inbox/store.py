@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult, delete_message, edit_message
-from core.inbox_message import InboxMessage
+from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.lifecycle import begin_generation
 from core.store.database import Database
 from core.store.fast_path import Statement
@@ -21,10 +21,10 @@ from core.store.schema import inbox, sessions, turns
 from core.store.upsert import insert_of
 from core.turns.queries import RerunKind, has_message, is_active, is_waiting, parse_message, record_message
 from core.turns.rerun import RerunDenied, create_rerun_message
-from core.turns.store import RESET, STOP, WITHDRAWN, TurnStore
-from core.turns.turn import TurnKind
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason, TurnKind
 from core.turns.worker import Worker
-from core.usage.user_rate_limits import NO_RATE_LIMITS, RATE_LIMITED, RateLimited, UserRateLimiter
+from core.usage.user_rate_limits import NO_RATE_LIMITS, RateLimited, UserRateLimiter
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class InboxStore:
         """
         limited = await self.find_rate_limit(inbound.event_key, author=inbound.author, place=inbound.place)
         if limited is not None:
-            await self.record_command(inbound, "message", outcome=RATE_LIMITED)
+            await self.record_command(inbound, "message", outcome=InboxOutcome.RATE_LIMITED)
             return limited
         accepted = _accepted(await self._database.run(_INSERT, **self._values(inbound)))
         if accepted is not AcceptResult.DUPLICATE:
@@ -135,13 +135,13 @@ class InboxStore:
             accepted = await self._insert(connection, message, kind=kind, parent=turn_id)
             stopped = None
             if kind == "revise" and accepted is not AcceptResult.DUPLICATE:
-                stopped = await self._turns.request_cancel(connection, message.session_id, STOP)
+                stopped = await self._turns.request_cancel(connection, message.session_id, CancelReason.STOP)
             await self._turns.notify_workers(connection)
             return (accepted, message), stopped
 
         what = f"{kind} of turn {turn_id}"
         accepted, stopped = await retried(lambda: self._write(work), what=what)
-        self._worker.cancel_and_wake(stopped, STOP)
+        self._worker.cancel_and_wake(stopped, CancelReason.STOP)
         return accepted
 
     async def _spent_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
@@ -184,10 +184,12 @@ class InboxStore:
 
         withdrawn = await self._write(work)
         ended = withdrawn.turn_id if isinstance(withdrawn, ClaimedMessage) and withdrawn.is_turn_cancelled else None
-        self._worker.cancel_and_wake(ended, WITHDRAWN)
+        self._worker.cancel_and_wake(ended, CancelReason.MESSAGE_DELETED)
         return withdrawn
 
-    async def record_command(self, inbound: InboxMessage, name: str, *, outcome: str = "command") -> bool:
+    async def record_command(
+        self, inbound: InboxMessage, name: str, *, outcome: InboxOutcome = InboxOutcome.COMMAND
+    ) -> bool:
         """Store that a message was a command of this name, without its text.
 
         Returns:
@@ -206,7 +208,7 @@ class InboxStore:
             StoreError: it cannot be seen.
         """
         later = (inbox.c.session == inbound.session_id) & (inbox.c.sent_at > inbound.sent_at)
-        given = sa.exists().where(later, inbox.c.outcome == "command", inbox.c.kind.in_(names))
+        given = sa.exists().where(later, inbox.c.outcome == InboxOutcome.COMMAND, inbox.c.kind.in_(names))
         async with self._database.read() as connection:
             return bool(await connection.scalar(sa.select(given)))
 
@@ -229,21 +231,21 @@ class InboxStore:
         """
 
         async def work(connection: AsyncConnection) -> tuple[list[InboxMessage], str | None] | RerunDenied | None:
-            if await self._insert(connection, inbound, outcome="reset") is AcceptResult.DUPLICATE:
+            if await self._insert(connection, inbound, outcome=InboxOutcome.RESET) is AcceptResult.DUPLICATE:
                 return None
             if await _is_overtaken(connection, inbound, until):
                 kept = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
-                await connection.execute(kept.values(outcome="overtaken"))
+                await connection.execute(kept.values(outcome=InboxOutcome.SUPERSEDED))
                 return RerunDenied.SUPERSEDED
             # first the turns: who takes one up holds it before the messages, and must not hold up what holds him up
-            under_way = await self._turns.request_cancel(connection, inbound.session_id, RESET)
+            under_way = await self._turns.request_cancel(connection, inbound.session_id, CancelReason.RESET)
             return await self._start_over(connection, inbound.session_id, until), under_way
 
         done = await self._write(work)
         if done is None or isinstance(done, RerunDenied):
             return done
         dropped, under_way = done
-        self._worker.cancel_and_wake(under_way, RESET)
+        self._worker.cancel_and_wake(under_way, CancelReason.RESET)
         return dropped
 
     async def has_session(self, session_id: str) -> bool:
@@ -263,7 +265,7 @@ class InboxStore:
         *,
         kind: TurnKind = "message",
         parent: str | None = None,
-        outcome: str | None = None,
+        outcome: InboxOutcome | None = None,
     ) -> AcceptResult:
         """Store a message as a part of a transaction."""
         values = {**self._values(inbound), "kind": kind, "parent": parent, "outcome": outcome}
@@ -305,7 +307,7 @@ class InboxStore:
         await connection.execute(sa.update(inbox).where(later).values(generation=generation))
         waiting = here & is_waiting(inbox) & (inbox.c.generation != generation)
         dropped = (await connection.execute(sa.select(inbox.c.inbound).where(waiting))).scalars().all()
-        await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
+        await connection.execute(sa.update(inbox).where(waiting).values(outcome=InboxOutcome.DROPPED))
         needed = sa.exists().where(
             turns.c.session == session_id, is_active(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
         )

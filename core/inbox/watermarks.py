@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from core.inbox_message import InboxOutcome
 from core.store.database import Database
 from core.store.schema import channels, inbox, sessions
 from core.store.upsert import insert_or_update
@@ -116,8 +117,8 @@ class Watermarks:
         Raises:
             StoreError: the database cannot be read.
         """
-        is_reset = inbox.c.outcome == "reset"
-        is_stop = (inbox.c.outcome == "command") & (inbox.c.kind == "stop")
+        is_reset = inbox.c.outcome == InboxOutcome.RESET
+        is_stop = (inbox.c.outcome == InboxOutcome.COMMAND) & (inbox.c.kind == "stop")
         query = (
             sa.select(inbox.c.session, inbox.c.author, inbox.c.outcome, inbox.c.sent_at)
             .where(inbox.c.session.in_(session_ids), is_reset | is_stop)
@@ -125,5 +126,5 @@ class Watermarks:
         )
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).all()
-        resets = {row.session: row.sent_at for row in rows if row.outcome == "reset"}
-        return resets, {(row.session, row.author): row.sent_at for row in rows if row.outcome != "reset"}
+        resets = {row.session: row.sent_at for row in rows if row.outcome == InboxOutcome.RESET}
+        return resets, {(row.session, row.author): row.sent_at for row in rows if row.outcome != InboxOutcome.RESET}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.inbox_message import InboxOutcome
 from core.privacy.deletion_queries import (
     TOMBSTONE_PREFIX,
     delete_old_runs,
@@ -31,7 +32,7 @@ from core.store.database import Database
 from core.store.notify import Notices
 from core.store.schema import artifacts, blobs, inbox, messages, sessions, spending, turns, workers
 from core.turns.queries import is_active, is_waiting
-from core.turns.store import RESET, STOP
+from core.turns.turn import CancelReason
 from core.usage.meter import utc_day
 from core.usage.prices import Prices
 from core.usage.spending import redact_person, redact_rows
@@ -213,9 +214,9 @@ class DeletionService:
                 await delete_session(connection, self._prices, session_id, row, reset_at=started_at)
                 result.conversations += 1
                 return True
-            cancelled = await self._cancel_turns(connection, session_id, RESET)
+            cancelled = await self._cancel_turns(connection, session_id, CancelReason.RESET)
             queued = (inbox.c.session == session_id) & is_waiting(inbox)
-            await connection.execute(sa.update(inbox).where(queued).values(outcome="dropped"))
+            await connection.execute(sa.update(inbox).where(queued).values(outcome=InboxOutcome.DROPPED))
             generation = await begin_generation(connection, session_id)
             await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session_id))
         await self._wait_for_turns(cancelled)
@@ -264,14 +265,14 @@ class DeletionService:
         """Cancel the turns of a session and wait for them; tombstone the queued messages of a user, if one is given."""
         async with self._database.write() as connection:
             await lock_session(connection, session_id)
-            cancelled = await self._cancel_turns(connection, session_id, STOP)
+            cancelled = await self._cancel_turns(connection, session_id, CancelReason.STOP)
             queued = (inbox.c.session == session_id) & is_waiting(inbox)
             await tombstone_messages(connection, queued & (inbox.c.author == user_id))
         await self._wait_for_turns(cancelled)
 
     async def _cancel_turns(self, connection: AsyncConnection, session_id: str, reason: str) -> Sequence[str]:
         """Cancel the unfinished turns of a session, and return their ids. A reset outranks an earlier reason."""
-        cancel = reason if reason == RESET else sa.func.coalesce(turns.c.cancel, reason)
+        cancel = reason if reason == CancelReason.RESET else sa.func.coalesce(turns.c.cancel, reason)
         update = sa.update(turns).where(turns.c.session == session_id, is_active(turns)).values(cancel=cancel)
         turn_ids: Sequence[str] = (await connection.execute(update.returning(turns.c.id))).scalars().all()
         for turn_id in turn_ids:

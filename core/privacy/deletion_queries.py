@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.inbox_message import InboxOutcome
 from core.sessions import state as scopes
 from core.sessions.lifecycle import delete_session_data, delete_unreferenced_blobs
 from core.sessions.resume import correction_run_id
@@ -111,7 +112,13 @@ async def tombstone_messages(connection: AsyncConnection, where: sa.ColumnElemen
 async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], reset_at: float) -> None:
     """Mark a session as deleted. Delete the state, files and names of a place without any other session."""
     now = time.time()
-    mark = {"session": session.id, "place": session.user_id, "author": "", "generation": 1, "outcome": "reset"}
+    mark = {
+        "session": session.id,
+        "place": session.user_id,
+        "author": "",
+        "generation": 1,
+        "outcome": InboxOutcome.RESET,
+    }
     mark |= {"event_key": f"{TOMBSTONE_PREFIX}{session.id}:{now}", "sent_at": reset_at, "accepted_at": now}
     await connection.execute(sa.insert(inbox).values(mark))
     others = sa.select(sessions.c.id).where(sessions.c.user_id == session.user_id)

@@ -16,6 +16,7 @@ from google.adk.events.event import Event
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.inbox_message import InboxOutcome
 from core.models.tokens import estimate_tokens
 from core.privacy.known_users import name_of, sessions_that_name
 from core.sessions import state as scopes
@@ -109,7 +110,7 @@ async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[l
 
 async def is_only_author(connection: AsyncConnection, session_id: str, user_id: str) -> bool:
     """Return whether nobody else wrote to the bot in a session."""
-    to_bot = inbox.c.outcome.is_distinct_from("overheard")
+    to_bot = inbox.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED)
     written = sa.select(inbox.c.author).where(inbox.c.session == session_id, to_bot).distinct()
     authors: set[str | None] = set((await connection.execute(written)).scalars()) - {""}
     is_correction = messages.c.invocation_id.endswith(correction_run_id(""))  # written by Parley, not by a user

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.tasks import run_every
+from core.inbox_message import InboxOutcome
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.store.database import Database
 from core.store.schema import inbox, refusals, tool_calls, turns, workers
@@ -110,7 +111,9 @@ def _is_expired_message(before: sa.ColumnElement[float]) -> sa.ColumnElement[boo
     The newest message to the bot and the newest overheard message both count.
     """
     newer = inbox.alias("newer")
-    same_kind = newer.c.outcome.is_distinct_from("overheard") | (inbox.c.outcome == "overheard")
+    same_kind = newer.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED) | (
+        inbox.c.outcome == InboxOutcome.UNADDRESSED
+    )
     has_newer = sa.exists().where(
         newer.c.place == inbox.c.place, newer.c.author == inbox.c.author, newer.c.sent_at > inbox.c.sent_at, same_kind
     )

@@ -71,11 +71,8 @@ sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 #: One accepted message of a platform, under a key that a second delivery has as well. `inbound` is the message; a reset
 #: takes it away, and the key stays. `revised` is the message as it was edited when a turn had taken it already. A row
 #: that asks for the messages of a turn to be answered once more has that turn for its `parent`, and for its `kind` how
-#: (see `turns`); so has one that says that all was decided which a turn had asked for (`approval`). `outcome` is there
-#: for what no turn answers, and says why: `reset` (it asked for nothing else), `dropped` (by a reset), `stopped`,
-#: `withdrawn` (deleted by its author; also when a turn had taken it), `unreadable`, `overtaken` (it came too late),
-#: `command` (it asks for something else than an answer; its `kind` is its name), `limited` (its author or place had
-#: asked for too much), `overheard` (it was said to others: to know who spoke last), the last three without their words.
+#: (see `turns`); so has one that says that all was decided which a turn had asked for (`approval`). `outcome` is why
+#: no turn answers it: `core.inbox_message.InboxOutcome`.
 inbox = sa.Table(
     "inbox",
     metadata,

@@ -8,12 +8,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxMessage
+from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.lifecycle import lock_session_row
 from core.sessions.resume import close_input_requests
 from core.store.schema import approvals, inbox, turns
 from core.turns.queries import get_inbox_rows, is_active, is_waiting, parse_message
-from core.turns.store import STOP, TurnStore
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason
 
 
 class StopTurnResult(Enum):
@@ -68,7 +69,7 @@ async def stop_session(
     # first the turn: who takes it up holds it before the messages, and must not hold up what holds him up
     turn = await _running(connection, session_id)
     is_theirs = turn is not None and await _is_theirs(connection, turn, author, until)
-    ended = await turns_.request_cancel(connection, session_id, STOP) if is_theirs else None
+    ended = await turns_.request_cancel(connection, session_id, CancelReason.STOP) if is_theirs else None
     # what that turn takes in meanwhile does not wait any more
     waits = sa.select(inbox).where(here, is_waiting(inbox)).with_for_update()
     waiting = (await connection.execute(waits)).all()
@@ -78,7 +79,7 @@ async def stop_session(
     decided = sa.update(approvals).where(approvals.c.turn.in_(asking))
     await connection.execute(decided.values(decision=None, decided_by=None, decider=None, decided_at=None))
     await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
-    await connection.execute(sa.update(inbox).where(these).values(outcome="stopped"))
+    await connection.execute(sa.update(inbox).where(these).values(outcome=InboxOutcome.STOPPED))
     dropped = tuple(message for row in waiting if (message := parse_message(row.inbound)))
     since = (inbox.c.session == session_id) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
     said_since = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()
@@ -99,7 +100,7 @@ async def stop_turn(
         return StopTurnResult.NOT_RUNNING
     if not await _is_theirs(connection, turn, author):
         return StopTurnResult.NOT_OWNER
-    ended = await turns_.request_cancel(connection, turn.session, STOP)
+    ended = await turns_.request_cancel(connection, turn.session, CancelReason.STOP)
     return StopTurnResult.STOPPED if ended is not None else StopTurnResult.NOT_RUNNING
 
 

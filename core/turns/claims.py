@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxMessage
+from core.inbox_message import InboxMessage, InboxOutcome
 from core.secret_redaction import traced
 from core.sessions.resume import resume_run
 from core.sessions.routing import AgentRouter
@@ -37,7 +37,7 @@ from core.turns.queries import (
     parse_message,
     prepare_rerun,
 )
-from core.turns.turn import Turn
+from core.turns.turn import CancelReason, Turn
 from core.usage.meter import UsageMeter
 from core.workers.lease import Lease
 
@@ -144,7 +144,7 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
         chunks=tuple(row.chunks or ()),
         text=row.text if is_answered else None,
         partial_text="" if is_answered else row.text or "",
-        cancel=row.cancel,
+        cancel=row.cancel and CancelReason(row.cancel),
         is_damaged=bool(damaged),
         meter=UsageMeter(row.id, row.usage, started_at=row.created_at),
     )
@@ -249,7 +249,9 @@ async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str])
 
 async def _drop_messages(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> None:
     """Answer no message of these that waits: it, or its session, cannot be read."""
-    dropped = sa.update(inbox).where(which, is_waiting(inbox)).values(outcome="unreadable").returning(inbox.c.id)
+    dropped = (
+        sa.update(inbox).where(which, is_waiting(inbox)).values(outcome=InboxOutcome.UNREADABLE).returning(inbox.c.id)
+    )
     log.error("the messages %s cannot be read", list((await connection.execute(dropped)).scalars()))
 
 
@@ -285,7 +287,9 @@ async def _next_turn(
         if (parent := await get_turn_row(connection, first.parent)) is None:
             return turn
         if first.kind == "retry" and parent.state == "done":  # it has its answer after all
-            await connection.execute(sa.update(inbox).where(inbox.c.id == first.id).values(outcome="overtaken"))
+            await connection.execute(
+                sa.update(inbox).where(inbox.c.id == first.id).values(outcome=InboxOutcome.SUPERSEDED)
+            )
             return None
         turn = await _following(connection, turn, parent, first.kind)
     return replace(turn, is_damaged=bool(damaged))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxMessage
+from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.resume import discard_run, resume_run
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.turn_states import UNDER_WAY
@@ -49,7 +49,7 @@ def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
 
 
 async def record_message(
-    connection: AsyncConnection, inbound: InboxMessage, outcome: str, *, kind: str = "message"
+    connection: AsyncConnection, inbound: InboxMessage, outcome: InboxOutcome, *, kind: str = "message"
 ) -> bool:
     """Keep a message without its words; whether it was not here before.
 

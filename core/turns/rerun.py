@@ -13,7 +13,7 @@ from core.sessions.lifecycle import lock_session_row
 from core.store.schema import approvals, inbox, turns
 from core.store.turn_states import ENDED
 from core.turns.queries import RerunKind, get_inbox_rows, is_waiting, parse_message
-from core.turns.store import STOP
+from core.turns.turn import CancelReason
 
 
 class RerunDenied(Enum):
@@ -73,7 +73,7 @@ async def _has_asked(connection: AsyncConnection, turn_id: str) -> bool:
 
 def _may(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
     """Whether a turn has come to an end, or shows one and is about to have come to it, that `kind` follows."""
-    is_stopped = turn.cancel == STOP and turn.state in ("running", "cancelled")
+    is_stopped = turn.cancel == CancelReason.STOP and turn.state in ("running", "cancelled")
     match kind:
         case "retry":
             return turn.state in ("failed", "running")

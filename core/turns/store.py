@@ -38,19 +38,11 @@ from core.store.schema import inbox, turns
 from core.store.turn_states import Ended, State, before
 from core.turns.claims import claim_turns
 from core.turns.queries import get_message_chain, is_active
-from core.turns.turn import Turn
+from core.turns.turn import CancelReason, Turn
 from core.workers.fencing import FencingToken
 from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
-
-#: Why a turn is cancelled: a reset of its session, a stop, the deletion of its messages, the shutdown of the process,
-#: or a claim of another worker.
-RESET = "reset"
-STOP = "stop"
-WITHDRAWN = "withdrawn"
-SHUTDOWN = "shutdown"
-LOST = "lost"
 
 #: The most people of whom a worker knows when it last began a turn for them; the others count as never served.
 MAX_SERVED = 1_000
@@ -100,11 +92,11 @@ class TurnStore:
             self._served.update((message.author, number) for message in turn.messages)
         return claimed
 
-    async def list_owned(self) -> dict[str, str | None]:
+    async def list_owned(self) -> dict[str, CancelReason | None]:
         """Return the ids of this worker's turns, each with the reason to cancel it, if there is one."""
         own = sa.select(turns.c.id, turns.c.cancel).where(is_active(turns), turns.c.owner == self._lease.worker_id)
         async with self._database.read() as connection:
-            return {row.id: row.cancel for row in await connection.execute(own)}
+            return {row.id: row.cancel and CancelReason(row.cancel) for row in await connection.execute(own)}
 
     async def check_owned(self, turn: Turn) -> None:
         """See that the turn is this worker's still, before more of it is shown: once the lease may have ended, be it
@@ -164,7 +156,7 @@ class TurnStore:
         tracing.ended("handed back")
         await self._notices.tell(self._lease.worker_id)
 
-    async def request_cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
+    async def request_cancel(self, connection: AsyncConnection, session_id: str, reason: CancelReason) -> str | None:
         """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
         What was the first reason to end it stays that, but for a reset.
 
@@ -172,9 +164,9 @@ class TurnStore:
             Its id, if there is one.
         """
         here = (turns.c.session == session_id) & is_active(turns)
-        if reason != RESET:  # which has all forgotten, and is not to be taken back
+        if reason != CancelReason.RESET:  # which has all forgotten, and is not to be taken back
             here &= turns.c.cancel.is_(None) | (turns.c.cancel == reason)
-        if reason == STOP:  # what has come to its answer has nothing to stop
+        if reason == CancelReason.STOP:  # what has come to its answer has nothing to stop
             here &= turns.c.state != "answered"
         asked = sa.update(turns).where(here).values(cancel=reason).returning(turns.c.id)
         turn_id: str | None = (await connection.execute(asked)).scalar_one_or_none()
@@ -186,7 +178,9 @@ class TurnStore:
         """Tell the other workers that something waits, once the transaction is committed."""
         await self._notices.post(connection, self._lease.worker_id)
 
-    async def listen(self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, str], None]) -> None:
+    async def listen(
+        self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, CancelReason], None]
+    ) -> None:
         """Hear of what other workers have that waits, and from all of them of turns that are to be ended, by id and
         reason. Until cancelled.
         """
@@ -194,7 +188,7 @@ class TurnStore:
         def heard(text: str) -> None:
             id_, _, reason = text.partition(" ")
             if reason:
-                on_cancelled(id_, reason)
+                on_cancelled(id_, CancelReason(reason))
             elif id_ != self._lease.worker_id:
                 on_waiting()
 
@@ -212,7 +206,7 @@ class TurnStore:
             TurnLostError: another worker has taken the turn.
         """
         usage = turn.meter.to_json() if state != "done" else None  # of an answer, it is stored
-        is_reset, is_deleted = turns.c.cancel == RESET, turns.c.cancel == WITHDRAWN
+        is_reset, is_deleted = turns.c.cancel == CancelReason.RESET, turns.c.cancel == CancelReason.MESSAGE_DELETED
         new = {
             "state": state,
             "error": error,
@@ -232,10 +226,10 @@ class TurnStore:
                 row = (await connection.execute(ended)).one_or_none()
                 if row is None:
                     raise self.fencing_token(turn).lost_error
-                if row.cancel == RESET:
+                if row.cancel == CancelReason.RESET:
                     answered = inbox.c.turn.in_((turn.id, turn.origin))
                     await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
-                elif row.cancel == WITHDRAWN and state == "cancelled":
+                elif row.cancel == CancelReason.MESSAGE_DELETED and state == "cancelled":
                     await discard_run(connection, turn.session_id, turn.origin, keep_prompt=False)
 
         await retried(work, what=f"turn {turn.id}")

@@ -1,6 +1,7 @@
 """One turn, as the worker has it that runs it."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal
 
 from core.inbox_message import InboxMessage
@@ -8,6 +9,21 @@ from core.turns.queries import RerunKind
 from core.usage.meter import UsageMeter
 
 TurnKind = Literal["message", "approval"] | RerunKind
+
+
+class CancelReason(StrEnum):
+    """Reason to cancel a turn.
+
+    Attributes:
+        MESSAGE_DELETED: the authors deleted all messages that the turn answers.
+        LEASE_LOST: another worker claimed the turn.
+    """
+
+    RESET = "reset"
+    STOP = "stop"
+    MESSAGE_DELETED = "message_deleted"
+    SHUTDOWN = "shutdown"
+    LEASE_LOST = "lease_lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +67,7 @@ class Turn:
     chunks: tuple[str, ...] = ()
     text: str | None = None
     partial_text: str = ""
-    cancel: str | None = None
+    cancel: CancelReason | None = None
     is_damaged: bool = False
     meter: UsageMeter = field(default_factory=UsageMeter, compare=False, repr=False)
 

@@ -12,8 +12,8 @@ from core.concurrency.tasks import run_every
 from core.errors import StoreError, TurnLostError
 from core.observability.tracing import running
 from core.secret_redaction import traced
-from core.turns.store import LOST, SHUTDOWN, TurnStore
-from core.turns.turn import Turn
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason, Turn
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +41,14 @@ class _Run:
     turn: Turn
     task: asyncio.Task[None]
 
-    def cancel(self, reason: str) -> None:
+    def cancel(self, reason: CancelReason) -> None:
         """Cancel once: a second time would break off the word that the first one has in the reply. Of the reason for
         which it was claimed to be ended, it knows.
         """
         if reason != self.turn.cancel:  # a task that is cancelled before it has begun never begins
             asyncio.get_running_loop().call_soon(self._cancel, reason)
 
-    def _cancel(self, reason: str) -> None:
+    def _cancel(self, reason: CancelReason) -> None:
         if not self.task.cancelling():
             self.task.cancel(reason)
 
@@ -98,12 +98,12 @@ class Worker:
         """There may be something to do."""
         self._wake.set()
 
-    def cancel(self, turn_id: str, reason: str) -> None:
+    def cancel(self, turn_id: str, reason: CancelReason) -> None:
         """End a turn, if it runs here."""
         if run := self._running.get(turn_id):
             run.cancel(reason)
 
-    def cancel_and_wake(self, turn_id: str | None, reason: str) -> None:
+    def cancel_and_wake(self, turn_id: str | None, reason: CancelReason) -> None:
         """What there was to answer has become less: end a turn, if one was ended, and see what is to be done now."""
         if turn_id is not None:
             self.cancel(turn_id, reason)
@@ -148,7 +148,7 @@ class Worker:
         closed = event_loop.now() + CLOSING_SECONDS
         if late := list(self._running.values()):
             for run in late:
-                run.cancel(SHUTDOWN)
+                run.cancel(CancelReason.SHUTDOWN)
             await asyncio.wait([run.task for run in late], timeout=CLOSING_SECONDS)
         await self._claimed(closed)
         if self._running:
@@ -189,7 +189,7 @@ class Worker:
                 if reason is not None:
                     self.cancel(turn_id, reason)
             for turn_id in missed & watched - known.keys():  # missed once, it may just have come to its end
-                self.cancel(turn_id, LOST)
+                self.cancel(turn_id, CancelReason.LEASE_LOST)
             missed = watched - known.keys()
 
         await run_every(WATCH, check, what="the state of the running turns cannot be read")
@@ -209,7 +209,8 @@ class Worker:
                 await self._back_off(turn)
         except asyncio.CancelledError as stop:
             log.info("turn %s was cancelled", turn.id)
-            if self._stopping.is_set() and stop.args != (LOST,):  # it may have been told where it was not ready for it
+            # the cancellation may come where the runner does not handle it
+            if self._stopping.is_set() and stop.args != (CancelReason.LEASE_LOST,):
                 await self._hand_back(turn)
         finally:
             del self._running[turn.id]

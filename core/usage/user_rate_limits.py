@@ -15,6 +15,7 @@ from typing import Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.inbox_message import InboxOutcome
 from core.store.database import Database
 from core.store.schema import inbox, refusals
 from core.store.upsert import insert_of
@@ -22,9 +23,6 @@ from core.store.upsert import insert_of
 UNIT_SECONDS: Mapping[str, float] = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 _RATE_PATTERN = re.compile(r"(?P<count>[1-9]\d{0,5})\s*/\s*(?P<unit>[mhd])")
-
-#: Outcome of a message over the limit. It gets no answer, and its text is not stored.
-RATE_LIMITED = "limited"
 
 #: Reason for a denial: no access, too many messages, or too many commands.
 DenialKind = Literal["door", "rate", "command"]
@@ -133,7 +131,7 @@ NO_RATE_LIMITS = UserRateLimiter()
 
 def _counts(table: sa.FromClause) -> sa.ColumnElement[bool]:
     """Return the condition of messages that count: those that ask for an answer."""
-    uncounted = ("overheard", "command", "reset", RATE_LIMITED)
+    uncounted = (InboxOutcome.UNADDRESSED, InboxOutcome.COMMAND, InboxOutcome.RESET, InboxOutcome.RATE_LIMITED)
     return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(uncounted)) & (table.c.kind != "approval")
 
 

@@ -19,8 +19,8 @@ from core.errors import StoreError
 from core.inbox_message import InboxMessage
 from core.store.schema import turns, workers
 from core.turns import worker
-from core.turns.store import STOP, TurnStore
-from core.turns.turn import Turn
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason, Turn
 from core.workers.lease import Lease
 from sandbox.models import DropConnection, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
@@ -439,9 +439,9 @@ async def test_a_stop_from_elsewhere_ends_the_answer_with_a_word(slack: SlackSan
     async with in_the_middle(slack, tmp_path, "Once", "And now?") as (bot, question):
         (message,) = await bot.inbox_rows()
         async with bot.database.write() as connection:
-            await bot.turns.request_cancel(connection, message.session, STOP)
+            await bot.turns.request_cancel(connection, message.session, CancelReason.STOP)
         row = await outcome(bot)
-        assert (row.state, row.error) == ("cancelled", STOP)
+        assert (row.state, row.error) == ("cancelled", CancelReason.STOP)
         assert bot.texts(question)[1:] == [f"Once\n\n{words.STOPPED}"]
         await slack.say("ada", question.channel, "go on", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts[-1] == "And now?")

@@ -18,6 +18,7 @@ from channels.settings import BackfillLimits
 from core.concurrency import retry
 from core.errors import StoreError
 from core.inbox.watermarks import ActivePlace, Watermarks
+from core.inbox_message import InboxOutcome
 from core.store.database import Database
 from core.store.schema import sessions
 from core.turns.queries import record_message
@@ -593,7 +594,7 @@ async def test_a_stop_ends_what_its_author_asked_before_and_is_found_after_it_bu
         return IncomingMessage(inbound(text, session=session, sent_at=at, author=author), is_mention=True)
 
     async with places._database.write() as connection:
-        await record_message(connection, said("stop", since + 5).inbound, "command", kind="stop")
+        await record_message(connection, said("stop", since + 5).inbound, InboxOutcome.COMMAND, kind="stop")
     calls = [said("a story", since), said("reset", since + 1), said("mine", since + 2, "ada"), said("now", since + 6)]
     found = await filter_missing(places, calls, {session}, {PLACE: 0.0}, since=0.0)
     assert [call.inbound.text for call in found] == ["reset", "mine", "now"]

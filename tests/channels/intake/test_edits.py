@@ -58,7 +58,7 @@ async def test_what_was_said_to_others_in_a_thread_is_for_the_bot_as_soon_as_it_
             await sandbox.say("ada", thread, f"{talk.bot.mention} three")
             await talk.bot.settled(2)
             said = await sandbox.say("grace", thread, "and two?")
-        rows = await talk.bot.database.until(talk.bot.inbox_rows, lambda rows: rows[-1].outcome == "overheard")
+        rows = await talk.bot.database.until(talk.bot.inbox_rows, lambda rows: rows[-1].outcome == "unaddressed")
         known = len(rows) - 1
         await sandbox.edit("grace", said, f"and two, {talk.bot.mention}?")
         await talk.bot.settled(known + 1)
@@ -125,7 +125,7 @@ async def test_what_is_changed_while_it_is_being_kept_is_so_when_it_is_kept(
         await changing
         rows = await talk.bot.database.until(
             talk.bot.inbox_rows,
-            lambda rows: rows and (rows[0].outcome == "withdrawn" if deletes else said_by(rows[0]) == "two"),
+            lambda rows: rows and (rows[0].outcome == "deleted" if deletes else said_by(rows[0]) == "two"),
         )
         assert len(rows) == 1
 

@@ -27,8 +27,7 @@ from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
 from core.store.turn_states import Ended
 from core.tools.approvals import Approval, Approvals
-from core.turns.store import STOP
-from core.turns.turn import Turn
+from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
 from core.usage.spending import SpendingStore
@@ -387,7 +386,7 @@ async def test_a_stop_that_comes_late_ends_what_was_asked_by_then_and_nothing_el
     late = inbound("stop")
     await place.hear("said since")
     await place.intake.accept(IncomingMessage(late, True, is_late=True))
-    assert await place.turns.list_owned() == {turn.id: STOP}
+    assert await place.turns.list_owned() == {turn.id: CancelReason.STOP}
     assert await place.waiting() == ["said since"]
     await place.ended(turn, "cancelled")
     since = await place.begun()
@@ -498,7 +497,7 @@ async def test_a_deletion_drops_what_waits_ends_what_runs_and_marks_what_was_ans
     runs = await place.hear("two")
     turn = await place.begun()
     await place.intake.handle_deletion(runs.event_key)
-    assert await place.turns.list_owned() == {turn.id: "withdrawn"}
+    assert await place.turns.list_owned() == {turn.id: "message_deleted"}
     await place.ended(turn, "cancelled")
     answered = await place.hear("three")
     other = await place.ended(await place.begun())

@@ -17,7 +17,7 @@ from core.agents.runtime import AgentRuntime
 from core.errors import ProviderRequestError
 from core.identity import Actor
 from core.store.schema import feedback
-from core.turns.store import WITHDRAWN
+from core.turns.turn import CancelReason
 from core.turns.worker import Worker
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackSandbox
@@ -273,7 +273,7 @@ async def test_a_deletion_is_not_forgotten_by_whoever_shows_the_answer(sandbox: 
     async with talking(sandbox, tmp_path, "It is 42.") as talk:
         await talk.say("one")
         await talk.bot.settled(1)
-        await talk.bot.restarted(state="answered", cancel=WITHDRAWN, finished_at=None)
+        await talk.bot.restarted(state="answered", cancel=CancelReason.MESSAGE_DELETED, finished_at=None)
         await says(talk, f"It is 42.\n\n{words.WITHDRAWN}")
         (row,) = await talk.bot.settled(1)
         assert (row.state, buttons(talk)) == ("cancelled", [[]])

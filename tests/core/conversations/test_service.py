@@ -25,8 +25,8 @@ from core.store.schema import feedback as feedback_table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.turns.cancel import StopResult, StopTurnResult
-from core.turns.store import RESET, STOP, TurnStore
-from core.turns.turn import Turn
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
 from tests.core.conftest import MODELS, Faulty, done, never, worker_on
@@ -81,8 +81,8 @@ async def test_what_runs_is_stopped_over_all_workers_and_what_waits_is_not_answe
     assert await other.stop_session("place:1", author=None) == StopResult(turn.id, (waiting,))
     assert await other.stop_session("place:1", author=None) == StopResult(turn.id)
     if not database.is_sqlite:  # there, it is one process, whose leases end with it
-        assert await turns.list_owned() == {turn.id: STOP}
-    await turns.end(turn, "cancelled", error=STOP)
+        assert await turns.list_owned() == {turn.id: CancelReason.STOP}
+    await turns.end(turn, "cancelled", error=CancelReason.STOP)
     assert not await conversations.stop_session("place:1", author=None)
     assert [next_one.newest_message for next_one in await turns.claim(10)] == [elsewhere]
 
@@ -109,7 +109,7 @@ async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
         go_on.set()
     assert [one.id for one in claiming.result()] == [turn.id]
     assert stopping.result() == StopResult(turn.id, (older,))
-    assert await turns.list_owned() == {turn.id: STOP}
+    assert await turns.list_owned() == {turn.id: CancelReason.STOP}
 
 
 async def test_of_one_person_it_is_stopped_what_he_has_asked_for(
@@ -163,7 +163,7 @@ async def test_a_turn_is_stopped_by_who_asked_and_while_it_runs(
     database.failures = 2
     pressed = await asyncio.gather(*(conversations.stop_turn(turn.id, "ada") for _ in range(5)))
     assert set(pressed) == {StopTurnResult.STOPPED}
-    assert await turns.list_owned() == {turn.id: STOP}
+    assert await turns.list_owned() == {turn.id: CancelReason.STOP}
     await turns.save_answer(turn, "text", {})  # it had not heard of it yet
     assert await conversations.stop_turn(turn.id, "ada") is StopTurnResult.NOT_RUNNING
     assert await conversations.stop_session("place:1", author=None) == StopResult()
@@ -175,7 +175,7 @@ async def test_a_turn_that_nobody_runs_is_stopped_by_whoever_takes_it_up(
     turn = await begun(inbox, turns)
     await turns.hand_back(turn)
     assert await conversations.stop_turn(turn.id, "ada") is StopTurnResult.STOPPED
-    assert (await claimed(turns)).cancel == STOP
+    assert (await claimed(turns)).cancel == CancelReason.STOP
 
 
 async def test_what_a_reset_ends_is_not_stopped_besides(
@@ -184,7 +184,7 @@ async def test_what_a_reset_ends_is_not_stopped_besides(
     turn = await begun(inbox, turns)
     await inbox.reset_session(inbound("reset"))
     assert await conversations.stop_turn(turn.id, "ada") is StopTurnResult.NOT_RUNNING
-    assert await turns.list_owned() == {turn.id: RESET}
+    assert await turns.list_owned() == {turn.id: CancelReason.RESET}
 
 
 # --- what they are -------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ async def test_who_spoke_with_it_last_goes_on_until_somebody_else_speaks(room: R
     assert await room.hears("ada")
     async with database.read() as connection:
         kept = (await connection.execute(sa.select(inbox_table))).all()
-    assert [row.inbound for row in kept if row.outcome == "overheard"] == [None, None]
+    assert [row.inbound for row in kept if row.outcome == "unaddressed"] == [None, None]
     assert "secret" not in str(kept)
 
 

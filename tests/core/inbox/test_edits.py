@@ -18,8 +18,8 @@ from core.store.schema import blobs
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.turns.rerun import RerunDenied
-from core.turns.store import STOP, WITHDRAWN, TurnStore
-from core.turns.turn import Turn
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason, Turn
 from tests.core.conftest import Faulty, done, worker_on
 from tests.core.sessions.events import replied, said, texts
 from tests.fixtures.inbox_messages import inbound
@@ -144,12 +144,12 @@ async def test_the_turn_that_answers_nothing_but_what_is_deleted_is_ended_by_whi
         assert await inbox.delete_message(turn.newest_message.event_key) == ClaimedMessage(
             turn.id, "running", is_turn_cancelled=True
         )
-    assert await turns.list_owned() == {turn.id: WITHDRAWN}
+    assert await turns.list_owned() == {turn.id: CancelReason.MESSAGE_DELETED}
     await turns._lease.release()
     other = await worker_on(database)
     taken = await claimed(other)
-    assert (taken.cancel, taken.newest_message.address) == (WITHDRAWN, turn.newest_message.address)
-    await other.end(taken, "cancelled", error=WITHDRAWN)
+    assert (taken.cancel, taken.newest_message.address) == (CancelReason.MESSAGE_DELETED, turn.newest_message.address)
+    await other.end(taken, "cancelled", error=CancelReason.MESSAGE_DELETED)
     assert "secret" not in await all_that_is_kept(database)
     for kind in ("retry", "regenerate", "revise"):
         assert await inbox.request_rerun(turn.id, author="ada", kind=kind) is RerunDenied.EXPIRED
@@ -177,7 +177,7 @@ async def test_what_was_said_about_what_is_deleted_meanwhile_is_forgotten_with_i
     await done(turns, await begun("one"))
     running = await begun("a secret")
     await inbox.delete_message(running.newest_message.event_key)
-    await turns.end(running, "cancelled", error=WITHDRAWN)
+    await turns.end(running, "cancelled", error=CancelReason.MESSAGE_DELETED)
     assert await history() == ["one", "about one"]
     answered = await begun("three")
     await turns.save_answer(answered, "about three", {})
@@ -208,7 +208,7 @@ async def test_of_the_bytes_that_came_along_those_stay_that_something_else_still
     await done(turns, await shown(both))
     running = await shown(both, own)
     await inbox.delete_message(running.newest_message.event_key)
-    await turns.end(running, "cancelled", error=WITHDRAWN)
+    await turns.end(running, "cancelled", error=CancelReason.MESSAGE_DELETED)
     async with database.read() as connection:
         assert (await connection.execute(sa.select(blobs.c.data))).scalars().all() == [both]
 
@@ -250,7 +250,7 @@ async def test_a_reset_outdoes_every_other_reason_to_end_a_turn(
     await inbox.reset_session(inbound("reset"))
     reasons: list[Any] = []
     async with database.write() as connection:
-        for reason in (STOP, WITHDRAWN):
+        for reason in (CancelReason.STOP, CancelReason.MESSAGE_DELETED):
             reasons.append(await turns.request_cancel(connection, turn.session_id, reason))
     assert reasons == [None, None]
     await turns.end(turn, "cancelled")

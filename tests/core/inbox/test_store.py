@@ -15,8 +15,8 @@ from core.store.schema import inbox as table
 from core.store.schema import sessions
 from core.store.schema import turns as turns_table
 from core.turns.rerun import RerunDenied
-from core.turns.store import RESET, TurnStore
-from core.turns.turn import Turn
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason, Turn
 from tests.core.conftest import Faulty, done
 from tests.fixtures.inbox_messages import inbound
 
@@ -143,7 +143,7 @@ async def test_a_reset_that_is_found_late_drops_what_was_said_before_it_and_noth
     await inbox.accept(after)
     await inbox.accept(before)
     assert await inbox.reset_session(reset, until=reset.sent_at) == [before]
-    assert await turns.list_owned() == {running.id: RESET}
+    assert await turns.list_owned() == {running.id: CancelReason.RESET}
     await turns.end(running, "cancelled")
     (turn,) = await turns.claim(10)
     assert (turn.messages, turn.generation) == ((after,), running.generation + 1)
@@ -158,7 +158,7 @@ async def test_a_reset_that_is_found_when_what_was_said_after_it_has_a_turn_ends
     await inbox.accept(next_one)
     for became in (RerunDenied.SUPERSEDED, None):
         assert await inbox.reset_session(reset, until=reset.sent_at) is became
-    assert RESET not in (await turns.list_owned()).values()
+    assert CancelReason.RESET not in (await turns.list_owned()).values()
     await done(turns, running)
     (turn,) = await turns.claim(10)
     assert (turn.messages, turn.generation) == ((next_one,), running.generation)

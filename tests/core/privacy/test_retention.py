@@ -141,7 +141,7 @@ async def test_what_was_overheard_does_not_let_it_be_forgotten_where_one_speaks(
     await answered(inbox, turns, session="place:2", author="ada")
     aside = inbound(session="place:2", author="grace")
     row = {"event_key": "aside", "session": "place:2", "generation": 1, "place": "place", "author": "grace"}
-    row |= {"sent_at": aside.sent_at, "accepted_at": time.time(), "outcome": "overheard"}
+    row |= {"sent_at": aside.sent_at, "accepted_at": time.time(), "outcome": "unaddressed"}
     async with database.write() as connection:
         for number in range(3):
             more = {"event_key": f"aside {number}", "sent_at": aside.sent_at + number}

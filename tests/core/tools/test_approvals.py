@@ -17,8 +17,8 @@ from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tools.adk_confirmations import Ask
 from core.tools.approvals import Approval, Approvals, Verdict
-from core.turns.store import STOP, TurnStore
-from core.turns.turn import Turn
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from tests.core.conftest import Faulty, never, worker_on
 from tests.fixtures.inbox_messages import inbound
@@ -159,9 +159,9 @@ async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
     async with database.write() as connection:
-        await turns.request_cancel(connection, turn.session_id, STOP)
+        await turns.request_cancel(connection, turn.session_id, CancelReason.STOP)
     assert await approvals.answered(turn, "text", {}, [ask()]) == []
-    await turns.end(turn, "cancelled", error=STOP)
+    await turns.end(turn, "cancelled", error=CancelReason.STOP)
     assert await count(database, table) == 0
 
 

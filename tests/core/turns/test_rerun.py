@@ -18,8 +18,8 @@ from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
 from core.turns.queries import RerunKind
 from core.turns.rerun import RerunDenied
-from core.turns.store import STOP, TurnStore
-from core.turns.turn import Turn
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from tests.core.conftest import Faulty, done, never, worker_on
 from tests.core.sessions.events import answered, called, replied, said
@@ -138,10 +138,10 @@ async def test_an_answer_that_is_just_shown_or_was_stopped_can_be_made_anew(
         await turns.save_answer(turn, "text", {})
     else:
         async with inbox._database.write() as connection:
-            assert await turns.request_cancel(connection, turn.session_id, STOP) == turn.id
+            assert await turns.request_cancel(connection, turn.session_id, CancelReason.STOP) == turn.id
     assert (await asked(inbox, turn))[0] is AcceptResult.WAITING
     assert await turns.claim(10, running=[turn.id]) == []
-    await turns.end(turn, "done" if state == "answered" else "cancelled", error=STOP)
+    await turns.end(turn, "done" if state == "answered" else "cancelled", error=CancelReason.STOP)
     assert (await claimed(turns)).origin == turn.id
 
 
@@ -245,8 +245,8 @@ async def test_what_runs_is_ended_when_its_edited_question_is_to_be_answered(
     edited = await inbox.edit_message(turn.newest_message.event_key, "two")
     assert edited == ClaimedMessage(turn.id, "running", has_unseen_edit=True)
     assert (await asked(inbox, turn, "revise"))[0] is AcceptResult.WAITING
-    assert await turns.list_owned() == {turn.id: STOP}
-    await turns.end(turn, "cancelled", error=STOP)
+    assert await turns.list_owned() == {turn.id: CancelReason.STOP}
+    await turns.end(turn, "cancelled", error=CancelReason.STOP)
     again = await claimed(turns)
     assert (again.kind, again.newest_message.text) == ("revise", "two")
 

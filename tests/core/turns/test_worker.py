@@ -12,8 +12,8 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from core.store.schema import turns as turns_table
 from core.turns import worker
-from core.turns.store import LOST, RESET, SHUTDOWN, STOP, TurnStore
-from core.turns.turn import Turn
+from core.turns.store import TurnStore
+from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from tests.core.conftest import Faulty, worker_on
 from tests.fixtures import empty_databases as tables
@@ -142,13 +142,13 @@ async def test_a_turn_that_is_cancelled_before_its_first_step_begins_and_ends(
         async def told(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
             claimed = await claim(limit, running=running)
             for turn in claimed:  # its task is created by then, and has not begun
-                asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, STOP)
+                asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, CancelReason.STOP)
             return claimed
 
         monkeypatch.setattr(bench.turns, "claim", told)
         await bench.inbox.accept(inbound())
         await bench.until(lambda: bench.ended)
-        assert bench.stops == [(STOP,)]
+        assert bench.stops == [(CancelReason.STOP,)]
 
 
 async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ async def test_a_claimed_turn_that_is_reset_before_it_starts_ends_with_the_reaso
         assert len(bench.begun) == 1
         await bench.inbox.reset_session(inbound("reset", session="p:b"))
         await bench.until(lambda: bench.ended)
-        assert (bench.ended, bench.stops) == (["second"], [(RESET,)])
+        assert (bench.ended, bench.stops) == (["second"], [(CancelReason.RESET,)])
 
 
 async def test_there_is_rest_when_the_last_turn_has_ended_and_not_before(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ async def test_a_reset_ends_the_running_turn_with_its_reason_and_only_once(tmp_p
         word.set()
         await stopping
         await bench.until(lambda: bench.ended)
-        assert bench.stops == [(RESET,)]
+        assert bench.stops == [(CancelReason.RESET,)]
         assert bench.ended == ["running"]
 
 
@@ -326,7 +326,7 @@ async def test_what_is_late_is_told_to_stop(tmp_path: Path) -> None:
         await bench.until(lambda: bench.begun)
         await bench.worker.stop(0.01)
         await bench.until(lambda: bench.ended)
-        assert (bench.ended, bench.stops) == (["late"], [(SHUTDOWN,)])
+        assert (bench.ended, bench.stops) == (["late"], [(CancelReason.SHUTDOWN,)])
 
 
 async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path: Path) -> None:
@@ -385,9 +385,9 @@ async def test_a_turn_that_rests_when_the_stop_comes_is_handed_back(
         assert await bench.is_handed_back()
 
 
-@pytest.mark.parametrize("reason", [SHUTDOWN, STOP])
+@pytest.mark.parametrize("reason", [CancelReason.SHUTDOWN, CancelReason.STOP])
 async def test_a_turn_that_neither_ends_nor_hands_itself_back_is_handed_back_by_a_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: CancelReason
 ) -> None:
     async with working(tmp_path) as bench:
         begun = asyncio.Event()
@@ -399,11 +399,11 @@ async def test_a_turn_that_neither_ends_nor_hands_itself_back_is_handed_back_by_
         monkeypatch.setattr(bench.worker, "_answer", lets_go)
         await bench.inbox.accept(inbound())
         await begun.wait()
-        stopping = asyncio.create_task(bench.worker.stop(0.01 if reason == SHUTDOWN else 5))
+        stopping = asyncio.create_task(bench.worker.stop(0.01 if reason == CancelReason.SHUTDOWN else 5))
         await asyncio.sleep(0)
-        if reason == STOP:
+        if reason == CancelReason.STOP:
             (turn_id,) = bench.worker._running
-            bench.worker.cancel(turn_id, STOP)
+            bench.worker.cancel(turn_id, CancelReason.STOP)
         await stopping
         assert await bench.is_handed_back()
 
@@ -439,7 +439,7 @@ async def test_a_turn_that_is_told_to_end_while_a_stop_hands_it_back_is_handed_b
         bench.go_on.set()
 
         async def told(self: TurnStore, turn: Turn, said: str = "") -> None:
-            bench.worker.cancel(turn.id, STOP)
+            bench.worker.cancel(turn.id, CancelReason.STOP)
             await hand_back(self, turn, said)
 
         with monkeypatch.context() as outage:
@@ -494,7 +494,7 @@ async def test_a_turn_that_another_worker_has_claimed_ends_without_a_word(
         (taken,) = await other.claim(1)
         assert taken.attempt == 2
         await bench.worker.stop(5)
-        assert bench.stops == [(LOST,)]
+        assert bench.stops == [(CancelReason.LEASE_LOST,)]
         await other.end(taken, "failed")
 
 
@@ -502,7 +502,7 @@ async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkey
     monkeypatch.setattr(worker, "WATCH", 0.01)
     running, fails = TurnStore.list_owned, [StoreError("out of reach"), ValueError("a stored text is not UTF-8")]
 
-    async def failing(self: TurnStore) -> dict[str, str | None]:
+    async def failing(self: TurnStore) -> dict[str, CancelReason | None]:
         if fails:
             raise fails.pop()
         return await running(self)
@@ -512,10 +512,10 @@ async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkey
         await bench.inbox.accept(inbound(session="p:a"))
         await bench.until(lambda: bench.begun)
         async with bench.database.write() as connection:
-            assert await bench.turns.request_cancel(connection, "p:a", STOP) == bench.begun[0].id
+            assert await bench.turns.request_cancel(connection, "p:a", CancelReason.STOP) == bench.begun[0].id
         await bench.until(lambda: bench.stops)
         assert not fails
-        assert bench.stops == [(STOP,)]
+        assert bench.stops == [(CancelReason.STOP,)]
 
 
 async def test_workers_on_one_database_tell_each_other_at_once(postgres: str, tmp_path: Path) -> None:
@@ -525,4 +525,4 @@ async def test_workers_on_one_database_tell_each_other_at_once(postgres: str, tm
         await one.until(lambda: one.begun)
         await other.inbox.reset_session(inbound("reset"))
         await one.until(lambda: one.stops)
-        assert one.stops == [(RESET,)]
+        assert one.stops == [(CancelReason.RESET,)]

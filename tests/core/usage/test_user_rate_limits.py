@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from core.inbox.store import AcceptResult, InboxStore
+from core.inbox_message import InboxOutcome
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.schema import inbox as table
@@ -14,7 +15,6 @@ from core.turns.rerun import RerunDenied
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import (
-    RATE_LIMITED,
     CommandLimiter,
     DenialNotices,
     RateLimit,
@@ -56,8 +56,8 @@ async def test_concurrent_workers_share_a_persons_limit_and_lose_no_message(
     assert {await two[0].accept(message) for message in said} == {AcceptResult.DUPLICATE}
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(table).order_by(table.c.id))).all()
-    assert sorted(row.outcome or "" for row in rows) == [""] * 5 + [RATE_LIMITED] * 7
-    assert all((row.inbound is None) == (row.outcome == RATE_LIMITED) for row in rows)
+    assert sorted(row.outcome or "" for row in rows) == [""] * 5 + [InboxOutcome.RATE_LIMITED] * 7
+    assert all((row.inbound is None) == (row.outcome == InboxOutcome.RATE_LIMITED) for row in rows)
     assert await two[0].accept(inbound(session="place:1", author="grace")) is not AcceptResult.DUPLICATE
 
 

@@ -66,7 +66,7 @@ async def test_a_question_that_is_deleted_while_it_waits_is_not_answered(
         await server.wait_for(lambda: second.reactions and third.reactions)
         await server.delete("ada", second)
         await server.purge([third])
-        outcomes = [None, "withdrawn", "withdrawn"]
+        outcomes = [None, "deleted", "deleted"]
         await bot.database.until(bot.inbox_rows, lambda rows: [row.outcome for row in rows] == outcomes)
         go_on.set()
         await bot.says(first, "one!")
@@ -94,7 +94,7 @@ async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_i
         take_in.set()
         await bot.says(last, "heard: last")
         await server.wait_for(lambda: any("two" in a.text or words.REVISE in a.buttons for a in bot.answers(first)))
-        await bot.database.until(bot.inbox_rows, lambda rows: "withdrawn" in [row.outcome for row in rows])
+        await bot.database.until(bot.inbox_rows, lambda rows: "deleted" in [row.outcome for row in rows])
         assert "heard: Ada Lovelace: one" not in bot.texts(second)
 
 

@@ -94,7 +94,7 @@ async def test_a_thread_on_an_answer_of_the_bot_is_a_conversation_with_it(
         assert "> parley: heard: Ada Lovelace: one" in bot.said_to_model()[0]
         await bot.says(await server.say("grace", thread, "and now?"), "heard: Grace Hopper: and now?")
         await server.say("linus", thread, "not for the bot")
-        await bot.database.until(bot.inbox_rows, lambda rows: rows[-1].outcome == "overheard")
+        await bot.database.until(bot.inbox_rows, lambda rows: rows[-1].outcome == "unaddressed")
         assert len(bot.calls("GET /channels/{channel}/messages/{message}")) == 1
 
 
