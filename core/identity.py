@@ -6,13 +6,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-#: What the id of an author begins with that is a bot.
+#: Prefix of the author id of a bot.
 BOT_PREFIX = "bot:"
 
-#: By what ADK's state tells who speaks. ADK: what begins so is of one run, and is not stored.
+#: Key of the author in ADK's state. ADK: `temp:` keys belong to one run and are not stored.
 USER_STATE_KEY = "temp:speaker"
 
-#: Whom a rule may name beside ids of people and roles: those who run the bot, and all.
+#: Words of rules beside ids of users and roles: those who run the bot, and everybody.
 ADMINS, EVERYONE = "admins", "everyone"
 
 #: Rules for approvers: the author of the question, or anybody else.
@@ -95,7 +95,7 @@ class Location:
 
 _VISITOR, _SPOT = TypeAdapter(Actor), TypeAdapter(Location)
 
-#: Where nothing is known of it.
+#: A location of which nothing is known.
 UNKNOWN_LOCATION = Location()
 
 
@@ -128,7 +128,7 @@ def is_permitted(rule: Collection[str], user: User) -> bool:
     )
 
 
-#: Somebody with no rights.
+#: A user without rights.
 ANONYMOUS = User("", "")
 
 

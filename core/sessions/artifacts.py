@@ -19,7 +19,7 @@ from core.store.database import Database
 from core.store.schema import artifacts, turns
 from core.workers.fencing import FencingToken, lock_session
 
-#: What the name of an artifact begins with that is its user's, and not its session's.
+#: ADK: prefix of the names of artifacts that belong to the user instead of the session.
 _USER_PREFIX = "user:"
 
 
@@ -61,9 +61,9 @@ class ArtifactService(BaseArtifactService):
 
         The files of a turn that asked for an approval belong to that turn's reply, not to the turn that follows it.
         """
-        its_turns = sa.select(turns.c.id).where(turns.c.origin == origin)
-        here = (artifacts.c.session == session_id) & artifacts.c.turn.in_(its_turns)
-        query = sa.select(artifacts).where(here).order_by(artifacts.c.id)
+        origin_turns = sa.select(turns.c.id).where(turns.c.origin == origin)
+        is_generated = (artifacts.c.session == session_id) & artifacts.c.turn.in_(origin_turns)
+        query = sa.select(artifacts).where(is_generated).order_by(artifacts.c.id)
 
         async def read() -> Sequence[sa.Row[Any]]:
             async with self.database.read() as connection:
@@ -96,7 +96,7 @@ class ArtifactService(BaseArtifactService):
         part = ensure_part(artifact)
         data = part.inline_data.data if part.inline_data else part.text.encode() if part.text else None
         blob = part.inline_data and part.inline_data.model_copy(update={"data": None})
-        light = part.model_copy(update={"inline_data": blob, "text": None})
+        metadata = part.model_copy(update={"inline_data": blob, "text": None})
         values = {
             **scope,
             "name": filename,
@@ -105,7 +105,7 @@ class ArtifactService(BaseArtifactService):
             "turn": self.fence and self.fence.turn,
             "kind": part.inline_data.mime_type if part.inline_data else "text/plain" if part.text else None,
             "is_text": bool(part.text),
-            "part": light.model_dump_json(exclude_none=True),
+            "part": metadata.model_dump_json(exclude_none=True),
             "data": data,
             "about": to_json_value(custom_metadata or {}),
             "created_at": time.time(),

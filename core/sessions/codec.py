@@ -20,13 +20,13 @@ from core.store.schema import messages
 
 logger = logging.getLogger(__name__)
 
-#: Bytes larger than this are kept in `blobs`, once a session, instead of in each event that holds them.
+#: Larger bytes are stored in `blobs`, once a session, instead of in each event.
 MAX_INLINE_BYTES = 1024
 
-#: What stands in the place of such bytes, before their SHA-256.
+#: Prefix of a reference to such bytes; their SHA-256 follows.
 BLOB_PREFIX = b"parley-blob:sha256:"
 
-#: Fields that say where and when an event was, not what it brings.
+#: Fields about an event, not part of its content.
 _METADATA_FIELDS = {
     "id",
     "timestamp",
@@ -40,7 +40,7 @@ _METADATA_FIELDS = {
     "long_running_tool_ids",
 }
 
-#: The roles of messages that searches look at.
+#: The roles of messages that a search covers.
 SEARCHABLE_ROLES = ("user", "assistant")
 
 _IMAGE_TOKENS = 1_000  # between Gemini's 258 a tile and Anthropic's 1,600 for the largest
@@ -130,14 +130,14 @@ def to_row(event: Event, *, has_references: bool = False) -> EventRow:
     """
     blobs: dict[str, bytes] = {}
 
-    def referred(data: bytes) -> bytes:
+    def to_reference(data: bytes) -> bytes:
         if has_references or (len(data) <= MAX_INLINE_BYTES and not data.startswith(BLOB_PREFIX)):
             return data
         digest = hashlib.sha256(data).hexdigest()
         blobs[digest] = data
         return BLOB_PREFIX + digest.encode()
 
-    light = _replace_bytes(event, referred)
+    stored_event = _replace_bytes(event, to_reference)
     role, content = get_role(event), _get_text(event).replace("\0", "\ufffd")  # PostgreSQL: a text cannot hold NUL
     return EventRow(
         role=role,
@@ -148,7 +148,7 @@ def to_row(event: Event, *, has_references: bool = False) -> EventRow:
         created_at=event.timestamp,
         invocation_id=event.invocation_id,
         event_id=event.id,
-        event=light.model_dump_json(exclude_none=True, exclude_defaults=True, exclude={"error_message"}),
+        event=stored_event.model_dump_json(exclude_none=True, exclude_defaults=True, exclude={"error_message"}),
         held=_get_held_calls(event),
         blobs=blobs,
     )
@@ -198,12 +198,12 @@ def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
         KeyError: a blob is missing.
     """
 
-    def fetched(data: bytes) -> bytes:
+    def get_blob(data: bytes) -> bytes:
         if not data.startswith(BLOB_PREFIX):
             return data
         return blobs[data.removeprefix(BLOB_PREFIX).decode()]
 
-    return _replace_bytes(event, fetched)
+    return _replace_bytes(event, get_blob)
 
 
 def parse_event(event: str | None, id_: int) -> Event | None:
@@ -219,7 +219,7 @@ def parse_event(event: str | None, id_: int) -> Event | None:
 
 def measure_event(event: Event) -> tuple[str, int]:
     """Return an event's text, whose tokens are to be counted, and the tokens of all else."""
-    words = [said for part in _get_parts(event) if (said := part_text(part))]
+    words = [text for part in _get_parts(event) if (text := part_text(part))]
     tokens = 4  # the frame of a message
     for part in _get_parts(event):
         if call := part.function_call:
@@ -255,7 +255,7 @@ def _get_parts(event: Event) -> Sequence[types.Part]:
 
 
 def _get_text(event: Event) -> str:
-    pieces = [said for part in _get_parts(event) if not part.thought and (said := part_text(part))]
+    pieces = [text for part in _get_parts(event) if not part.thought and (text := part_text(part))]
     pieces += [_to_json(response.response or {}) for response in event.get_function_responses()]
     return "\n".join(pieces)
 

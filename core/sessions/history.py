@@ -81,26 +81,26 @@ def token_budget_truncate(
     newest = next((i for i in reversed(range(len(entries))) if is_user_message(entries[i].event)), None)
     kept = _find_required(entries) | ({newest} if newest is not None else set())
     start = _find_budget_start(entries, budget - sum(entries[i].tokens for i in kept), turns, kept)
-    told = sum(entry.id <= summarized_id for entry in entries)
-    if start <= told == 0:
+    summarized_count = sum(entry.id <= summarized_id for entry in entries)
+    if start <= summarized_count == 0:
         return list(entries)
-    kept.update(range(_find_valid_start(entries, max(start, told)), len(entries)))
+    kept.update(range(_find_valid_start(entries, max(start, summarized_count)), len(entries)))
     kept |= _find_calls_of_answers(entries, kept)
-    if start > told:
+    if start > summarized_count:
         logger.warning("the history of %s is cut to its newest %d events", label, len(kept))
     return [entries[i] for i in sorted(kept)]
 
 
 def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: int, free: set[int]) -> int:
-    begun, oldest = 0, len(entries)
+    turn_count, oldest = 0, len(entries)
     for i in range(len(entries) - 1, -1, -1):
         remaining -= 0 if i in free else entries[i].tokens
         if remaining < 0 and i not in free:
             return i + 1
         if is_user_message(entries[i].event):
-            if begun == turns:
+            if turn_count == turns:
                 return oldest
-            begun, oldest = begun + 1, i
+            turn_count, oldest = turn_count + 1, i
     return 0
 
 
@@ -144,16 +144,16 @@ def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> s
     Decided approvals and long-running results are such responses.
     """
     with_calls = [entries[i].event for i in kept if _has_calls(entries[i].event)]
-    asked = {id_ for event in with_calls for id_ in _call_ids(event)}
-    missing = {id_ for event in with_calls for id_ in _response_ids(event)} - asked
+    call_ids = {id_ for event in with_calls for id_ in _call_ids(event)}
+    missing = {id_ for event in with_calls for id_ in _response_ids(event)} - call_ids
     if not missing:
         return set()
-    stories = (
+    groups = (
         _find_call_group(entries, i)
         for i, entry in enumerate(entries)
         if i not in kept and missing & set(_call_ids(entry.event)) and entry.event.long_running_tool_ids
     )
-    return set().union(*stories)
+    return set().union(*groups)
 
 
 def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
@@ -167,8 +167,8 @@ def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
         calls += [i for i in range(index) if original in _call_ids(entries[i].event)][-1:] if original else []
     ids = {id_ for i in calls for id_ in _call_ids(entries[i].event)}
     answers = [i for i in range(min(calls), len(entries)) if ids & set(_response_ids(entries[i].event))]
-    said = [i for i in range(min(calls)) if is_user_message(entries[i].event)]
-    return {*calls, *answers, *said[-1:]}
+    prompts = [i for i in range(min(calls)) if is_user_message(entries[i].event)]
+    return {*calls, *answers, *prompts[-1:]}
 
 
 def repair_history(events: Sequence[Event]) -> list[Event]:
@@ -184,17 +184,17 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
     answered = {id_ for event in paired for id_ in _response_ids(event)}
     last_words = {event.branch: i for i, event in enumerate(paired) if get_role(event) == "assistant"}
     last_said = max((i for i, event in enumerate(paired) if get_role(event) == "user"), default=-1)
-    whole: list[Event] = []
-    due: list[Event] = []
+    repaired: list[Event] = []
+    interruptions: list[Event] = []
     for i, event in enumerate(paired):
         if get_role(event) in ("user", "assistant"):
-            whole += due
-            due = []
-        whole.append(event)
+            repaired += interruptions
+            interruptions = []
+        repaired.append(event)
         open_ids = set(_call_ids(event)) - answered - (event.long_running_tool_ids or set())
         if open_ids and i < max(last_said, last_words.get(event.branch, -1)):
-            due.append(answer_interrupted_calls(event, open_ids))
-    return whole
+            interruptions.append(answer_interrupted_calls(event, open_ids))
+    return repaired
 
 
 def answer_interrupted_calls(event: Event, ids: set[str]) -> Event:

@@ -78,13 +78,13 @@ async def find_session_row(
 
 async def delete_session_data(connection: AsyncConnection, session_id: str) -> None:
     """Delete the data of a session's generation, except inbox messages and turns."""
-    its_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
-    await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(its_turns)))
+    session_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
+    await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(session_turns)))
     await connection.execute(sa.delete(approvals).where(approvals.c.session == session_id))
     await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
-    its_files = (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)
-    await connection.execute(sa.delete(artifacts).where(its_files))
+    session_files = (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)
+    await connection.execute(sa.delete(artifacts).where(session_files))
     await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
@@ -111,14 +111,14 @@ async def reassign_sessions(database: Database, agents: AgentRouter) -> None:
     """
     c, home = sessions.c, agents.default
     async with database.write() as connection:
-        gone = (await connection.execute(sa.select(c.app).distinct().where(c.app != home))).scalars().all()
-        if gone:
+        former_apps = (await connection.execute(sa.select(c.app).distinct().where(c.app != home))).scalars().all()
+        if former_apps:
             await connection.execute(sa.update(sessions).where(c.app != home).values(app=home))
         counted = sa.select(c.agent, sa.func.count()).where(c.agent.is_not(None)).group_by(c.agent)
-        chosen = (await connection.execute(counted)).all()
-    for name in gone:
+        choices = (await connection.execute(counted)).all()
+    for name in former_apps:
         if name not in agents.profiles and current_author(name) != home:
             log.warning("%s goes on with the conversations of %s, which does not run any more", home, name)
-    for name, count in chosen:
+    for name, count in choices:
         if name not in agents.profiles:
             log.warning("%s was chosen for %d conversations, and is gone: their places' agents answer", name, count)

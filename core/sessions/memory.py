@@ -25,13 +25,13 @@ from core.store.schema import memories
 from core.store.upsert import insert_new
 from core.workers.fencing import FencingToken, lock_session
 
-#: Characters of one memory that are kept, and of all that are found.
+#: The most characters of one stored memory, and of all results of a search.
 _MAX_MEMORY_CHARACTERS, _MAX_RESULT_CHARACTERS = 8_000, 12_000
 
-#: How many are found, out of how many of the newest with one of the words in them, and how many words are looked for.
+#: The most results, of the newest candidates that hold one of the words, and the most words of a query.
 _MAX_RESULTS, _MAX_CANDIDATES, _MAX_SEARCH_WORDS = 10, 200, 16
 
-#: ADK: what stands around what is put before the model unasked.
+#: ADK: the tag around memories that it adds to each prompt.
 _ADK_TAG = "PAST_CONVERSATIONS"
 
 
@@ -96,7 +96,7 @@ class MemoryService(BaseMemoryService):
         if not words:
             return SearchMemoryResponse()
         c = memories.c
-        said = (
+        query_matches = (
             sa.select(memories)
             .where(c.app == app_name, c.user_id == user_id)
             .where(sa.or_(*(has_word(memories, word) for word in words)))
@@ -106,21 +106,21 @@ class MemoryService(BaseMemoryService):
 
         async def read() -> Sequence[sa.Row[Any]]:
             async with self.database.read() as connection:
-                return (await connection.execute(said)).all()
+                return (await connection.execute(query_matches)).all()
 
         rows = await retried(read, what="what is remembered")
         best = sorted(rows, key=lambda row: -sum(word in (row.folded or row.content.lower()) for word in words))
-        found, room = list[MemoryEntry](), _MAX_RESULT_CHARACTERS
+        results, remaining = list[MemoryEntry](), _MAX_RESULT_CHARACTERS
         for row in best[:_MAX_RESULTS]:
-            if room > 0:
-                found.append(_to_memory_entry(row, room))
-                room -= len(row.content)
-        return SearchMemoryResponse(memories=found)
+            if remaining > 0:
+                results.append(_to_memory_entry(row, remaining))
+                remaining -= len(row.content)
+        return SearchMemoryResponse(memories=results)
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None, **_more: Any) -> None:
-        here = (memories.c.app == app_name) & (memories.c.user_id == user_id) & (memories.c.key == memory_id)
+        is_memory = (memories.c.app == app_name) & (memories.c.user_id == user_id) & (memories.c.key == memory_id)
         async with self.database.write() as connection:
-            await connection.execute(sa.delete(memories).where(here))
+            await connection.execute(sa.delete(memories).where(is_memory))
 
     async def _save_entries(
         self, app: str, user_id: str, session: str | None, entries: Iterable[tuple[str | None, str, str, float]]
@@ -170,12 +170,12 @@ def _get_search_words(query: str) -> list[str]:
 
 
 def _to_memory_entry(row: sa.Row[Any], max_characters: int) -> MemoryEntry:
-    said = row.content if len(row.content) <= max_characters else f"{row.content[:max_characters]}…"
+    text = row.content if len(row.content) <= max_characters else f"{row.content[:max_characters]}…"
     return MemoryEntry(
         id=row.key,
         author=row.author or None,
         content=types.Content(
-            role="user" if row.author == "user" else "model", parts=[types.Part(text=said.replace(_ADK_TAG, "…"))]
+            role="user" if row.author == "user" else "model", parts=[types.Part(text=text.replace(_ADK_TAG, "…"))]
         ),
         timestamp=datetime.fromtimestamp(row.created_at, UTC).isoformat(timespec="seconds"),
     )

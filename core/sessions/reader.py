@@ -31,10 +31,10 @@ from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import IS_USER_MESSAGE, blobs, messages, sessions, state
 
-#: Rows of one read: as many turns of a question and an answer as are sent by default, and some more.
+#: Rows of one read: the default number of turns with two messages each, and some more.
 BATCH_ROWS = 2 * DEFAULT_MAX_TURNS + 8
 
-#: The most rows that are looked at for calls that wait and for compactions, newest first.
+#: The most rows that are searched for open calls and compactions, newest first.
 MAX_HELD_ROWS = 64
 
 
@@ -78,7 +78,7 @@ class _RowKind(IntEnum):
     SESSION = 0
     STATE = 1
     NEWEST = 2
-    MAX_HELD_ROWS = 3
+    HELD = 3
 
 
 async def read_snapshot(
@@ -92,25 +92,25 @@ async def read_snapshot(
     Raises:
         ValueError: a stored value is invalid.
     """
-    life: tuple[int, float, float] | None = None
-    values: list[tuple[str, str, str]] = []
-    found: dict[_RowKind, dict[int, StoredMessage]] = {_RowKind.NEWEST: {}, _RowKind.MAX_HELD_ROWS: {}}
+    session_columns: tuple[int, float, float] | None = None
+    state_rows: list[tuple[str, str, str]] = []
+    rows_by_kind: dict[_RowKind, dict[int, StoredMessage]] = {_RowKind.NEWEST: {}, _RowKind.HELD: {}}
     owners = {f"{scope}_owner": owner for scope, owner in scopes.get_scope_owners(app, user_id, session_id).items()}
     for part, id_, word, text, number, json, at, until in await database.run(_SNAPSHOT, session=session_id, **owners):
         match part:
             case _RowKind.SESSION if (word, text) == (home_app or app, user_id):
-                life = id_, at, until
+                session_columns = id_, at, until
             case _RowKind.STATE:
-                values.append((word, text, json))
-            case _RowKind.NEWEST | _RowKind.MAX_HELD_ROWS:
-                found[part][id_] = StoredMessage(id_, word, text, number, json not in (None, "{}"), at, until)
-    if life is None:
+                state_rows.append((word, text, json))
+            case _RowKind.NEWEST | _RowKind.HELD:
+                rows_by_kind[part][id_] = StoredMessage(id_, word, text, number, json not in (None, "{}"), at, until)
+    if session_columns is None:
         return None
-    generation, created_at, changed_at = life
-    newest = found[_RowKind.NEWEST]
+    generation, created_at, changed_at = session_columns
+    newest = rows_by_kind[_RowKind.NEWEST]
     updated_at = max([changed_at, *(row.created_at for row in newest.values())])
     return SessionSnapshot(
-        generation, created_at, updated_at, scopes.merge_state(values), newest, found[_RowKind.MAX_HELD_ROWS]
+        generation, created_at, updated_at, scopes.merge_state(state_rows), newest, rows_by_kind[_RowKind.HELD]
     )
 
 
@@ -141,7 +141,7 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     life, known = sessions.c, state.c
     return sa.union_all(
         said(_RowKind.NEWEST, BATCH_ROWS, is_in_session(session)),
-        said(_RowKind.MAX_HELD_ROWS, MAX_HELD_ROWS, messages.c.session == session, messages.c.held.is_not(None)),
+        said(_RowKind.HELD, MAX_HELD_ROWS, messages.c.session == session, messages.c.held.is_not(None)),
         part(
             _RowKind.STATE, zero, known.scope, known.key, zero, sa.type_coerce(known.value, sa.Text), zero, zero
         ).where(sa.or_(*of_scope)),
@@ -184,25 +184,25 @@ class HistoryLoader:
 
         These are the summary, if there is one, and the messages that it does not cover.
         """
-        summary, covers, budget = self._summary, 0, self.budget or DEFAULT_BUDGET_TOKENS
+        summary, summarized_id, budget = self._summary, 0, self.budget or DEFAULT_BUDGET_TOKENS
         if summary is not None:
-            covers, budget = summary.summarized_id, max(1, budget - summary.tokens)
-        newest, is_all = await self._read_newest(covers)
+            summarized_id, budget = summary.summarized_id, max(1, budget - summary.tokens)
+        newest, is_all = await self._read_newest(summarized_id)
         turns = self.turns
         if not is_all and sum(row.role == "user" for row in newest.values()) > turns // 2:  # else it cuts none of them
-            turns = count_sent_turns(await self._count_turns(covers), turns)
+            turns = count_sent_turns(await self._count_turns(summarized_id), turns)
             newest = _take_newest_turns(newest, turns)
         rows = await self._add_held_rows(newest)
         entries = await self._to_entries([rows[id_] for id_ in sorted(rows)])
         label = f"session {self.session}"
-        kept = token_budget_truncate(entries, budget, turns=turns, summarized_id=covers, label=label)
-        untold = [entry for entry in entries if entry.id > covers or entry in kept]
-        of_all = describe_window(untold, kept, budget=self.budget, turns=turns, newest_id=max(rows, default=0))
+        kept = token_budget_truncate(entries, budget, turns=turns, summarized_id=summarized_id, label=label)
+        uncovered = [entry for entry in entries if entry.id > summarized_id or entry in kept]
+        window = describe_window(uncovered, kept, budget=self.budget, turns=turns, newest_id=max(rows, default=0))
         if summary is None:
-            return repair_history([entry.event for entry in kept]), of_all
-        told = to_prompt_events(parse_event(summary.event, summary.id))
-        events = [*told, *repair_history([entry.event for entry in kept])]
-        return events, replace(of_all, tokens=of_all.tokens + summary.tokens, summarized_id=covers)
+            return repair_history([entry.event for entry in kept]), window
+        summary_events = to_prompt_events(parse_event(summary.event, summary.id))
+        events = [*summary_events, *repair_history([entry.event for entry in kept])]
+        return events, replace(window, tokens=window.tokens + summary.tokens, summarized_id=summarized_id)
 
     @property
     def _summary(self) -> StoredMessage | None:
@@ -257,8 +257,10 @@ class HistoryLoader:
 
     async def _read_turn(self, id_: int) -> dict[int, StoredMessage]:
         """Return the rows from the user's message before row `id_` on."""
-        said = await self._read_rows(messages.c.id < id_, messages.c.role == "user", limit=1)
-        return await self._read_rows(messages.c.id >= min(said, default=id_), limit=4 * BATCH_ROWS, oldest_first=True)
+        prompts = await self._read_rows(messages.c.id < id_, messages.c.role == "user", limit=1)
+        return await self._read_rows(
+            messages.c.id >= min(prompts, default=id_), limit=4 * BATCH_ROWS, oldest_first=True
+        )
 
     async def _read_rows(
         self, *where: sa.ColumnElement[bool], limit: int, oldest_first: bool = False
@@ -279,16 +281,16 @@ class HistoryLoader:
 
     async def _to_entries(self, rows: Sequence[StoredMessage]) -> list[HistoryEntry]:
         events = [parse_event(row.event, row.id) for row in rows]
-        wanted = [list_blob_digests(event) if event else set() for event in events]
-        if any(wanted):
-            data = await self._read_blobs(set().union(*wanted))
-            for i, (event, digests) in enumerate(zip(events, wanted, strict=True)):
+        digests_by_event = [list_blob_digests(event) if event else set() for event in events]
+        if any(digests_by_event):
+            data = await self._read_blobs(set().union(*digests_by_event))
+            for i, (event, digests) in enumerate(zip(events, digests_by_event, strict=True)):
                 events[i] = restore_blobs(event, data) if event and digests <= data.keys() else None
-        whole = await self._rebuild_missing(rows, events) if any(event is None for event in events) else events
+        complete = await self._rebuild_missing(rows, events) if any(event is None for event in events) else events
         if self.agent not in ("", FALLBACK_AUTHOR):  # an agent may still be configured under the former name
-            for event in filter(None, whole):
+            for event in filter(None, complete):
                 event.author = current_author(event.author)
-        return [HistoryEntry(event, row.tokens, row.id) for row, event in zip(rows, whole, strict=True) if event]
+        return [HistoryEntry(event, row.tokens, row.id) for row, event in zip(rows, complete, strict=True) if event]
 
     async def _rebuild_missing(
         self, rows: Sequence[StoredMessage], read_events: Sequence[Event | None]
@@ -316,6 +318,6 @@ class HistoryLoader:
 
 def _take_newest_turns(rows: Mapping[int, StoredMessage], turns: int) -> dict[int, StoredMessage]:
     """Return the rows of the newest turns, and the user message before them, so that a cut shows."""
-    begun = sorted((id_ for id_, row in rows.items() if row.role == "user"), reverse=True)[: turns + 1]
-    start = begun[turns - 1] if len(begun) > turns else 0
-    return {id_: row for id_, row in rows.items() if id_ >= start or id_ in begun}
+    turn_starts = sorted((id_ for id_, row in rows.items() if row.role == "user"), reverse=True)[: turns + 1]
+    start = turn_starts[turns - 1] if len(turn_starts) > turns else 0
+    return {id_: row for id_, row in rows.items() if id_ >= start or id_ in turn_starts}

@@ -16,10 +16,10 @@ from core.sessions.history import INTERRUPTED, answer_calls
 from core.sessions.lifecycle import delete_unreferenced_blobs
 from core.store.schema import approvals, artifacts, memories, messages, sessions, tool_calls
 
-#: ADK: the names of the calls that ask a person.
+#: ADK: names of the calls that request something of a person.
 _REQUEST_CALLS = ("adk_request_confirmation", "adk_request_credential")
 
-#: ADK: the name of the call by which a workflow, or a model, asks the user for something.
+#: ADK: name of the call by which a workflow or a model requests input of the user.
 INPUT_CALL = "adk_request_input"
 
 NOT_STARTED = "interrupted before it began"
@@ -61,8 +61,8 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
         return
     journal = _RunCallLog(connection, session_id, runs)
     kept = await _drop_partial_steps(kept, journal)
-    begins_anew = not _find_agent_states(stored) and any(row.is_end for row in stored)
-    kept = await _add_outcomes(kept, journal, restarts=begins_anew)
+    restarts = not _find_agent_states(stored) and any(row.is_end for row in stored)
+    kept = await _add_outcomes(kept, journal, restarts=restarts)
     await connection.execute(sa.delete(messages).where(messages.c.id.in_([row.id for row in stored])))
     await connection.execute(sa.insert(messages), [row.columns for row in kept])
 
@@ -79,15 +79,15 @@ async def discard_run(connection: AsyncConnection, session_id: str, invocation_i
     of_run = (messages.c.session == session_id) & messages.c.invocation_id.in_(runs)
     query = sa.select(messages).where(of_run).order_by(messages.c.id)
     stored = [_RunMessage.from_row(row) for row in await connection.execute(query)]
-    asked = (row for row in stored if row.role == "user" and row.columns["invocation_id"] == invocation_id)
-    question = next(asked, None) if keep_prompt else None
+    prompts = (row for row in stored if row.role == "user" and row.columns["invocation_id"] == invocation_id)
+    prompt = next(prompts, None) if keep_prompt else None
     await connection.execute(sa.delete(messages).where(of_run))
     for table in (tool_calls, artifacts, approvals):
         await connection.execute(sa.delete(table).where(table.c.session == session_id, table.c.run.in_(runs)))
-    said = [row.columns["event_id"] for row in stored if row is not question]
-    await connection.execute(sa.delete(memories).where(memories.c.session == session_id, memories.c.key.in_(said)))
-    if question is not None:
-        await connection.execute(sa.insert(messages).values(question.columns))
+    event_ids = [row.columns["event_id"] for row in stored if row is not prompt]
+    await connection.execute(sa.delete(memories).where(memories.c.session == session_id, memories.c.key.in_(event_ids)))
+    if prompt is not None:
+        await connection.execute(sa.insert(messages).values(prompt.columns))
     await delete_unreferenced_blobs(connection, session_id)
 
 
@@ -98,19 +98,21 @@ async def close_input_requests(connection: AsyncConnection, session_id: str) -> 
         Whether a request was open.
     """
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
-    here = (messages.c.session == session_id) & (messages.c.generation == generation) & messages.c.covers.is_(None)
-    begun = sa.select(sa.func.max(messages.c.id)).where(here, messages.c.role == "user").scalar_subquery()
-    query = sa.select(messages).where(here, messages.c.id > begun).order_by(messages.c.id)
-    said = [_RunMessage.from_row(row) for row in await connection.execute(query)]
-    answered = {id_ for row in said for id_ in row.answered_ids}
-    closed = list[_RunMessage]()
-    for row in said:
-        asked = [call.id for call in row.event.get_function_calls() if call.name == INPUT_CALL and call.id]
-        if told := {id_: {"error": NOT_ANSWERED} for id_ in asked if id_ not in answered}:
-            closed.append(_RunMessage.create(answer_calls(row.event, told), row))
-    if closed:
-        await connection.execute(sa.insert(messages), [row.columns for row in closed])
-    return bool(closed)
+    is_current = (
+        (messages.c.session == session_id) & (messages.c.generation == generation) & messages.c.covers.is_(None)
+    )
+    turn_start = sa.select(sa.func.max(messages.c.id)).where(is_current, messages.c.role == "user").scalar_subquery()
+    query = sa.select(messages).where(is_current, messages.c.id > turn_start).order_by(messages.c.id)
+    rows = [_RunMessage.from_row(row) for row in await connection.execute(query)]
+    answered = {id_ for row in rows for id_ in row.answered_ids}
+    responses = list[_RunMessage]()
+    for row in rows:
+        requested = [call.id for call in row.event.get_function_calls() if call.name == INPUT_CALL and call.id]
+        if answers := {id_: {"error": NOT_ANSWERED} for id_ in requested if id_ not in answered}:
+            responses.append(_RunMessage.create(answer_calls(row.event, answers), row))
+    if responses:
+        await connection.execute(sa.insert(messages), [row.columns for row in responses])
+    return bool(responses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,21 +253,23 @@ async def _add_outcomes(rows: Sequence[_RunMessage], journal: _RunCallLog, *, re
     and the model takes it again.
     """
     answered = {id_ for row in rows for id_ in row.answered_ids}
-    whole = []
+    completed = []
     for row in rows:
-        due = row.call_ids - answered
-        if row.requested_ids or not due or not (restarts or due & row.long_running_ids):
-            whole.append(row)
+        open_ids = row.call_ids - answered
+        if row.requested_ids or not open_ids or not (restarts or open_ids & row.long_running_ids):
+            completed.append(row)
             continue
-        begun = await journal.find_calls(row.call_ids)
-        if begun or row.call_ids & answered:
-            told = {id_: _get_outcome(begun.get(id_)) for id_ in due if not _is_pending(id_, row, begun)}
-            whole += [row, _RunMessage.create(answer_calls(row.event, told), row)] if told else [row]
-    return whole
+        started = await journal.find_calls(row.call_ids)
+        if started or row.call_ids & answered:
+            outcomes = {id_: _get_outcome(started.get(id_)) for id_ in open_ids if not _is_pending(id_, row, started)}
+            completed += [row, _RunMessage.create(answer_calls(row.event, outcomes), row)] if outcomes else [row]
+    return completed
 
 
-def _is_pending(id_: str, row: _RunMessage, begun: Mapping[str, sa.Row[Any]]) -> bool:
-    return id_ in row.long_running_ids and id_ in begun and begun[id_].state == "ended" and begun[id_].result is None
+def _is_pending(id_: str, row: _RunMessage, started: Mapping[str, sa.Row[Any]]) -> bool:
+    return (
+        id_ in row.long_running_ids and id_ in started and started[id_].state == "ended" and started[id_].result is None
+    )
 
 
 def _get_outcome(call: sa.Row[Any] | None) -> dict[str, Any]:

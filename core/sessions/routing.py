@@ -52,9 +52,9 @@ class AgentRouter:
 
     def list_selectable(self, places: Sequence[str]) -> list[str]:
         """Return the agents that may be chosen, the one that answers without a choice first."""
-        here = self.get_agent_at(places)
-        may = (name for name, agent in self.profiles.items() if _is_selectable_at(agent, places))
-        return list(dict.fromkeys((here, *may)))
+        routed = self.get_agent_at(places)
+        selectable = (name for name, agent in self.profiles.items() if _is_selectable_at(agent, places))
+        return list(dict.fromkeys((routed, *selectable)))
 
     def get_description(self, name: str) -> str:
         """Return an agent's description; empty without one."""

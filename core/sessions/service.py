@@ -63,8 +63,8 @@ class SessionService(BaseSessionService):
         budget: how many tokens of history are loaded (None or 0: 32,000).
         turns: the most turns of history that are loaded; with one more, the newest half of them is.
         agent: the root agent's name, for messages that do not tell who said them.
-        home: the app whose all sessions are, whichever asks for them: agents that answer in the same conversations have
-            one. The state of an app, and of a user, is each app's own.
+        home_app: the app that owns all sessions, so that several agents can answer in them. The state of an app and
+            of a user is each app's own.
     """
 
     def __init__(
@@ -123,22 +123,22 @@ class SessionService(BaseSessionService):
         """
 
         async def load() -> Session | None:
-            found = await read_snapshot(
+            snapshot = await read_snapshot(
                 self._database, app=app_name, user_id=user_id, session_id=session_id, home_app=self._home_app
             )
-            if found is None:
+            if snapshot is None:
                 return None
             session = StoredSession(
                 id=session_id,
                 app_name=app_name,
                 user_id=user_id,
-                state=dict(found.state),
-                last_update_time=found.updated_at,
-                generation=found.generation,
-                created_at=found.created_at,
+                state=dict(snapshot.state),
+                last_update_time=snapshot.updated_at,
+                generation=snapshot.generation,
+                created_at=snapshot.created_at,
             )
             if config is None or config.num_recent_events != 0:
-                loader = HistoryLoader(self._database, session_id, found, self._budget, self._turns, self._agent)
+                loader = HistoryLoader(self._database, session_id, snapshot, self._budget, self._turns, self._agent)
                 events, session.window = await loader.load()
                 session.events = _apply_config(events, config)
             return session
@@ -155,8 +155,8 @@ class SessionService(BaseSessionService):
             await self.get_session(app_name=app_name, user_id=row.user_id, session_id=row.id, config=_NO_EVENTS)
             for row in rows
         ]
-        listed = filter(None, loaded)  # a session may be deleted meanwhile
-        return ListSessionsResponse(sessions=sorted(listed, key=lambda session: session.last_update_time))
+        existing = filter(None, loaded)  # a session may be deleted meanwhile
+        return ListSessionsResponse(sessions=sorted(existing, key=lambda session: session.last_update_time))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         async with self._database.write() as connection:
@@ -230,12 +230,12 @@ class SessionService(BaseSessionService):
         )
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).all()
-        found = dict[str, tuple[Event, str]]()
+        stored_events = dict[str, tuple[Event, str]]()
         for row in rows:
             if (event := parse_event(row.event, row.id)) is not None:
                 spoken = AttributedPrompt.from_json(row.content, row.spoken)
-                found[row.event_id] = event, row.content if spoken is None else spoken.unattributed_text
-        return found
+                stored_events[row.event_id] = event, row.content if spoken is None else spoken.unattributed_text
+        return stored_events
 
     async def search_messages(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[FoundMessage]:
         """Return the messages of this generation of a session that hold all `words`, newest first.

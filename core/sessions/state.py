@@ -11,7 +11,7 @@ from core.sessions.codec import to_json_value
 from core.store.schema import state
 from core.store.upsert import insert_or_update
 
-#: ADK: what keys begin with, by scope; and those of what is not kept.
+#: ADK: prefixes of keys by scope, and of keys that are not stored.
 SCOPE_PREFIXES = {"app": "app:", "user": "user:", "session": ""}
 TEMPORARY_PREFIX = "temp:"
 

@@ -28,14 +28,13 @@ from core.sessions.codec import parse_event
 from core.sessions.prompt_text import LINE_PREFIX, build_quote, escape_brackets, quote_message
 from core.usage.meter import current_meter
 
-#: Gives the model that sums up a session, and the name by which it is asked: told the agent that answers there, and the
-#: model that was chosen for it.
+#: Returns the model that summarizes a session, and its name, for the session's agent and chosen model.
 SummaryModelFactory = Callable[[str, str | None], tuple[BaseLlm, str]]
 
-#: The most characters of one message that are read: of what people and agents say, and of what tools are told and tell.
+#: The most characters that are read of one message, and of one tool's arguments or response.
 MAX_TEXT_CHARACTERS, MAX_CALL_CHARACTERS = 16_000, 1_500
 
-#: Tokens that a model may take to think, beside those of its answer.
+#: The most tokens for thinking, beside those of the answer.
 _THINKING_TOKENS = 4_096
 
 INSTRUCTION = """\
@@ -87,12 +86,12 @@ class Summarizer:
             ProviderError: the model failed, or returned no complete text.
         """
         llm, name = self._model(agent, model)
-        noted = [f"{LINE_PREFIX}{line}" for line in escape_brackets(previous).splitlines()]
-        frames = [build_quote("What was noted so far", noted)] if noted else []
-        frames.append(build_quote("What was said after that" if noted else "What was said", _quote_rows(rows)))
+        previous_lines = [f"{LINE_PREFIX}{line}" for line in escape_brackets(previous).splitlines()]
+        quotes = [build_quote("What was noted so far", previous_lines)] if previous_lines else []
+        quotes.append(build_quote("What was said after that" if previous_lines else "What was said", _quote_rows(rows)))
         request = LlmRequest(
             model=name,
-            contents=[types.UserContent("\n\n".join(frames))],
+            contents=[types.UserContent("\n\n".join(quotes))],
             config=types.GenerateContentConfig(
                 system_instruction=INSTRUCTION.format(words=max_tokens // 2),
                 max_output_tokens=max_tokens + _THINKING_TOKENS,

@@ -74,19 +74,21 @@ class EventWriter:
 
     async def _insert_row(self, event: Event, values: dict[str, Any]) -> bool:
         """Insert the row in one statement; return False, with nothing done, if that is not enough."""
-        touches_held = bool(event.get_function_responses()) or is_user_message(event)
-        life = {"born": self.session.created_at, "touches_held": touches_held}
+        may_answer_calls = bool(event.get_function_responses()) or is_user_message(event)
+        parameters = {"session_created_at": self.session.created_at, "may_answer_calls": may_answer_calls}
         if self.session.fence is None:
-            return bool(await self.database.run(_INSERT, **values, **life))
-        return bool(await self.database.run(_FENCED_INSERT, **values, **life, **self.session.fence.values))
+            return bool(await self.database.run(_INSERT, **values, **parameters))
+        return bool(await self.database.run(_FENCED_INSERT, **values, **parameters, **self.session.fence.values))
 
     async def _lock_session(self, connection: AsyncConnection, at: float) -> None:
         """Lock the row of the loaded session generation, and the turn's."""
         session, fence = self.session, self.session.fence
-        life = _select_session(
+        session_row = _select_session(
             session.id, session.generation, session.created_at, None if fence is None else fence.owns_turn
         )
-        update = sa.update(sessions).where(sessions.c.id == life.with_only_columns(sessions.c.id).scalar_subquery())
+        update = sa.update(sessions).where(
+            sessions.c.id == session_row.with_only_columns(sessions.c.id).scalar_subquery()
+        )
         if (await connection.execute(update.values(updated_at=at))).rowcount == 1:
             return
         if fence is not None:
@@ -98,19 +100,19 @@ class EventWriter:
     async def _record_answers(self, connection: AsyncConnection, event: Event) -> None:
         """Note the answered calls; a new turn releases messages whose calls are all answered."""
         answers = {answer.id for answer in event.get_function_responses() if answer.id}
-        begins = is_user_message(event)
-        if not answers and not begins:
+        begins_turn = is_user_message(event)
+        if not answers and not begins_turn:
             return
-        of_this_life = (messages.c.session == self.session.id) & (messages.c.generation == self.session.generation)
-        held = sa.select(messages.c.id, messages.c.held).where(of_this_life, messages.c.held.is_not(None))
+        in_generation = (messages.c.session == self.session.id) & (messages.c.generation == self.session.generation)
+        held = sa.select(messages.c.id, messages.c.held).where(in_generation, messages.c.held.is_not(None))
         for id_, calls in (await connection.execute(held)).all():
-            if begins and calls and all(calls.values()):
-                noted = None
+            if begins_turn and calls and all(calls.values()):
+                new_calls = None
             elif answers & calls.keys():
-                noted = {call: done or call in answers for call, done in calls.items()}
+                new_calls = {call: done or call in answers for call, done in calls.items()}
             else:
                 continue
-            await connection.execute(sa.update(messages).where(messages.c.id == id_).values(held=noted))
+            await connection.execute(sa.update(messages).where(messages.c.id == id_).values(held=new_calls))
 
 
 def _select_session(
@@ -121,26 +123,26 @@ def _select_session(
     PostgreSQL: the row stays locked until the transaction ends. So a reset comes before or after, and the ids of a
     session's messages are in the order of their commits.
     """
-    life = sa.select(sessions.c.id, sessions.c.generation).where(
+    query = sa.select(sessions.c.id, sessions.c.generation).where(
         sessions.c.id == session, sessions.c.generation == generation, sessions.c.created_at == created_at
     )
-    return (life if is_own is None else join_owned_turn(life, is_own)).with_for_update(key_share=True)
+    return (query if is_own is None else join_owned_turn(query, is_own)).with_for_update(key_share=True)
 
 
 def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
     """Return the insert of one row, unless the session has open calls that the row may answer."""
     names = [column.name for column in messages.c if column.name not in ("id", "covers")]
-    life = _select_session(
+    session_row = _select_session(
         sa.bindparam("session", type_=sa.Text),
         sa.bindparam("generation", type_=sa.Integer),
-        sa.bindparam("born", type_=sa.Double),
+        sa.bindparam("session_created_at", type_=sa.Double),
         is_own,
     ).subquery("life")
-    of_life = (messages.c.session == life.c.id) & (messages.c.generation == life.c.generation)
-    held = sa.exists().where(of_life, messages.c.held.is_not(None))
-    touches_held = sa.bindparam("touches_held", type_=sa.Boolean)
+    in_generation = (messages.c.session == session_row.c.id) & (messages.c.generation == session_row.c.generation)
+    held = sa.exists().where(in_generation, messages.c.held.is_not(None))
+    may_answer_calls = sa.bindparam("may_answer_calls", type_=sa.Boolean)
     values = (sa.bindparam(name, type_=messages.c[name].type) for name in names)
-    row = sa.select(*values).select_from(life).where(sa.not_(sa.and_(touches_held, held)))
+    row = sa.select(*values).select_from(session_row).where(sa.not_(sa.and_(may_answer_calls, held)))
     return insert_of(dialect, messages).from_select(names, row).on_conflict_do_nothing().returning(messages.c.id)
 
 
