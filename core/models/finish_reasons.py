@@ -32,7 +32,9 @@ _ITEM = re.compile(rf"^[ \t]*{_MARKER}", re.MULTILINE)
 
 #: Start of a code fence, or its end if it has neither a list marker nor an info string.
 _FENCE = re.compile(rf"^([ \t]*(?:{_MARKER})*)(`{{3,}}+(?!.*`)|~{{3,}})(.*)$", re.MULTILINE)
-_INDENT = 3
+
+#: CommonMark: a deeper fence outside of a list is indented code.
+_MAX_INDENT = 3
 
 
 def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
@@ -47,10 +49,10 @@ def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
 def close_code_fence(text: str) -> str:
     """Return a text with its last code fence closed."""
     fence = indent = ""
-    for found in _FENCE.finditer(text):
-        before, marks, info = found.groups()
+    for match in _FENCE.finditer(text):
+        before, marks, info = match.groups()
         if not fence:
-            if len(before) <= _INDENT or _ITEM.search(text, 0, found.start(2)):
+            if len(before) <= _MAX_INDENT or _ITEM.search(text, 0, match.start(2)):
                 fence, indent = marks, " " * len(before)
         elif marks.startswith(fence) and not (before.strip() or info.strip()):
             fence = ""

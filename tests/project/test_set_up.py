@@ -70,7 +70,7 @@ def written(block: str, **values: str) -> None:
 
 async def checked(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> list[str]:
     """What `make check` says, which has fetched what tokens are counted with."""
-    monkeypatch.setattr(checking, "is_warm", lambda _: True)
+    monkeypatch.setattr(checking, "has_vocabulary", lambda _: True)
     for name, address in addresses.items():
         monkeypatch.setenv(name, address)
     async with ScriptedGemini(["ok"]) as model:
