@@ -49,13 +49,13 @@ class InboxOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file that came with a message.
+    """A file of an inbox message.
 
     Attributes:
         name: as its sender named it.
-        mime_type: what the platform takes it for, if it says so.
-        size: in bytes, as the platform says; 0 if it does not.
-        source: where the adapter gets its bytes from, in the adapter's own words (JSON).
+        mime_type: as the platform says; None if it says none.
+        size: in bytes, as the platform says; 0 if it says none.
+        source: where the adapter gets the bytes, in its own format (JSON).
     """
 
     name: str
@@ -66,22 +66,22 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class InboxMessage:
-    """One message that asks for an answer.
+    """A message that asks for an answer.
 
     Attributes:
-        event_key: the same for each delivery of the same message, by whichever path, and for no other.
-        session_id: the conversation that it belongs to.
-        place: who or where the conversation is, stable over its sessions: ADK's `user_id`.
-        channel: the name of the adapter that heard it, and that shows the answer.
-        address: where the answer is to be shown, in the adapter's own words (JSON).
-        author: the platform's id of who wrote it; of a bot, behind `BOT`.
-        text: what was said, without the mention that called the bot.
+        event_key: the same for each delivery of the message, on every path, and for no other.
+        session_id: the session that it belongs to.
+        place: the person or channel of the session, stable over its sessions: ADK's `user_id`.
+        channel: the name of the adapter that received it, and that shows the reply.
+        address: where the reply is shown, in the adapter's own format (JSON).
+        author: the platform's id of the author; of a bot, after the prefix `BOT`.
+        text: the text without the mention of the bot.
         sent_at: when the platform got it, in seconds since the epoch: the order within the session.
-        attachments: the files that came along.
-        brings: the messages that it passes on or replies to, in the adapter's own words, and those that it is a
-            question about, as `channels.intake.context.about` has them (JSON).
-        visitor: its author with all that his rights depend on; see `who`.
-        spot: where it was said.
+        attachments: the files of the message.
+        brings: the messages that it forwards or replies to, in the adapter's own format, and those that it is a
+            question about (JSON): see `channels.intake.context.about`.
+        visitor: the author with roles; see `who`.
+        spot: the location of the message.
     """
 
     event_key: str
@@ -99,17 +99,17 @@ class InboxMessage:
 
     @property
     def who(self) -> Actor:
-        """Its author; where nothing more is known of him, with no rights but those of anybody."""
+        """The author; without roles if nothing more is known."""
         return self.visitor or Actor(self.channel, self.author)
 
     @property
     def spots(self) -> tuple[str, ...]:
-        """What rules on places may call where it was said: see `Location.names`."""
+        """The names by which rules refer to the location: see `Spot.names`."""
         return self.spot.get_names(self.channel)
 
     @property
     def is_bot(self) -> bool:
-        """Whether a bot wrote it."""
+        """Whether the author is a bot."""
         return self.author.startswith(BOT_PREFIX)
 
     def to_json(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class InboxMessage:
 
     @classmethod
     def from_json(cls, data: Any) -> "InboxMessage":
-        """Read what `to_json` made.
+        """Parse the output of `to_json`.
 
         Raises:
             ValueError: it is something else.
@@ -129,5 +129,5 @@ _INBOUND = TypeAdapter(InboxMessage)
 
 
 def storable_text(text: str) -> str:
-    """`text` without what no database or model takes: NUL is dropped, half a surrogate pair becomes U+FFFD."""
+    """Return `text` without NUL, with U+FFFD for each lone surrogate: databases and models reject them."""
     return text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

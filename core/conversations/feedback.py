@@ -1,4 +1,4 @@
-"""What readers think of answers."""
+"""Readers' verdicts on answers."""
 
 import time
 from typing import Literal
@@ -19,13 +19,13 @@ class FeedbackStore:
         self._database = database
 
     async def save_feedback(self, turn_id: str, author: str, verdict: Verdict) -> bool:
-        """Keep what a reader thinks of a turn's answer; his newest word counts.
+        """Store a reader's verdict on the answer of a turn, in place of an earlier one.
 
         Returns:
-            Whether it is kept: not of a turn that is forgotten.
+            Whether it is stored: not if the turn is deleted or reset.
 
         Raises:
-            StoreError: it could not be kept.
+            StoreError: it could not be stored.
         """
         held = sa.select(turns.c.session, turns.c.generation).where(turns.c.id == turn_id).with_for_update(read=True)
         async with self._database.write() as connection:

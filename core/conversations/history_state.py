@@ -1,4 +1,4 @@
-"""What the history of a conversation has of what was said there, for a turn that is about to run."""
+"""State of the stored history of a session, for a turn that is about to run."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +19,12 @@ OTHERS = 50
 
 @dataclass(frozen=True, slots=True)
 class HistoryState:
-    """Attributes:
-    since: when the newest message was sent that the history holds, or that has ended it (seconds since the epoch); 0 if
-        it holds none.
-    others: of each who takes part besides those whom the turn answers, the newest message.
-    is_quiet: whether nobody is known to have said anything since that was not for the bot.
+    """The messages that the history of a session covers.
+
+    Attributes:
+        since: when its newest message, or the last reset, was sent (seconds since the epoch); 0 if there is none.
+        others: the newest message of each other author in the session.
+        is_quiet: whether no message for other people was received since.
     """
 
     since: float = 0.0
@@ -32,7 +33,7 @@ class HistoryState:
 
 
 async def get_history_state(database: Database, turn: Turn) -> HistoryState | None:
-    """What stands behind a turn; none if its run has stored already what it is asked, and goes on from that."""
+    """Return the history state before a turn; None if its run has stored its prompt already."""
     async with database.read() as connection:
         if (
             await connection.execute(sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin)))
@@ -45,9 +46,9 @@ async def get_history_state(database: Database, turn: Turn) -> HistoryState | No
 
 
 def _said(turn: Turn) -> sa.Select[Any]:
-    """Since when it is, when somebody was last heard to speak to others, and whether the bot is muted.
+    """Select when the history ends, when the last message for other people came, and whether the bot is muted.
 
-    The inbox forgets what was answered long ago; of that, it is known when it came into the history.
+    Retention deletes old inbox messages; the time of their stored event replaces them.
     """
     here = inbox.c.session == turn.session_id
 

@@ -19,8 +19,8 @@ class WorkerOverview:
     """A process.
 
     Attributes:
-        left: seconds until its lease ends, negative when it has ended; None where leases do not end (SQLite).
-        turns: how many turns are its own.
+        lease_seconds: until its lease ends, negative after that; None where leases do not end (SQLite).
+        turns: the number of its active turns.
     """
 
     id: str
@@ -30,15 +30,15 @@ class WorkerOverview:
 
 @dataclass(frozen=True, slots=True)
 class SessionOverview:
-    """A session, in a line.
+    """A session, for a line of a table.
 
     Attributes:
-        spoken_at: when somebody has last spoken in it.
-        people: how many have.
-        messages: how many messages the bot has been sent there that it knows of still.
-        model: the one that was chosen for it; None for the default.
-        running: the turn that is under way.
-        waiting: how many messages wait.
+        spoken_at: the time of the newest message.
+        people: the number of authors.
+        messages: the number of stored inbox messages.
+        model: the chosen model; None for the default.
+        running: the id of the active turn.
+        waiting: the number of messages that wait.
     """
 
     id: str
@@ -54,10 +54,10 @@ class SessionOverview:
 
 @dataclass(frozen=True, slots=True)
 class QueueOverview:
-    """What waits for a turn: how many messages, in how many sessions, and for how many seconds the oldest does.
+    """The messages that wait, their sessions, and the seconds for which the oldest waits.
 
     Attributes:
-        free: for how many seconds the oldest does in whose session nothing runs.
+        free: the same seconds for sessions without an active turn.
     """
 
     messages: int = 0
@@ -68,7 +68,7 @@ class QueueOverview:
 
 @dataclass(frozen=True, slots=True)
 class ChannelOverview:
-    """A platform's adapter: seconds since all that was said there had been heard; None if that is not known."""
+    """The adapter of a platform; `heard` is the age of its watermark in seconds, None if there is none."""
 
     name: str
     leader: str | None
@@ -77,7 +77,7 @@ class ChannelOverview:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Turns that have failed for the same kind of cause, and the newest of them."""
+    """Failed turns with the same cause, and the id of the newest."""
 
     cause: str
     count: int
@@ -86,7 +86,7 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All of it, at one moment."""
+    """Workers, turns, queue, channels and failures at one moment."""
 
     at: float
     workers: tuple[WorkerOverview, ...]
@@ -122,7 +122,7 @@ async def get_overview(database: Database, prices: Prices) -> Overview:
 
 
 async def get_queue_overview(database: Database) -> QueueOverview:
-    """What waits now.
+    """Return the messages that wait.
 
     Raises:
         StoreError: the database cannot be read.
@@ -134,11 +134,11 @@ async def get_queue_overview(database: Database) -> QueueOverview:
 async def list_sessions(
     database: Database, *, limit: int, beginning: str = "", person: str | None = None
 ) -> tuple[SessionOverview, ...]:
-    """The sessions in which somebody has spoken last.
+    """Return the sessions with the newest messages.
 
     Args:
         beginning: of their ids.
-        person: the id of somebody who has spoken there.
+        person: the id of an author in the session.
 
     Raises:
         StoreError: the database cannot be read.

@@ -1,4 +1,4 @@
-"""Conversations as those who have them see them: what is in them, what they are set to, and what ends in them."""
+"""Sessions as their users see them: status, agent, model, mute, stop, recent sessions, export."""
 
 import time
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ _WORDS = 80
 
 @dataclass(frozen=True, slots=True)
 class AnsweringAgent:
-    """The agent that answers in a conversation.
+    """The agent that answers in a session.
 
     Attributes:
-        missed: the one that was chosen, if that may not be chosen any more.
+        unavailable_choice: the chosen agent, if it may not be chosen any more.
     """
 
     name: str
@@ -44,11 +44,11 @@ class AnsweringAgent:
 
 @dataclass(frozen=True, slots=True)
 class RecentSession:
-    """A conversation that somebody took part in.
+    """A session of a person.
 
     Attributes:
-        at: when he last spoke in it (seconds since the epoch).
-        first: its first message that is known.
+        at: when the person last wrote in it (seconds since the epoch).
+        first: its first stored message.
     """
 
     session_id: str
@@ -57,20 +57,20 @@ class RecentSession:
 
     @property
     def words(self) -> str:
-        """The first words of it, on one line."""
+        """The beginning of the first message, on one line."""
         said = " ".join(self.first.text.split())
         return said if len(said) <= _WORDS else f"{said[: _WORDS - 1].rstrip()}…"
 
 
 @dataclass(frozen=True, slots=True)
 class LatestTurn:
-    """What it takes to show a reply again: the newest of the turns that it is of.
+    """The newest turn of a reply, with what it takes to render the reply again.
 
     Attributes:
-        origin: by what the reply's messages can be found.
+        origin: the id by which the reply's messages are found.
         text: the final text; None if there is none.
-        chunks: the platform's ids of its messages.
-        inbound: what it answers: the newest of its messages.
+        chunks: the platform's ids of the reply's messages.
+        inbound: the newest message that it answers.
         is_revised: whether a message that it answers was edited since.
     """
 
@@ -85,13 +85,13 @@ class LatestTurn:
 
 
 class ConversationService:
-    """What the tables tell of conversations, and what is done to them but for a reset (`InboxStore`).
-
-    Attributes:
-        agents: those of the bot. Who asks for one of them, or for its models, waits until they are there.
+    """Queries and settings of sessions; resets are in `InboxStore`.
 
     Args:
-        budget: how many tokens of history are sent.
+        budget: the most tokens of history that are sent.
+
+    Attributes:
+        agents: the agents of the bot.
     """
 
     def __init__(
@@ -111,15 +111,15 @@ class ConversationService:
     async def stop_session(
         self, session_id: str, *, author: str | None, until: float = inf, asked: InboxMessage | None = None
     ) -> StopResult | None:
-        """End what runs in a session, over all workers, and what waits there.
+        """Cancel the running turn of a session, on whichever worker, and drop the messages that wait there.
 
         Args:
-            author: only what he has asked for; None for all.
-            until: of that, only what was said by then (seconds since the epoch).
-            asked: the message that asks for it, which is noted.
+            author: stop the work of this author alone; None for everybody's.
+            until: spare later messages (seconds since the epoch).
+            asked: the message of the command, which is stored.
 
         Returns:
-            What was ended; nothing at all if that message was here before.
+            What was cancelled; None if that message is a duplicate.
 
         Raises:
             StoreError: nothing was changed.
@@ -133,11 +133,10 @@ class ConversationService:
         return halt
 
     async def stop_turn(self, turn_id: str, author: str | None) -> StopTurnResult:
-        """End a turn that runs, whoever runs it, if `author` has asked for it; None for an operator, who may. However
-        often that is said, it is done once.
+        """Cancel a running turn, on whichever worker, for its author or an operator (None).
 
         Raises:
-            StoreError: it could not be kept, however often that was tried.
+            StoreError: it could not be stored, after all retries.
         """
 
         async def work() -> StopTurnResult:
@@ -149,10 +148,10 @@ class ConversationService:
         return stopped
 
     async def get_status(self, session_id: str, spots: Sequence[str] = ()) -> SessionStatus:
-        """How a session stands. One that is not there has nothing in it.
+        """Return the status of a session; an empty one if it does not exist.
 
         Args:
-            spots: what rules on places may call where it is: see `InboxMessage`.
+            spots: the names of its location: see `InboxMessage.spots`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -165,7 +164,7 @@ class ConversationService:
             return await get_status(connection, row, self._known(row.model, agent), agent, budget=self._budget)
 
     async def get_agent(self, session_id: str, spots: Sequence[str]) -> AnsweringAgent:
-        """The agent that answers in a session.
+        """Return the agent that answers in a session.
 
         Raises:
             StoreError: the database cannot be read.
@@ -174,13 +173,13 @@ class ConversationService:
             return self._answering(await _session(connection, session_id), spots)
 
     async def choose_agent(self, session_id: str, agent: str, *, place: str, spots: Sequence[str]) -> bool:
-        """Have a session, which may be yet to begin, answered by an agent from its next turn on. Nothing of it is lost.
+        """Set the agent of a session, which may not exist yet, from its next turn on.
 
         Returns:
-            Whether that one may be chosen.
+            Whether that agent may be chosen.
 
         Raises:
-            StoreError: it could not be kept.
+            StoreError: it could not be stored.
         """
         if agent not in self.agents.list_selectable(spots):
             return False
@@ -189,7 +188,7 @@ class ConversationService:
         return True
 
     async def get_model(self, session_id: str, spots: Sequence[str] = ()) -> str:
-        """The full name of the model that answers in a session.
+        """Return the full name of the model of a session.
 
         Raises:
             StoreError: the database cannot be read.
@@ -199,7 +198,7 @@ class ConversationService:
         return self._known(row.model if row is not None else None, self._answering(row, spots).name)
 
     async def list_models(self, session_id: str, spots: Sequence[str]) -> tuple[str, ...]:
-        """The full names of the models that may be chosen for the agent that answers in a session, the default first.
+        """Return the full names of the models of a session's agent, the default first.
 
         Raises:
             StoreError: the database cannot be read.
@@ -207,16 +206,16 @@ class ConversationService:
         return self.agents.profiles[(await self.get_agent(session_id, spots)).name].models
 
     async def choose_model(self, session_id: str, model: str | None, *, place: str, spots: Sequence[str] = ()) -> bool:
-        """Have a session, which may be yet to begin, answered by a model from its next turn on; None for the default.
+        """Set the model of a session, which may not exist yet, from its next turn on; None for the default.
 
         Args:
-            spots: what rules on places may call where it is: see `InboxMessage`.
+            spots: the names of its location: see `InboxMessage.spots`.
 
         Returns:
-            Whether that one may be chosen.
+            Whether that model may be chosen.
 
         Raises:
-            StoreError: it could not be kept.
+            StoreError: it could not be stored.
         """
         if model is not None and model not in await self.list_models(session_id, spots):
             return False
@@ -224,18 +223,18 @@ class ConversationService:
         return True
 
     async def set_muted(self, session_id: str, is_muted: bool) -> bool:
-        """Have a session answered only when the bot is called, or listened to again.
+        """Set whether only mentions are answered in a session.
 
         Returns:
-            Whether there is such a session.
+            Whether the session exists.
 
         Raises:
-            StoreError: it could not be kept.
+            StoreError: it could not be stored.
         """
         return await self._change(session_id, muted=is_muted)
 
     async def is_muted(self, session_id: str) -> bool:
-        """Whether a session is there that is answered only when the bot is called.
+        """Return whether only mentions are answered in a session.
 
         Raises:
             StoreError: the database cannot be read.
@@ -245,10 +244,10 @@ class ConversationService:
         return row is not None and bool(row.muted)
 
     async def list_recent(self, place: str, author: str, limit: int, *, until: float = inf) -> list[RecentSession]:
-        """The sessions at a place that somebody took part in since they were last started over, the newest first.
+        """Return the sessions at a place in which a person wrote since the last reset, the newest first.
 
         Args:
-            until: as it was then (seconds since the epoch).
+            until: ignore later messages (seconds since the epoch).
 
         Raises:
             StoreError: the database cannot be read.
@@ -282,11 +281,11 @@ class ConversationService:
         most: int | None = None,
         viewer: Viewer | None = None,
     ) -> str:
-        """What was said in a session, as `core.privacy.export` writes it.
+        """Return the history of a session, as `core.privacy.export` writes it.
 
         Args:
-            prices: what models cost.
-            most: bytes after which it is broken off.
+            prices: of models.
+            most: the most bytes.
             viewer: None if everything is shown.
 
         Raises:
@@ -333,7 +332,7 @@ class ConversationService:
         return False
 
     async def count_newest_bot_messages(self, session_id: str, most: int) -> int:
-        """How many of the newest messages of a session bots have said since a person spoke, up to `most`.
+        """Return how many of the newest messages of a session are by bots, up to `most`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -345,7 +344,7 @@ class ConversationService:
         return next((n for n, author in enumerate(authors) if not author.startswith(BOT_PREFIX)), len(authors))
 
     async def get_latest_turn(self, turn_id: str) -> LatestTurn | None:
-        """What stands where a turn's reply does, if it is not forgotten.
+        """Return the newest turn in the reply of a turn; None if it is deleted.
 
         Raises:
             StoreError: the database cannot be read.
@@ -373,7 +372,7 @@ class ConversationService:
             )
 
     async def _change(self, session_id: str, new: dict[str, Any] | None = None, **values: Any) -> bool:
-        """Change the row of a session; if it is not there, after it was begun as `new`."""
+        """Update the row of a session, which is inserted first if `new` is given."""
         async with self._database.write() as connection:
             if new is not None:
                 await insert_new(connection, sessions, new)

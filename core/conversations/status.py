@@ -1,4 +1,4 @@
-"""How a conversation stands: what is in it, and what is being done."""
+"""Status of a session: its history, usage and queue."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +12,17 @@ from core.turns.queries import is_active, is_waiting
 
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
-    """How a conversation stands.
+    """The status of a session.
 
     Attributes:
-        model: the one that answers, by its full name.
-        agent: the name of the one that answers.
-        is_muted: whether it is answered only when it is called.
-        since: when it was begun, or last started over and spoken in again (seconds since the epoch); None if nothing
-            is stored of it.
-        messages: how many messages people and agents have said.
-        history_tokens: what all of it would cost to send; no more than `budget` is sent.
-        used_tokens: what the models have read and written for it, as their providers count it.
-        waiting: how many messages wait.
+        model: the full name of the model that answers.
+        agent: the name of the agent that answers.
+        is_muted: whether only mentions are answered.
+        since: the time of the oldest stored message (seconds since the epoch); None if there is none.
+        messages: the number of messages of people and agents.
+        history_tokens: the tokens of all messages; at most `budget` of them are sent.
+        used_tokens: the tokens that models read and wrote, as their providers count them.
+        waiting: the number of messages that wait.
     """
 
     model: str
@@ -41,7 +40,7 @@ class SessionStatus:
 async def get_status(
     connection: AsyncConnection, row: sa.Row[Any], model: str, agent: str, *, budget: int
 ) -> SessionStatus:
-    """How the session of that row stands, which that agent answers with that model."""
+    """Return the status of the session of a row."""
     said = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
     stored = sa.select(
         sa.func.min(messages.c.created_at).label("since"),

@@ -1,4 +1,4 @@
-"""People change their minds: what they said is edited or deleted, before it is answered, meanwhile, or after."""
+"""Edits and deletions of messages, in every state of their turn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ from core.turns.turn import CancelReason
 
 
 class EditResult(Enum):
-    """What became of an edit.
+    """Result of an edit of a message that no turn has claimed.
 
     Attributes:
-        UNHEARD: nothing came of the message, which may be for the bot by now.
-        UNKNOWN: it was forgotten, or is not for the bot.
-        SAME: its words are what they were.
-        WAITS: it waits, and will be answered as it was edited.
+        NOT_RECEIVED: the inbox lacks the message, which may be for the bot by now.
+        UNKNOWN: it was deleted, or is not for the bot.
+        UNCHANGED: its text is the same.
+        WAITING: it waits, and is answered as edited.
     """
 
     NOT_RECEIVED = auto()
@@ -34,11 +34,11 @@ class EditResult(Enum):
 
 
 class DeleteResult(Enum):
-    """What became of a deletion.
+    """Result of a deletion of a message that no turn has claimed.
 
     Attributes:
-        UNKNOWN: the message is not known, or was forgotten.
-        DROPPED: it waited, and will not be answered.
+        UNKNOWN: the inbox lacks the message, or its text.
+        DROPPED: it waited, and is not answered.
     """
 
     UNKNOWN = auto()
@@ -47,14 +47,14 @@ class DeleteResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedMessage:
-    """The message was taken by a turn.
+    """Result of an edit or deletion of a message that a turn has claimed.
 
     Attributes:
-        turn_id: the newest of those that answer it.
-        state: of that one.
-        is_revised: whether the message says now what that turn does not know of.
-        is_alone: whether the turn answers no other message that stands.
-        is_ended: whether the turn is being ended for it.
+        turn_id: the newest turn that answers it.
+        state: of that turn.
+        has_unseen_edit: whether the message differs from the text that the turn has.
+        is_only_message: whether the turn answers no other message.
+        is_turn_cancelled: whether the turn is cancelled for the deletion.
     """
 
     turn_id: str
@@ -67,10 +67,10 @@ class ClaimedMessage:
 async def edit_message(
     connection: AsyncConnection, event_key: str, text: str, *, is_mention: bool = False
 ) -> EditResult | ClaimedMessage:
-    """Keep the words of a message that was edited: as its own while it waits, beside them when a turn has taken it.
+    """Store the new text of a message: in its place while it waits, beside it once a turn has claimed it.
 
     Args:
-        calls: whether it calls the bot now: then it is not kept any more that it was said to others.
+        is_mention: whether the new text mentions the bot: the message is then no longer for other people.
     """
     if is_mention and await _is_unheard(connection, event_key):
         return EditResult.NOT_RECEIVED
@@ -98,8 +98,9 @@ async def edit_message(
 async def delete_message(
     connection: AsyncConnection, event_key: str, turns_: TurnStore
 ) -> DeleteResult | ClaimedMessage:
-    """Forget the words of a message that was deleted. If it waits, it is not answered; the turn that answers it and
-    no other is ended, and not begun once more. However often that is told, it says the same.
+    """Delete the text of a message, and cancel the turn that answers no other.
+
+    A message that waits is not answered. A second call returns the same.
     """
     row = await _held(connection, event_key)
     if row is None or parse_message(row.inbound) is None or row.outcome not in (None, InboxOutcome.DELETED):
@@ -134,9 +135,7 @@ async def _is_unheard(connection: AsyncConnection, event_key: str) -> bool:
 
 
 async def _held(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | None:
-    """What the inbox has under a key, if the session is still what it was said in. The session is kept from all others
-    until the end of the transaction, those that claim what waits in it among them.
-    """
+    """Return the row of a message of the current generation, with its session locked."""
     this = inbox.c.event_key == event_key
     session = (await connection.execute(sa.select(inbox.c.session).where(this))).scalar_one_or_none()
     generation = await lock_session_row(connection, session)
@@ -145,25 +144,25 @@ async def _held(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | No
 
 
 async def _newest(connection: AsyncConnection, row: sa.Row[Any]) -> sa.Row[str, State] | None:
-    """The newest of the turns that answer a message."""
+    """Return the newest turn that answers a message."""
     query = sa.select(turns.c.id, turns.c.state).where(turns.c.session == row.session, turns.c.origin == row.turn)
     return (await connection.execute(query.order_by(turns.c.created_at.desc()).limit(1))).one_or_none()
 
 
 async def _others(connection: AsyncConnection, row: sa.Row[Any]) -> list[sa.Row[Any]]:
-    """The other messages of its turn that stand."""
+    """Return the other messages of its turn, without deleted ones."""
     said = await get_inbox_rows(connection, row.turn) if row.turn is not None else ()
     return [other for other in said if other.id != row.id and other.outcome is None]
 
 
 async def _asking_again(connection: AsyncConnection, row: sa.Row[Any]) -> Sequence[sa.Row[Any]]:
-    """What asks for a message to be answered once more, and holds a copy of it."""
+    """Return the rerun messages that copy a message."""
     of_it = sa.select(turns.c.id).where(turns.c.session == row.session, turns.c.origin == row.turn)
     query = sa.select(inbox).where(inbox.c.session == row.session, inbox.c.parent.in_(of_it))
     return (await connection.execute(query)).all()
 
 
 def _blank(row: sa.Row[Any]) -> dict[str, Any] | None:
-    """A message without its words and files: when and where it was said is still needed to end what answers it."""
+    """Return a message without text and files: the end of its turn still needs its address."""
     said = parse_message(row.inbound)
     return replace(said, text="", attachments=()).to_json() if said else None

@@ -1,4 +1,4 @@
-"""The inbox: what was said to the bot, kept before the platform hears that it was received."""
+"""The inbox: messages that are stored before the platform gets its acknowledgement."""
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 
 class AcceptResult(Enum):
-    """What became of a message.
+    """Result of accepting a message.
 
     Attributes:
-        NEXT: it is answered as soon as a worker is free.
-        WAITS: others of its session come first.
-        KNOWN: it was here before.
+        NEXT: a turn begins as soon as a worker is free.
+        WAITING: other messages of the session come first.
+        DUPLICATE: it was stored before.
     """
 
     NEXT = auto()
@@ -48,14 +48,10 @@ RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenied | RateLimited
 
 
 class InboxStore:
-    """The `inbox` table: each message once, whatever path and however often it comes.
+    """The `inbox` table: each message once, on whatever path and however often it comes.
 
-    Where the database is away, `accept` and `reset` say so at once: Slack waits 3 s for its acknowledgement, and
-    delivers again what is not acknowledged; a channel whose platform says it only once comes again by itself. A
-    press of a button is acknowledged before `again` and comes but once, so that waits for the database.
-
-    Args:
-        rates: how many answers people may ask for.
+    `accept` and `reset_session` raise at once while the database is unavailable: Slack waits 3 s for its
+    acknowledgement, and delivers again. A button press comes once, after its acknowledgement: `request_rerun` retries.
     """
 
     def __init__(
@@ -73,10 +69,10 @@ class InboxStore:
         self._rates = rates
 
     async def accept(self, inbound: InboxMessage) -> AcceptResult | RateLimited:
-        """Store a message that asks for an answer, once; of one that exceeds a rate, store that there was one.
+        """Store a message once; of one that exceeds a user rate limit, store the key alone.
 
         Raises:
-            StoreError: it was not stored, so the platform must not get its acknowledgement.
+            StoreError: it is not stored: the platform must not get its acknowledgement.
         """
         limited = await self.find_rate_limit(inbound.event_key, author=inbound.author, place=inbound.place)
         if limited is not None:
@@ -102,28 +98,28 @@ class InboxStore:
         return None if until is None else RateLimited(until)
 
     async def has_message(self, event_key: str) -> bool:
-        """Whether a message was here before.
+        """Return whether a message is stored.
 
         Raises:
-            StoreError: it cannot be seen.
+            StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
             return await has_message(connection, event_key)
 
     async def request_rerun(self, turn_id: str, *, author: str | None, kind: RerunKind) -> RerunResult:
-        """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
-        only where nothing was said since. However often and in whichever ways that is asked of a turn, it is done once.
+        """Store a request to answer the messages of a turn again, once per turn.
 
-        What a turn says that is still at it when its question was edited, nobody waits for: `revise` ends it.
+        A `retry` comes after all messages that wait in the session; the others need that nothing follows. `revise` also
+        stops a turn that still answers the old text.
 
         Args:
-            author: who wants it: only an author of the messages may, and an operator (None).
+            author: an author of the messages, or None for an operator.
 
         Returns:
-            What became of it, and the message whose place it is answered in; or why not.
+            The result with the message that is answered again, or the reason of the denial.
 
         Raises:
-            StoreError: it could not be kept, however often that was tried.
+            StoreError: it could not be stored, after all retries.
         """
 
         async def work(connection: AsyncConnection) -> tuple[RerunResult, str | None]:
@@ -150,12 +146,11 @@ class InboxStore:
         return await self._rates.limited_until(connection, author=author, place=where)
 
     async def edit_message(self, event_key: str, text: str, *, is_mention: bool = False) -> EditResult | ClaimedMessage:
-        """Take note that a message was edited. If it waits, no turn sees its old words; if a turn has it, it may be
-        answered once more (`again`, of the kind `revise`).
+        """Store the new text of an edited message: see `core.inbox.edits`.
 
         Args:
-            text: what it says now, as `InboxMessage.text`.
-            calls: whether it calls the bot now: then it is not kept any more that it was said to others.
+            text: as `InboxMessage.text`.
+            is_mention: whether the new text mentions the bot.
 
         Raises:
             StoreError: nothing was changed.
@@ -171,7 +166,7 @@ class InboxStore:
         return revised
 
     async def delete_message(self, event_key: str) -> DeleteResult | ClaimedMessage:
-        """Take note that a message was deleted: its words are forgotten, and what answers it alone is ended.
+        """Delete the text of a message that its author deleted: see `core.inbox.edits`.
 
         Raises:
             StoreError: nothing was changed.
@@ -202,10 +197,10 @@ class InboxStore:
             return await record_message(connection, inbound, outcome, kind=name)
 
     async def has_newer_command(self, inbound: InboxMessage, *, names: Collection[str]) -> bool:
-        """Whether one of these commands was given in its session after a message.
+        """Return whether one of these commands came after a message in its session.
 
         Raises:
-            StoreError: it cannot be seen.
+            StoreError: the database cannot be read.
         """
         later = (inbox.c.session == inbound.session_id) & (inbox.c.sent_at > inbound.sent_at)
         given = sa.exists().where(later, inbox.c.outcome == InboxOutcome.COMMAND, inbox.c.kind.in_(names))
@@ -215,16 +210,15 @@ class InboxStore:
     async def reset_session(
         self, inbound: InboxMessage, *, until: float = inf
     ) -> list[InboxMessage] | RerunDenied | None:
-        """Keep a message that starts its session over, and do so: what is stored of the session goes, what
-        waits is not answered, and what still runs can store nothing more.
+        """Store a reset and delete the history of its session.
+
+        Messages that wait are dropped, and the active turn is cancelled.
 
         Args:
-            until: it concerns nothing that was said after it (seconds since the epoch), and nothing at all if that has
-                a turn by now.
+            until: spare later messages (seconds since the epoch); if a turn has one of them, nothing is reset.
 
         Returns:
-            What waited and will not be answered; nothing at all if the message was here before; that there is something
-            newer, if it comes too late.
+            The dropped messages; None for a duplicate; `SUPERSEDED` if the reset comes too late.
 
         Raises:
             StoreError: nothing was changed.
@@ -249,7 +243,7 @@ class InboxStore:
         return dropped
 
     async def has_session(self, session_id: str) -> bool:
-        """Whether the bot already speaks in this session."""
+        """Return whether a session is stored."""
         query = sa.select(sessions.c.id).where(sessions.c.id == session_id)
         async with self._database.read() as connection:
             return (await connection.execute(query)).first() is not None
@@ -293,11 +287,10 @@ class InboxStore:
         }
 
     async def _start_over(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:
-        """Begin a new generation, to which belongs what waits and was said after `until`, but for what asks for an
-        answer of the old one once more.
+        """Begin a new generation, with the messages that wait and came after `until`, but without reruns.
 
         Returns:
-            What else waited.
+            The other messages that waited.
         """
         over = (turns.c.session == session_id) & ~is_active(turns)  # what is not is forgotten when it ends
         await connection.execute(sa.update(turns).where(over).values(text=None, receipt=None))
@@ -372,7 +365,7 @@ _INSERT = Statement(_inserts)
 
 
 async def _is_overtaken(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:
-    """Whether a turn has taken what was said in the session of a `reset` after that."""
+    """Return whether a turn has a message that came after a reset."""
     later = inbox.c.turn.is_not(None) & inbox.c.parent.is_(None) & (inbox.c.sent_at > until)
     query = sa.select(sa.exists().where(inbox.c.session == reset.session_id, later))
     return bool((await connection.execute(query)).scalar_one())

@@ -1,4 +1,4 @@
-"""Places: where the bot has been spoken to, and until when all that was said there has been heard."""
+"""Watermarks: until when all messages of a channel are stored, and where the bot is active."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -17,12 +17,12 @@ _KEYS = 500
 
 @dataclass(frozen=True, slots=True)
 class ActivePlace:
-    """Where the bot speaks: a channel with its threads, or direct messages.
+    """A channel with its threads, or direct messages, where people talk to the bot.
 
     Attributes:
         id: ADK's `user_id`.
-        begun_at: since when (seconds since the epoch) the bot speaks there.
-        sessions: the conversations there that are still alive, the one that was spoken in last first.
+        begun_at: when the first session began there (seconds since the epoch).
+        sessions: the active sessions, newest message first.
     """
 
     id: str
@@ -31,14 +31,15 @@ class ActivePlace:
 
 
 class Watermarks:
-    """What the tables tell of them."""
+    """The watermarks in the `channels` table, and queries of the inbox for the backfill."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def get_watermark(self, channel: str) -> float | None:
-        """Until when (seconds since the epoch) all that was said has been heard; nothing for a channel that is new. A
-        part of one that was divided otherwise before (`NAME:PART/COUNT`) goes by what the parts of then have heard.
+        """Return until when all messages are stored (seconds since the epoch); None for a new channel.
+
+        A shard of another division (`NAME:PART/COUNT`) gets the watermark of the shards that were there before.
 
         Raises:
             StoreError: the database cannot be read.
@@ -58,20 +59,20 @@ class Watermarks:
         return min(max(divided.values(), key=max))
 
     async def save_watermark(self, channel: str, at: float) -> None:
-        """Keep until when all has been heard.
+        """Store until when all messages of a channel are stored.
 
         Raises:
-            StoreError: it could not be kept.
+            StoreError: it could not be stored.
         """
         async with self._database.write() as connection:
             await insert_or_update(connection, channels, {"name": channel, "heard_at": at})
 
     async def list_active_places(self, channel: str, *, since: float, limit: int) -> list[ActivePlace]:
-        """The places of a channel, the one that was spoken in last first.
+        """Return the places of a channel, newest message first.
 
         Args:
-            since: a conversation in which nobody has spoken since then (seconds since the epoch) is not alive.
-            limit: the most places, and the most conversations of all of them.
+            since: the oldest newest message of an active session (seconds since the epoch).
+            limit: the most places, and the most sessions of all of them.
 
         Raises:
             StoreError: the database cannot be read.
@@ -96,7 +97,7 @@ class Watermarks:
         return [ActivePlace(row.user_id, row.begun_at, tuple(ids.get(row.user_id, ()))) for row in found]
 
     async def find_known_keys(self, event_keys: Iterable[str]) -> set[str]:
-        """Those of the keys under which a message has been accepted.
+        """Return the event keys under which a message is stored.
 
         Raises:
             StoreError: the database cannot be read.

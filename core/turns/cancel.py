@@ -1,4 +1,4 @@
-"""People have enough of an answer, and end what makes it."""
+"""Stops: cancel the running turn of a session and drop its waiting messages."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -18,12 +18,11 @@ from core.turns.turn import CancelReason
 
 
 class StopTurnResult(Enum):
-    """What became of the wish to have a turn ended.
+    """Result of stopping one turn.
 
     Attributes:
-        DONE: it is being ended.
-        NOT_THEIRS: somebody else had asked.
-        OVER: it does not run any more.
+        NOT_OWNER: another person wrote the messages.
+        NOT_RUNNING: the turn has ended.
     """
 
     STOPPED = auto()
@@ -33,13 +32,13 @@ class StopTurnResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StopResult:
-    """What was ended in a conversation. It is false if there was nothing to end.
+    """What a stop cancelled in a session; false if nothing.
 
     Attributes:
         turn_id: the turn that ran.
-        dropped: what waited and will not be answered.
-        undecided: the turns whose requests were decided, and are to be decided anew.
-        is_withdrawn: whether a workflow waited for what is said next.
+        dropped_messages: messages that waited and will not be answered.
+        undecided_turn_ids: turns whose decided approvals are open again.
+        has_cancelled_input: whether a workflow no longer waits for the next message.
     """
 
     turn_id: str | None = None
@@ -54,11 +53,13 @@ class StopResult:
 async def stop_session(
     connection: AsyncConnection, turns_: TurnStore, session_id: str, *, author: str | None, until: float = inf
 ) -> StopResult:
-    """End what runs in a session and what waits there; of an `author`, what he has asked for. Where nothing does, no
-    workflow waits for an answer any more.
+    """Cancel the running turn of a session, and drop the messages that wait there.
+
+    If nothing runs or waits, a workflow no longer waits for input.
 
     Args:
-        until: what was said after it (seconds since the epoch) goes on.
+        author: stop the work of this author alone; None for everybody's.
+        until: spare later messages (seconds since the epoch).
     """
     await lock_session_row(connection, session_id)
     here = inbox.c.session == session_id
@@ -91,7 +92,7 @@ async def stop_session(
 async def stop_turn(
     connection: AsyncConnection, turns_: TurnStore, turn_id: str, *, author: str | None
 ) -> StopTurnResult:
-    """End a turn that runs, if `author` has asked for it; None for an operator, who may."""
+    """Cancel a running turn for its author, or for an operator (None)."""
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     session_id = (await connection.execute(session)).scalar_one_or_none()
     await lock_session_row(connection, session_id)
@@ -105,15 +106,13 @@ async def stop_turn(
 
 
 async def _running(connection: AsyncConnection, session_id: str | None) -> sa.Row[Any] | None:
-    """The turn of a session that has not come to its answer."""
+    """Return the turn of a session that has no answer yet."""
     is_running = is_active(turns) & (turns.c.state != "answered")
     query = sa.select(turns).where(turns.c.session == session_id, is_running)
     return (await connection.execute(query)).one_or_none()
 
 
 async def _is_theirs(connection: AsyncConnection, turn: sa.Row[Any], author: str | None, until: float = inf) -> bool:
-    """Whether somebody may end a turn: he has asked, or is an operator (None), and nothing was said after `until` that
-    it answers as well.
-    """
+    """Return whether a person may stop a turn: its author or an operator, with no message after `until`."""
     said = await get_inbox_rows(connection, turn.origin)
     return all(row.sent_at <= until for row in said) and (author is None or author in {row.author for row in said})

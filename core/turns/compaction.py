@@ -1,11 +1,10 @@
-"""Folding: of a conversation that is about to outgrow what is sent to the model, the oldest turns become a summary.
+"""Compaction: the oldest turns of a long history become a summary.
 
-That is done when a turn has ended: it begins after a moment of rest, and is given up when a new turn comes. When it
-fails, a line in the log says so, and what does not fit is left out, as without a summary. Of several workers that do it
-at once, the one that began last stores the summary, in one transaction. The turns themselves stay where they are.
+It begins some seconds after the end of a turn, and is cancelled when a new turn begins. A failure is logged, and the
+history is cut as without a summary. Of several workers that summarize at once, the one that began last stores its
+summary, in one transaction. The summarized messages stay stored.
 
-The next time, the summary is folded again together with what was said since: there is one of a conversation at most,
-and it does not grow with it.
+The next summary replaces it: it covers the former one and the messages since.
 """
 
 import asyncio
@@ -59,12 +58,12 @@ MOST, PART = 2_000, 8
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What is to be folded.
+    """The part of a history that is summarized.
 
     Attributes:
-        before: the summary that there is; empty if there is none.
-        begin: when what is told of begins, in seconds since the epoch.
-        rows: the messages that come behind it, oldest first.
+        before: the former summary; empty if there is none.
+        begin: the time of its first message, in seconds since the epoch.
+        rows: the messages after it, oldest first.
     """
 
     before: str
@@ -73,15 +72,14 @@ class _Piece:
 
 
 class HistoryCompactor:
-    """Folds conversations.
+    """Summarizes histories.
 
     Args:
-        wake: what looks for waiting messages here; `turns` tells the other processes. Who did so while a session was
-            written to has passed it over.
-        caps: asked before a model is; where nothing more may be spent, nothing is folded. What it costs is the turn's.
-        budget: how many tokens of history are sent; none if nothing is to be folded.
-        turn_limit: how many turns of history are sent.
-        rest: seconds between the end of a turn and the beginning.
+        wake: lets this worker claim again: a claim skips a session whose row is locked.
+        caps: spending limits, which are checked first; the turn pays for the summary.
+        budget: the most tokens of history that are sent; None for no summaries.
+        turn_limit: the most turns of history that are sent.
+        rest: seconds between the end of a turn and the summary.
     """
 
     def __init__(
@@ -113,31 +111,31 @@ class HistoryCompactor:
         self._failed: TTLCache[str, bool] = TTLCache(MAX_FAILED, AGAIN)
 
     async def run_turn(self, turn: Turn, answer: TurnRunner) -> None:
-        """Run a turn to its end: nothing is done for its conversation meanwhile, and what there is to do after it."""
+        """Run a turn to its end without a summary meanwhile, and schedule one after it."""
         self.cancel(turn.session_id)
         await answer(turn)
         self.schedule(turn)
 
     def schedule(self, turn: Turn) -> None:
-        """A turn has ended: see whether its conversation is to be folded."""
+        """Schedule a summary after a turn, if the history is long enough by then."""
         session = turn.session_id
         if self._folds and session not in self._tasks and session not in self._failed:
             task = self._tasks[session] = asyncio.create_task(self._fold(turn), name=f"summary of {session}")
             task.add_done_callback(lambda done: self._ended(session, done))
 
     def cancel(self, session_id: str) -> None:
-        """A turn begins: what is under way for its conversation is given up."""
+        """Cancel the summary of a session."""
         if task := self._tasks.pop(session_id, None):
             self._given_up.add(task)
             task.cancel()
 
     async def wait_until_idle(self) -> None:
-        """Wait until all is done that was offered."""
+        """Wait for all scheduled summaries."""
         while tasks := [*self._tasks.values(), *self._given_up]:
             await asyncio.wait(tasks)
 
     async def aclose(self) -> None:
-        """Give up what is under way."""
+        """Cancel all summaries."""
         for session in list(self._tasks):
             self.cancel(session)
         await self.wait_until_idle()
@@ -189,7 +187,7 @@ class HistoryCompactor:
                 log.info("session %s: a summary tells of its messages up to %d", turn.session_id, piece.rows[-1].id)
 
     async def _is_ours(self, connection: AsyncConnection, taken: sa.Row[Any]) -> bool:
-        """Whether the session is still what it was, and rests. It is kept from all others from here on."""
+        """Return whether the mark is still there and no turn runs; lock the session."""
         c = sessions.c
         same = (c.id == taken.id) & (c.generation == taken.generation) & (c.created_at == taken.created_at)
         held = sa.select(c.id).where(same, c.folder == self._turns.worker_id).with_for_update()
@@ -199,7 +197,7 @@ class HistoryCompactor:
         return (await connection.execute(busy)).first() is None
 
     async def _keep(self, connection: AsyncConnection, turn: Turn, piece: _Piece, summed: GeneratedSummary) -> None:
-        """Put the summary in the place of the one before."""
+        """Store the summary in place of the former one."""
         last = piece.rows[-1]
         row = to_columns(
             to_row(create_summary_event(summed.text, begin=piece.begin, end=last.created_at)), summed.tokens
@@ -210,7 +208,7 @@ class HistoryCompactor:
         await connection.execute(sa.insert(messages).values(row))
 
     async def _piece(self, turn: Turn) -> _Piece:
-        """The oldest turns that no summary tells of, as many as one request takes, but not the newest ones."""
+        """Return the oldest turns without a summary, as many as one request takes, but not the newest."""
         c = messages.c
         of_life = is_in_session(turn.session_id) & (c.generation == turn.generation)
         async with self._database.read() as connection:
@@ -243,7 +241,7 @@ _READ = [messages.c[name] for name in ("id", "role", "author", "content", "tool_
 
 
 def _since(_dialect: str) -> sa.Select[Any]:
-    """The newest messages of a session that no summary tells of."""
+    """Select the newest messages of a session that no summary covers."""
     c, told = messages.c, messages.alias("told")
     session, generation = sa.bindparam("session", type_=sa.Text), sa.bindparam("generation", type_=sa.Integer)
     covers = sa.select(sa.func.coalesce(sa.func.max(told.c.covers), 0)).where(
@@ -281,7 +279,7 @@ def kept_from(newest: Sequence[Any], *, tokens: int, turns: int) -> int:
 
 
 def _whole(rows: Sequence[sa.Row[Any]], budget: int) -> Sequence[sa.Row[Any]]:
-    """As many turns from the first on as are within the budget, and one in any case."""
+    """Return as many whole turns as are within the budget, and at least one."""
     begins = [place for place, row in enumerate(rows) if row.role == "user" and place]
     ends = [*begins, len(rows)] if sum(row.tokens for row in rows) <= budget else begins
     fitting = [end for end in ends if sum(row.tokens for row in rows[:end]) <= budget]

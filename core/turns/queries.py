@@ -1,4 +1,4 @@
-"""What waits for a turn: the messages of each session that none has taken."""
+"""Queries of the inbox and the turns that several operations share."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -20,23 +20,23 @@ RerunKind = Literal["retry", "regenerate", "revise"]
 
 
 def is_active(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether a turn has not ended: in the words of the index that holds such turns."""
+    """Return whether a turn has not ended, in the terms of the index on such turns."""
     return table.c.state.in_([sa.literal_column(f"'{state}'") for state in UNDER_WAY])
 
 
 def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether a message of the inbox is still to be taken by a turn."""
+    """Return whether no turn has taken a message yet."""
     return table.c.turn.is_(None) & table.c.outcome.is_(None)
 
 
 def is_idle(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Whether a session has no turn under way."""
+    """Return whether a session has no active turn."""
     busy = turns.alias("busy")
     return ~sa.exists().where(busy.c.session == session, is_active(busy))
 
 
 def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
-    """What the inbox keeps of whatever message, but for its words."""
+    """Return the columns of a message in the inbox, without its text."""
     return {
         "event_key": inbound.event_key,
         "session": inbound.session_id,
@@ -51,10 +51,10 @@ def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
 async def record_message(
     connection: AsyncConnection, inbound: InboxMessage, outcome: InboxOutcome, *, kind: str = "message"
 ) -> bool:
-    """Keep a message without its words; whether it was not here before.
+    """Store a message without its text, and return whether it is new.
 
     Args:
-        kind: of a command, its name.
+        kind: the name of a command.
     """
     values = {**message_columns(inbound, session_generation(inbound)), "outcome": outcome, "kind": kind}
     noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
@@ -62,19 +62,19 @@ async def record_message(
 
 
 async def has_message(connection: AsyncConnection, event_key: str) -> bool:
-    """Whether a message was accepted under this key, or noted."""
+    """Return whether a message is stored under this key."""
     seen = sa.select(inbox.c.id).where(inbox.c.event_key == event_key)
     return (await connection.execute(seen)).first() is not None
 
 
 def session_generation(inbound: InboxMessage) -> sa.ColumnElement[int]:
-    """That of its session, which may be yet to begin."""
+    """Select the generation of the session of a message; 1 if the session does not exist yet."""
     found = sa.select(sessions.c.generation).where(sessions.c.id == inbound.session_id).scalar_subquery()
     return sa.func.coalesce(found, 1)
 
 
 def parse_message(said: object) -> InboxMessage | None:
-    """The message that a row holds, if it can be read."""
+    """Return the message of a row; None if it cannot be parsed."""
     try:
         return InboxMessage.from_json(said)
     except ValueError:
@@ -84,7 +84,7 @@ def parse_message(said: object) -> InboxMessage | None:
 async def get_messages_of_turns(
     connection: AsyncConnection, turn_ids: Collection[str]
 ) -> dict[str, tuple[InboxMessage, ...]]:
-    """The messages that turns answer; without those that were withdrawn, unless there are no others."""
+    """Return the messages that turns answer, without deleted ones unless there are no others."""
     query = (
         sa.select(inbox.c.turn, inbox.c.inbound, inbox.c.outcome)
         .where(inbox.c.turn.in_(turn_ids))
@@ -100,18 +100,18 @@ async def get_messages_of_turns(
 
 
 async def get_inbox_rows(connection: AsyncConnection, origin: str) -> Sequence[sa.Row[Any]]:
-    """The messages, as the inbox has them, that the turns of an origin answer."""
+    """Return the rows of the messages that the turns of an origin answer."""
     query = sa.select(inbox).where(inbox.c.turn == origin).order_by(inbox.c.sent_at, inbox.c.id)
     return (await connection.execute(query)).all()
 
 
 async def get_turn_row(connection: AsyncConnection, turn_id: str) -> sa.Row[Any] | None:
-    """Return the turn whose messages are to be answered again, if it is still stored."""
+    """Return the row of a turn; None if it is deleted."""
     return (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
 
 
 async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[InboxMessage]:
-    """The messages that led to a turn: those that it answers, and those of the turns that it goes on with."""
+    """Return the messages that a turn answers, and those of the turns that it continues."""
     found, of = list[InboxMessage](), sa.select(turns)
     turn = (await connection.execute(of.where(turns.c.id == turn_id))).one_or_none()
     while turn is not None:
@@ -122,17 +122,16 @@ async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[I
 
 
 async def get_run_of_approvals(connection: AsyncConnection, asking: sa.Row[Any]) -> str | None:
-    """The run that waits for what a turn has asked people for."""
+    """Return the run that waits for the approvals of a turn."""
     query = sa.select(approvals.c.run).where(approvals.c.turn == asking.id).limit(1)
     return (await connection.execute(query)).scalar_one_or_none()
 
 
 async def prepare_rerun(connection: AsyncConnection, parent: sa.Row[Any], kind: RerunKind) -> RerunKind:
-    """Make a session ready for the turn that follows `parent` to run, as a part of its claim: once, so that whoever
-    takes that turn up later goes on with what it has stored.
+    """Prepare a session for the turn that repeats `parent`, once, as a part of its claim.
 
     Returns:
-        The kind that it is: what was edited or deleted meanwhile is never answered as it was.
+        The kind of the rerun: `revise` if a message was edited or deleted meanwhile.
     """
     rows = await get_inbox_rows(connection, parent.origin)
     if any(row.revised or row.outcome for row in rows):

@@ -1,4 +1,4 @@
-"""What is answered once more: by a turn of its own, in the reply of the one before."""
+"""Reruns: retry, regenerate and revise answer the messages of a turn again, in the same reply."""
 
 import time
 from dataclasses import replace
@@ -17,13 +17,12 @@ from core.turns.turn import CancelReason
 
 
 class RerunDenied(Enum):
-    """Why a message is not answered once more.
+    """Reason why a turn is not run again.
 
     Attributes:
-        NOT_THEIRS: somebody else had asked.
-        OVER: the conversation was started over since, what was asked was deleted, the turn has not come to the end
-            that it takes, or this was done before.
-        NEWER: more was said since: what is answered anew would stand in the middle of the conversation.
+        NOT_OWNER: another person wrote the messages.
+        EXPIRED: the session was reset, the messages were deleted, the turn is in another state, or has a rerun already.
+        SUPERSEDED: newer messages follow: a new answer would change the middle of the conversation.
     """
 
     NOT_OWNER = auto()
@@ -34,13 +33,12 @@ class RerunDenied(Enum):
 async def create_rerun_message(
     connection: AsyncConnection, turn_id: str, *, author: str | None, kind: RerunKind
 ) -> InboxMessage | RerunDenied:
-    """The message to be kept for a turn to be answered once more, if that may be. Its session is kept from all others
-    until the end of the transaction.
+    """Return the inbox message for a rerun of a turn, with its session locked; or why there is none.
 
-    Of a turn there is one such message, however often and in whichever ways that is asked for.
+    A turn has at most one such message, whatever its kind.
 
     Args:
-        author: who wants it; None for an operator, who may.
+        author: the person who asks; None for an operator, who may always.
     """
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     generation = await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
@@ -66,13 +64,13 @@ async def create_rerun_message(
 
 
 async def _has_asked(connection: AsyncConnection, turn_id: str) -> bool:
-    """Whether a turn has asked people for something: it has come to its answer, and goes on when that is decided."""
+    """Return whether a turn has approvals: it has its answer, and continues when they are decided."""
     asked = sa.exists().where(approvals.c.turn == turn_id)
     return bool((await connection.execute(sa.select(asked))).scalar_one())
 
 
 def _may(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
-    """Whether a turn has come to an end, or shows one and is about to have come to it, that `kind` follows."""
+    """Return whether the state of a turn permits this kind of rerun."""
     is_stopped = turn.cancel == CancelReason.STOP and turn.state in ("running", "cancelled")
     match kind:
         case "retry":
@@ -84,7 +82,7 @@ def _may(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
 
 
 async def _is_followed(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
-    """Whether more was said in a session than a turn has answered."""
+    """Return whether newer messages or turns follow in the session."""
     newer = turns.alias("newer")
     waits = sa.exists().where(inbox.c.session == turn.session, is_waiting(inbox))
     follows = sa.exists().where(newer.c.session == turn.session, newer.c.created_at > turn.created_at)
@@ -92,7 +90,7 @@ async def _is_followed(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
 
 
 async def _has_ended(connection: AsyncConnection, event_key: str) -> bool | None:
-    """Whether what was kept under this key has come to its end; None if nothing was."""
+    """Return whether the message of this key has ended; None if there is none."""
     query = (
         sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(ENDED))
         .join_from(inbox, turns, turns.c.id == inbox.c.turn, isouter=True)

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class TurnStore:
-    """The `turns` table, as one worker sees it that has these `agents`."""
+    """The `turns` table, for one worker."""
 
     def __init__(self, database: Database, lease: Lease, agents: AgentRouter) -> None:
         self._database = database
@@ -64,18 +64,17 @@ class TurnStore:
 
     @property
     def worker_id(self) -> str:
-        """Whose sight this is."""
+        """The id of this worker."""
         return self._lease.worker_id
 
     def fencing_token(self, turn: Turn) -> FencingToken:
-        """What lets a run of the turn write, for as long as it is this worker's."""
+        """Return the token with which a run of the turn writes while this worker owns it."""
         return FencingToken(turn.id, self._lease.worker_id, turn.claim_number)
 
     async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
-        """Resume turns that nobody runs, and begin the next one of each free session in which messages wait.
+        """Claim abandoned turns, and the next turn of each idle session in which messages wait.
 
-        New turns begin round robin over people, so that one person's many questions delay nobody else's by more than
-        one turn.
+        New turns begin round robin over people: many questions of one person delay another person by at most one turn.
 
         Args:
             limit: the most turns.
@@ -99,22 +98,21 @@ class TurnStore:
             return {row.id: row.cancel and CancelReason(row.cancel) for row in await connection.execute(own)}
 
     async def check_owned(self, turn: Turn) -> None:
-        """See that the turn is this worker's still, before more of it is shown: once the lease may have ended, be it
-        that it was taken anew since.
+        """Check that this worker still owns the turn, if its lease was interrupted.
 
         Raises:
-            TurnLostError: another worker has taken the turn.
+            TurnLostError: another worker has claimed the turn.
         """
         if not self._lease.is_trustworthy:
             await self._read(turn, self.fencing_token(turn).check)
 
     async def has_stored_prompt(self, turn: Turn) -> bool:
-        """Whether the run of a turn has stored already what it is asked."""
+        """Return whether the run of a turn has stored its prompt."""
         asked = sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin))
         return bool(await self._read(turn, lambda connection: connection.scalar(asked)))
 
     async def get_message_chain(self, turn: Turn) -> list[InboxMessage]:
-        """The messages of people that a run was begun for, where a turn goes on with one: its own tells but of one."""
+        """Return the messages that led to the run that a turn continues; empty if it continues none."""
         return (
             []
             if turn.run is None
@@ -122,10 +120,10 @@ class TurnStore:
         )
 
     async def save_message_ids(self, turn: Turn, chunks: Sequence[str]) -> None:
-        """Keep the ids of the reply's messages.
+        """Store the ids of the reply's messages.
 
         Raises:
-            TurnLostError: another worker has taken the turn.
+            TurnLostError: another worker has claimed the turn.
         """
         await self._update(turn, ("running", "answered"), chunks=list(chunks))
 
@@ -133,16 +131,16 @@ class TurnStore:
         """Store the final text and the run record, before the text is shown.
 
         Raises:
-            TurnLostError: another worker has taken the turn.
+            TurnLostError: another worker has claimed the turn.
         """
         values = {"text": text, "usage": dict(usage), "receipt": receipt}
         await self._update(turn, before("answered"), state="answered", **values)
 
     async def hand_back(self, turn: Turn, said: str = "") -> None:
-        """Give the turn to the next claim, with the text that is shown by now; no attempt is counted.
+        """Release the turn for the next claim, with the text that the reply shows; this counts no attempt.
 
         Raises:
-            TurnLostError: another worker has taken the turn.
+            TurnLostError: another worker has claimed the turn.
         """
         is_running = turns.c.state == "running"
         await self._update(
@@ -157,11 +155,12 @@ class TurnStore:
         await self._notices.tell(self._lease.worker_id)
 
     async def request_cancel(self, connection: AsyncConnection, session_id: str, reason: CancelReason) -> str | None:
-        """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
-        What was the first reason to end it stays that, but for a reset.
+        """Mark the active turn of a session as cancelled, in the caller's transaction, and tell all workers.
+
+        The first reason stays, unless the new one is a reset. A stop does not cancel a turn that has its answer.
 
         Returns:
-            Its id, if there is one.
+            The id of the turn, if one was marked.
         """
         here = (turns.c.session == session_id) & is_active(turns)
         if reason != CancelReason.RESET:  # which has all forgotten, and is not to be taken back
@@ -175,14 +174,17 @@ class TurnStore:
         return turn_id
 
     async def notify_workers(self, connection: AsyncConnection) -> None:
-        """Tell the other workers that something waits, once the transaction is committed."""
+        """Tell the other workers, after the commit, that messages wait."""
         await self._notices.post(connection, self._lease.worker_id)
 
     async def listen(
         self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, CancelReason], None]
     ) -> None:
-        """Hear of what other workers have that waits, and from all of them of turns that are to be ended, by id and
-        reason. Until cancelled.
+        """Call back for notifications of workers, until cancelled.
+
+        Args:
+            on_waiting: another worker has stored a message.
+            on_cancelled: a turn was cancelled: its id and the reason.
         """
 
         def heard(text: str) -> None:
@@ -195,15 +197,16 @@ class TurnStore:
         await self._notices.hear(heard)
 
     async def end(self, turn: Turn, state: Ended, *, error: str | None = None, receipt: Json | None = None) -> None:
-        """End the turn, and with it the messages that it answered. If the session was reset meanwhile, what was
-        said is forgotten; if what was asked was deleted, the history is as if it had not been.
+        """End the turn.
+
+        After a reset, the texts of its messages are deleted; after a deletion of them, the events of the run.
 
         Args:
-            error: for operators: what went wrong, free of secrets.
-            receipt: what the turn was made of, if that was not kept with an answer.
+            error: the failure, for operators, free of secrets.
+            receipt: the run record, if none was stored with an answer.
 
         Raises:
-            TurnLostError: another worker has taken the turn.
+            TurnLostError: another worker has claimed the turn.
         """
         usage = turn.meter.to_json() if state != "done" else None  # of an answer, it is stored
         is_reset, is_deleted = turns.c.cancel == CancelReason.RESET, turns.c.cancel == CancelReason.MESSAGE_DELETED

@@ -1,4 +1,4 @@
-"""One turn, as the worker has it that runs it."""
+"""A turn, as the worker that runs it sees it."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -28,27 +28,26 @@ class CancelReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One run.
+    """One run of the agent.
 
     Attributes:
-        id: short enough to be told to a user, who can quote it to an operator.
-        messages: what it answers: all that waited when it was claimed for the first time, as it was said.
-        kind: whether it is the first to answer its messages, or in which way it does so once more.
-        origin: the turn that was the first to answer its messages, under whose id the reply is found and what the
-            run has stored.
-        run: under which it stores, if it goes on with what another turn had begun.
-        model: the one that was chosen for its session, by its full name; none for the default.
-        agent: the name of the one that answers.
-        claim: how often it was claimed.
-        attempt: one more than the leases that expired while a worker had it.
+        id: short enough for a user to quote.
+        messages: all messages that waited at the first claim.
+        kind: `message`, or how the turn repeats or continues another one.
+        origin: the first turn that answered the messages; the reply and the stored events have its id.
+        run: the id under which the run stores events, if it continues another turn.
+        model: the full name of the session's model; None for the default.
+        agent: the name of the agent.
+        claim_number: how often the turn was claimed.
+        attempt: one more than the leases that expired while a worker had the turn.
         is_resumed: whether it was claimed before.
-        has_waited: whether its messages may bear the sign that they wait, given by whichever process.
-        chunks: the platform's ids of the reply's messages as far as they stand.
-        text: the final text, once it is kept.
-        said: what is shown of another text, where the worker before has handed the turn back.
-        cancel: why it is to be ended, if it is.
-        is_damaged: whether of what is kept of it not all can be read that it takes to run it.
-        meter: counts what its run asks of models.
+        may_have_queued_reaction: whether its messages may have the reaction that says that they wait.
+        chunks: the platform's ids of the reply's messages.
+        text: the final text, once it is stored.
+        partial_text: the text that the reply shows when a worker hands the turn back.
+        cancel: the reason to cancel the turn, if there is one.
+        is_damaged: whether its stored history cannot be read.
+        meter: counts what the run uses of models.
     """
 
     id: str
@@ -76,5 +75,5 @@ class Turn:
 
     @property
     def newest_message(self) -> InboxMessage:
-        """The newest of its messages: the one that the reply answers."""
+        """The message that the reply answers."""
         return self.messages[-1]

@@ -1,4 +1,4 @@
-"""The worker: takes waiting messages and has each answered, one at a time in a session, many sessions at once."""
+"""The worker loop: claims turns and runs them, one per session and many sessions at once."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 #: Runs one turn to its end.
 TurnRunner = Callable[[Turn], Awaitable[None]]
 
-#: What a turn that is told to close has for its last word.
+#: Seconds in which a cancelled turn may close its reply at a stop.
 CLOSING_SECONDS = 6.0
 
 #: Seconds before this worker claims a turn again that failed here and has not ended: doubled each time, up to the most.
@@ -30,21 +30,19 @@ BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 30.0
 #: loop hold it for 80 to 200 ms (`make bench-deltas STREAMS=50`).
 SPACING_SECONDS = 0.002
 
-#: Seconds between two looks at what has become of the turns that run, should nobody have told.
-WATCH = 1.0
+#: Seconds between two checks for cancelled and lost turns, beside the notifications.
+CANCEL_CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A turn that runs here."""
+    """A turn that runs in this process."""
 
     turn: Turn
     task: asyncio.Task[None]
 
     def cancel(self, reason: CancelReason) -> None:
-        """Cancel once: a second time would break off the word that the first one has in the reply. Of the reason for
-        which it was claimed to be ended, it knows.
-        """
+        """Cancel the task once: a second time would interrupt the final message of the first."""
         if reason != self.turn.cancel:  # a task that is cancelled before it has begun never begins
             asyncio.get_running_loop().call_soon(self._cancel, reason)
 
@@ -57,12 +55,11 @@ class Worker:
     """Claims turns and runs them.
 
     Args:
-        answer: runs one turn. Cancelled with `RESET` or `STOP` as the message, it says so in the reply and ends the
-            turn before it lets go; with `SHUTDOWN`, it hands the turn back; with `LOST`, it says nothing.
-        limit: how many turns may run at once.
-        poll: seconds after which the inbox is looked at without being told to.
-        at_rest: called once no turn has run for `rest` seconds: the time for what would hold up a turn. Who says the
-            next thing as soon as he is answered does not wait for it.
+        answer: runs one turn. Its cancel message is a `CancelReason`. For `SHUTDOWN` it hands the turn back, for
+            `LEASE_LOST` it does nothing, and for each other reason it says so in the reply and ends the turn.
+        limit: the most turns at once.
+        poll: seconds between two claims without a notification.
+        at_rest: called after no turn has run for `rest` seconds: the time for work that blocks the event loop.
     """
 
     def __init__(
@@ -91,26 +88,26 @@ class Worker:
 
     @property
     def running_count(self) -> int:
-        """How many turns run."""
+        """The number of running turns."""
         return len(self._running)
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Claim as soon as possible."""
         self._wake.set()
 
     def cancel(self, turn_id: str, reason: CancelReason) -> None:
-        """End a turn, if it runs here."""
+        """Cancel a turn, if it runs here."""
         if run := self._running.get(turn_id):
             run.cancel(reason)
 
     def cancel_and_wake(self, turn_id: str | None, reason: CancelReason) -> None:
-        """What there was to answer has become less: end a turn, if one was ended, and see what is to be done now."""
+        """Cancel a turn, if there is one, and claim."""
         if turn_id is not None:
             self.cancel(turn_id, reason)
         self.wake()
 
     async def run(self) -> None:
-        """Work until `stop` has come to its end."""
+        """Claim and run turns until `stop` has finished."""
         sides: list[Coroutine[Any, Any, None]] = [
             self._turns.listen(on_waiting=self.wake, on_cancelled=self.cancel),
             self._watch(),
@@ -133,10 +130,10 @@ class Worker:
             await asyncio.wait(tasks)
 
     async def stop(self, grace: float) -> None:
-        """Begin nothing more, and let what runs end.
+        """Claim nothing more, and wait for the running turns.
 
         Args:
-            grace: seconds after which what still runs is told to close its reply.
+            grace: seconds until the running turns are cancelled.
         """
         self._stopping.set()
         self._wake.set()
@@ -156,7 +153,7 @@ class Worker:
         self._ended.set()
 
     async def _claimed(self, until: float) -> None:
-        """Wait, until then (the loop's time), for what is being claimed."""
+        """Wait for a claim to finish, until this time of the loop."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until), self._claiming:
                 pass
@@ -178,7 +175,7 @@ class Worker:
                     return
 
     async def _watch(self) -> None:
-        """While turns run, cancel those that are to be cancelled and those that this worker has lost."""
+        """Cancel turns that the database marks as cancelled, or that another worker owns."""
         missed = set[str]()
 
         async def check() -> None:
@@ -192,7 +189,7 @@ class Worker:
                 self.cancel(turn_id, CancelReason.LEASE_LOST)
             missed = watched - known.keys()
 
-        await run_every(WATCH, check, what="the state of the running turns cannot be read")
+        await run_every(CANCEL_CHECK_SECONDS, check, what="the state of the running turns cannot be read")
 
     async def _run(self, turn: Turn) -> None:
         with running(turn.id, turn.session_id, turn.newest_message.channel, turn.kind):
@@ -226,7 +223,7 @@ class Worker:
             await self._hand_back(turn)
 
     async def _hand_back(self, turn: Turn) -> None:
-        """Leave a turn to whoever works next that is not to be begun here any more."""
+        """Release a turn for the next claim."""
         try:
             with suppress(TurnLostError):  # or it has ended
                 await self._turns.hand_back(turn, turn.partial_text)

@@ -1,8 +1,6 @@
-"""Fences: what belongs to a turn is written only by the worker that has it, by the claim with which it runs it.
+"""Fencing tokens: only the worker that owns a turn, by its newest claim, writes what belongs to it.
 
-What is written elsewhere than in the turn's own row takes hold of that row in the same statement. PostgreSQL: who
-claims the turn comes before or after, and whoever had to wait for him looks again. Who needs the session's row as well
-takes hold of that one first.
+A write outside of the turn's row locks that row in the same statement, after the session's row if it needs both.
 """
 
 from dataclasses import dataclass
@@ -29,13 +27,12 @@ OWNS_TURN = _is(
 
 @dataclass(frozen=True, slots=True)
 class FencingToken:
-    """Whose a turn was when its run began. Once another worker has it, or the same one by another claim, nothing
-    that shows this fence is written.
+    """The claim with which a run began. After another claim, nothing with this token is written.
 
     Attributes:
         turn: its id.
-        worker: who runs it.
-        claim: by the how-manieth claim.
+        worker: the id of the worker.
+        claim_number: how often the turn was claimed.
     """
 
     turn: str
@@ -44,45 +41,45 @@ class FencingToken:
 
     @property
     def values(self) -> dict[str, Any]:
-        """For the parameters of `IS_OWN`."""
+        """The parameters of `OWNS_TURN`."""
         return {"the_turn": self.turn, "the_worker": self.worker, "the_claim": self.claim_number}
 
     @property
     def owns_turn(self) -> sa.ColumnElement[bool]:
-        """`IS_OWN`, with its values."""
+        """`OWNS_TURN`, with its values."""
         return _is(self.turn, self.worker, self.claim_number)
 
     @property
     def lost_error(self) -> TurnLostError:
-        """For what it has kept from being written."""
+        """The error of a write that the token prevented."""
         return TurnLostError(f"turn {self.turn} is another worker's")
 
     async def check(self, connection: AsyncConnection) -> None:
-        """See whether it was this that kept something from being written.
+        """Check that the turn has no newer claim.
 
         Raises:
-            TurnLostError: it was.
+            TurnLostError: it has one.
         """
         if (await connection.execute(sa.select(turns.c.id).where(self.owns_turn))).first() is None:
             raise self.lost_error
 
 
 def join_owned_turn(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """The same of `sessions`, where a turn is one's own. Who locks the session locks the turn behind it."""
+    """Return the query of `sessions`, joined with an owned turn, which is locked after the session."""
     return life.join(turns, turns.c.session == sessions.c.id).where(is_own)
 
 
 async def lock_session(
     connection: AsyncConnection, session: str, generation: int, fence: FencingToken | None, **how: Any
 ) -> None:
-    """Keep a reset of the session out until the transaction ends, and who would take the turn.
+    """Lock a session against a reset, and its turn against a claim, until the transaction ends.
 
     Args:
-        how: for the lock, as `with_for_update` has it.
+        how: the arguments of `with_for_update`.
 
     Raises:
-        SessionResetError: the session is of another generation.
-        TurnLostError: another worker has the turn.
+        SessionResetError: the session has another generation.
+        TurnLostError: another worker has claimed the turn.
     """
     lives = sa.select(sessions.c.id).where(sessions.c.id == session, sessions.c.generation == generation)
     if fence is not None:

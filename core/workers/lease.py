@@ -1,4 +1,4 @@
-"""A worker's claim to work: good for some seconds, and lengthened all the while."""
+"""A worker's lease: a time-limited claim to work, renewed while the process lives."""
 
 import asyncio
 import logging
@@ -30,13 +30,13 @@ BEATS = 4
 class Lease:
     """This process's row in `workers`.
 
-    On SQLite there is one process at a time, and who holds the file works: its lease does not end.
+    On SQLite there is one process at a time, which holds the file: its lease does not end.
 
     Args:
-        seconds: how long a lease lasts that is not lengthened.
+        seconds: how long a lease lasts without renewal.
 
     Attributes:
-        worker: the id of this process, new with each start.
+        worker_id: the id of this process, new with each start.
     """
 
     def __init__(self, database: Database, *, seconds: float = SECONDS) -> None:
@@ -48,11 +48,11 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it has certainly not ended."""
+        """Whether the lease has certainly not ended."""
         return event_loop.now() < self._until
 
     async def acquire(self) -> None:
-        """Begin to work.
+        """Insert the row of this worker.
 
         Raises:
             StoreError: the database cannot be used.
@@ -78,7 +78,7 @@ class Lease:
         self._written(began)
 
     async def release(self) -> None:
-        """Work no more: what was not handed back is anybody's."""
+        """Delete the row: other workers may claim all turns that were not handed back."""
         try:
             async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
                 await connection.execute(sa.delete(workers).where(workers.c.id == self.worker_id))
@@ -87,22 +87,23 @@ class Lease:
 
     @property
     def is_trustworthy(self) -> bool:
-        """Whether this one can judge of others by their leases. It cannot if its own has ended while it was held up:
-        what has held it up, such as a machine that stood still, may have held up all.
+        """Whether this worker may judge others by their leases.
+
+        After its own lease ended, or a renewal failed, the cause may have stopped all workers: they get time to renew.
         """
         return self.is_valid and event_loop.now() >= self._sure_from
 
     def has_no_live_worker(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-        """Whether a worker, if it is one at all, works no more, as far as this one can judge."""
+        """Return whether the owner is null, or a worker whose lease has ended, as far as this worker may judge."""
         live = sa.select(workers.c.id).where(workers.c.lease > self._database.now)
         return owner.is_(None) | (sa.literal(self.is_trustworthy) & owner.not_in(live))
 
     def _doubt(self) -> None:
-        """Nobody may have been able to lengthen his lease: who comes back first must not take the others for dead."""
+        """Judge no other worker for a while: all may have been unable to renew."""
         self._sure_from = event_loop.now() + 2 * self._seconds
 
     async def _write(self, connection: AsyncConnection) -> float:
-        """When it was begun (the loop's time). It is lengthened when that is committed."""
+        """Renew the row, and return when that began (the loop's time); it holds once it is committed."""
         began = event_loop.now()
         until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds
         renewed = sa.update(workers).where(workers.c.id == self.worker_id).values(lease=until)

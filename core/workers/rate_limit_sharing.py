@@ -36,7 +36,7 @@ async def exchange_usage(
     announce: Callable[[], LimitUsages],
     share: Callable[[Sequence[LimitUsages]], None],
 ) -> None:
-    """Tell the other workers what this one uses, and this one what they do, every second until cancelled.
+    """Exchange rate limit usage with the other workers, every second until cancelled.
 
     On SQLite there are no other workers.
 

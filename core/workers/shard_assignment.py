@@ -46,11 +46,11 @@ class ShardAssignment:
         self.has_free_shard = False
 
     def row_name(self, shard: int, count: int) -> str:
-        """Return the name of a shard's row, of so many shards."""
+        """Return the name of a shard's row."""
         return self._name if count == 1 else f"{self._name}:{shard}/{count}"
 
     async def get_shard_count(self) -> int | None:
-        """Return over how many shards the live workers divide the channel; none if nobody holds one.
+        """Return the number of shards among which live workers divide the channel; None if none holds a shard.
 
         Raises:
             StoreError: the database cannot be read.

@@ -480,7 +480,7 @@ async def test_a_turn_that_fails_again_and_again_is_taken_up_after_longer_and_lo
 async def test_a_turn_that_another_worker_has_claimed_ends_without_a_word(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "WATCH", 0.01)
+    monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 0.01)
     is_shared = database_url.startswith("postgresql")
     async with working(tmp_path, url=database_url if is_shared else None, seconds=0.3) as bench:
         bench.go_on = asyncio.Event()
@@ -499,7 +499,7 @@ async def test_a_turn_that_another_worker_has_claimed_ends_without_a_word(
 
 
 async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "WATCH", 0.01)
+    monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 0.01)
     running, fails = TurnStore.list_owned, [StoreError("out of reach"), ValueError("a stored text is not UTF-8")]
 
     async def failing(self: TurnStore) -> dict[str, CancelReason | None]:
