@@ -57,7 +57,7 @@ def test_a_python_function_is_a_tool_with_its_parameters() -> None:
     assert declaration is not None
     config = types.GenerateContentConfig(tools=[types.Tool(function_declarations=[declaration])])
     [spec] = list_tools(config)
-    assert (spec.name, spec.description) == ("add", "Adds two numbers.")
+    assert (spec.name, spec.description) == ("add", "Add two numbers.")
     assert spec.parameters["properties"]["a"]["type"] == "integer"
     assert spec.parameters["required"] == ["a"]
 
