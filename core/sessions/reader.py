@@ -118,36 +118,43 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     session = sa.bindparam("session", type_=sa.Text)
     zero: sa.ColumnElement[int] = sa.literal_column("0")
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session).scalar_subquery()
-    in_this_life = messages.c.generation == generation
+    in_generation = messages.c.generation == generation
 
-    def text(json: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    def to_text(json: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         return sa.cast(json, sa.Text) if dialect == "postgresql" else json
 
-    def part(number: _RowKind, *columns: Any) -> sa.Select[Any]:
-        return sa.select(sa.literal_column(str(int(number))).label("part"), *columns)
+    def select_rows(kind: _RowKind, *columns: Any) -> sa.Select[Any]:
+        return sa.select(sa.literal_column(str(int(kind))).label("part"), *columns)
 
-    def said(number: _RowKind, limit: int, *which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    def select_messages(kind: _RowKind, limit: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
         c = messages.c
-        held = text(c.held).label("held")
+        held = to_text(c.held).label("held")
         covers = sa.func.coalesce(c.covers, zero).label("until")
-        query = part(number, c.id, c.role, c.event, c.tokens, held, c.created_at, covers)
-        newest_first = query.where(*which, in_this_life).order_by(*NEWEST_FIRST)
+        query = select_rows(kind, c.id, c.role, c.event, c.tokens, held, c.created_at, covers)
+        newest_first = query.where(*conditions, in_generation).order_by(*NEWEST_FIRST)
         return sa.select(*newest_first.limit(sa.literal_column(str(limit))).subquery().c)
 
     of_scope = (
         (state.c.scope == scope) & (state.c.owner == sa.bindparam(f"{scope}_owner", type_=sa.Text))
         for scope in scopes.SCOPE_PREFIXES
     )
-    life, known = sessions.c, state.c
+    session_row, rows = sessions.c, state.c
     return sa.union_all(
-        said(_RowKind.NEWEST, BATCH_ROWS, is_in_session(session)),
-        said(_RowKind.HELD, MAX_HELD_ROWS, messages.c.session == session, messages.c.held.is_not(None)),
-        part(
-            _RowKind.STATE, zero, known.scope, known.key, zero, sa.type_coerce(known.value, sa.Text), zero, zero
+        select_messages(_RowKind.NEWEST, BATCH_ROWS, is_in_session(session)),
+        select_messages(_RowKind.HELD, MAX_HELD_ROWS, messages.c.session == session, messages.c.held.is_not(None)),
+        select_rows(
+            _RowKind.STATE, zero, rows.scope, rows.key, zero, sa.type_coerce(rows.value, sa.Text), zero, zero
         ).where(sa.or_(*of_scope)),
-        part(
-            _RowKind.SESSION, life.generation, life.app, life.user_id, zero, sa.null(), life.created_at, life.updated_at
-        ).where(life.id == session),
+        select_rows(
+            _RowKind.SESSION,
+            session_row.generation,
+            session_row.app,
+            session_row.user_id,
+            zero,
+            sa.null(),
+            session_row.created_at,
+            session_row.updated_at,
+        ).where(session_row.id == session),
     )
 
 

@@ -69,7 +69,7 @@ async def test_a_tool_is_called_only_for_whom_it_may_be(converse: Converse) -> N
     assert ["may not be used for who is asking" in result for result in results] == [False, True, True]
 
 
-async def test_in_an_instruction_the_speaker_goes_by_his_name(converse: Converse) -> None:
+async def test_an_instruction_shows_the_name_of_the_author(converse: Converse) -> None:
     provider = ScriptedProvider("Hello.")
     agent = LlmAgent(name="lango_agent", model=adapter(provider), instruction="You speak with {temp:speaker}.")
     conversation = await converse(root=agent)
@@ -78,9 +78,7 @@ async def test_in_an_instruction_the_speaker_goes_by_his_name(converse: Converse
 
 
 @pytest.mark.parametrize("takes_plugins", [True, False], ids=["with the app's plugins", "with none of them"])
-async def test_an_agent_that_is_a_tool_is_told_the_speaker_and_its_tools_have_his_rights(
-    converse: Converse, takes_plugins: bool
-) -> None:
+async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Converse, takes_plugins: bool) -> None:
     seen, done, heard = list[Any](), list[str](), list[str]()
 
     def restart(tool_context: ToolContext) -> str:

@@ -1,4 +1,4 @@
-"""Short ways to say what events are."""
+"""Shorthands for events, and the reset of a session."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Any ADK event."""
+"""Hypothesis strategies for ADK events."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The files that tools make, on both databases."""
+"""The artifact service on both databases."""
 
 from collections.abc import Mapping
 from pathlib import Path

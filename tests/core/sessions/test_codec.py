@@ -89,7 +89,7 @@ def test_thoughts_are_not_in_the_content() -> None:
     assert record.to_row(Event(author="bot", content=types.Content(role="model", parts=parts))).content == "yes"
 
 
-def test_what_changes_nothing_but_the_state_is_told_from_what_brings_more() -> None:
+def test_a_state_only_event_differs_from_one_with_content() -> None:
     delta = {"a": 1}
     assert record.is_state_only(Event(author="bot", actions=EventActions(state_delta=delta)))
     assert record.is_state_only(Event(author="bot", long_running_tool_ids=set(), partial=False))

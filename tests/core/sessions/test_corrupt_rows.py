@@ -1,4 +1,4 @@
-"""A session whose rows are damaged says so, and a reset makes it whole; no other session hears of it."""
+"""A damaged session is reported, repaired by a reset, and affects no other session."""
 
 from typing import Any
 
@@ -43,14 +43,14 @@ async def run(database: Database, sql: str) -> None:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("damage", SQLITE)
-async def test_what_sqlite_lets_in_is_said_and_forgotten_by_a_reset(
+async def test_a_damaged_sqlite_session_is_reported_and_repaired_by_a_reset(
     service: SessionService, database: Database, damage: str
 ) -> None:
     await is_said_and_forgotten(service, database, SQLITE[damage])
 
 
 @pytest.mark.parametrize("damage", BOTH)
-async def test_what_cannot_be_read_is_said_and_forgotten_by_a_reset(
+async def test_a_damaged_session_is_reported_and_repaired_by_a_reset(
     service: SessionService, database: Database, damage: str
 ) -> None:
     await is_said_and_forgotten(service, database, BOTH[damage])
@@ -71,7 +71,7 @@ async def is_said_and_forgotten(service: SessionService, database: Database, dam
 
 
 @pytest.mark.parametrize("event", ["{", "[]", '{"content": 7}', ""])
-async def test_an_event_that_cannot_be_read_is_rebuilt_from_what_stands_beside_it(
+async def test_an_unreadable_event_is_rebuilt_from_its_columns(
     service: SessionService, database: Database, event: str
 ) -> None:
     await talked(service, database, f"UPDATE messages SET event = '{event}' WHERE session = 's'")
@@ -81,7 +81,7 @@ async def test_an_event_that_cannot_be_read_is_rebuilt_from_what_stands_beside_i
     assert texts((await load(service)).events) == ["hi", "hello", "and?"]
 
 
-async def test_calls_that_wait_and_cannot_be_read_are_said_when_they_would_be_answered(
+async def test_unreadable_open_calls_are_reported_at_the_next_message(
     service: SessionService, database: Database
 ) -> None:
     session = await create(service)

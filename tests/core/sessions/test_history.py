@@ -147,7 +147,7 @@ def test_an_answer_without_its_call_is_dropped() -> None:
     assert answer_ids(repair_history([said("1"), answered("gone"), replied("2")])) == []
 
 
-def test_calls_of_one_id_are_told_apart_with_their_answers() -> None:
+def test_calls_with_the_same_id_get_ids_of_their_own() -> None:
     events = [said("1"), called("c"), answered("c"), called("c", "c"), answered("c", "c"), called(None), answered(None)]
     whole = repair_history(events)
     assert call_ids(whole) == answer_ids(whole) == ["c", "c_2", "c_3", "call_t"]

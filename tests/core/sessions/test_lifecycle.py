@@ -1,4 +1,4 @@
-"""What becomes of conversations whose agent does not run any more."""
+"""Sessions of agents that no longer run."""
 
 import logging
 from pathlib import Path
@@ -75,7 +75,7 @@ async def test_the_next_agent_goes_on_and_reads_the_words_of_the_one_before_as_a
     await talk.runtime.aclose()
 
 
-async def test_a_run_that_was_broken_off_is_gone_on_with_by_the_next_agent(converse: Converse) -> None:
+async def test_an_interrupted_run_continues_with_the_next_agent(converse: Converse) -> None:
     talk = await converse(app=app("before", ScriptedProvider([ToolCall("c1", "clock", {}), Done()])))
     assert [event.type for event in await talk.events("The time?", run_id="r1")][-1] == "error"  # no second answer
     provider = ScriptedProvider("Noon it is.")
@@ -86,7 +86,7 @@ async def test_a_run_that_was_broken_off_is_gone_on_with_by_the_next_agent(conve
     await talk.runtime.aclose()
 
 
-async def test_what_was_chosen_and_is_gone_is_told_and_stays_chosen_for_when_it_is_back(
+async def test_a_missing_chosen_agent_is_logged_and_stays_chosen(
     converse: Converse, caplog: pytest.LogCaptureFixture
 ) -> None:
     talk = await converse(app=app("third", ScriptedProvider("Hi.")))

@@ -1,4 +1,4 @@
-"""A run that failed is gone on with: what it stored is the newest of its session, and stored once."""
+"""A resumed run stores its events once, as the newest of its session."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -112,7 +112,7 @@ async def test_a_tool_that_has_run_is_not_run_again(converse: Converse) -> None:
     assert said(provider)[-1] == ("tool", "{'result': 'paid'}")
 
 
-async def test_a_tool_that_was_interrupted_is_said_to_be_and_is_not_run_again(converse: Converse) -> None:
+async def test_an_interrupted_tool_is_reported_and_not_run_again(converse: Converse) -> None:
     till = Till(gate=asyncio.Event())
     provider = ScriptedProvider([CALL, Done()], "I do not know whether it was paid.")
     talk = await converse(provider, tools=[till.tool])
@@ -131,7 +131,7 @@ async def test_a_run_that_ended_without_an_answer_is_run_again(converse: Convers
     assert await stored_questions(talk) == ["what is it?"]
 
 
-async def test_an_answer_that_was_stored_and_never_shown_is_given_anew(converse: Converse) -> None:
+async def test_a_stored_reply_that_was_not_shown_is_generated_again(converse: Converse) -> None:
     provider = ScriptedProvider("It is 41.", "It is 42.")
     talk = await converse(provider)
     await talk.events("what is it?", run_id="run-1")
@@ -139,7 +139,7 @@ async def test_an_answer_that_was_stored_and_never_shown_is_given_anew(converse:
     assert [row.content for row in await talk.rows()] == ["what is it?", "It is 42."]
 
 
-async def test_of_a_run_that_stored_nothing_the_question_is_stored(converse: Converse) -> None:
+async def test_a_run_without_stored_events_stores_its_prompt(converse: Converse) -> None:
     talk = await converse(ScriptedProvider("It is 42."))
     assert await again(talk, "what is it?") == "It is 42."
     assert await stored_questions(talk) == ["what is it?"]

@@ -1,4 +1,4 @@
-"""A run is made anew: behind the same question, and as if it had not been made before."""
+"""A discarded run starts again from the same prompt, as if it had not run."""
 
 import time
 
@@ -95,7 +95,7 @@ async def test_agents_of_every_kind_begin_anew(converse: Converse, kind: str) ->
     assert "One." not in str(await said(talk))
 
 
-async def test_the_agent_that_it_was_handed_over_to_is_asked_again_only_if_it_is_handed_over_again(
+async def test_after_a_discard_the_model_decides_about_a_transfer_again(
     converse: Converse,
 ) -> None:
     handed: Answer = [ToolCall("c1", "transfer_to_agent", {"agent_name": "cook"}), Done()]
@@ -106,7 +106,7 @@ async def test_the_agent_that_it_was_handed_over_to_is_asked_again_only_if_it_is
     assert [row.author for row in await talk.rows()] == ["user", DEFAULT_AGENT_NAME]
 
 
-async def test_what_a_model_was_told_about_a_wrong_name_goes_too_and_what_others_ran_stays(converse: Converse) -> None:
+async def test_discarding_a_run_deletes_its_correction_and_no_other_run(converse: Converse) -> None:
     provider = ScriptedProvider("One.", "Two.", "Three.")
     talk = await converse(provider)
     for run_id in ("run-0", "run-1", correction_run_id("run-1")):

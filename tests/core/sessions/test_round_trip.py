@@ -1,4 +1,4 @@
-"""Whatever event is stored comes back as it was, through the real tables."""
+"""Stored events come back unchanged through the real tables."""
 
 import asyncio
 import shutil

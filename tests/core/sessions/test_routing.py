@@ -1,4 +1,4 @@
-"""Which agent answers where."""
+"""Routing of sessions to agents."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_what_was_chosen_answers_as_long_as_it_may_be_chosen_there(
     assert ALL.resolve_agent(chosen, spots) == name
 
 
-def test_who_answers_a_place_is_offered_there_first_and_of_the_others_those_that_are_for_it() -> None:
+def test_a_place_lists_its_agent_first_then_the_selectable_ones() -> None:
     assert ALL.list_selectable(("C9", "T9")) == ["desk", "open"]
     assert ALL.list_selectable(("D1", "dm")) == ["open", "law"]
     assert ALL.get_description("open") == "For all."

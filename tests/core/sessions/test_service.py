@@ -142,7 +142,7 @@ def image(size: int = 5_000) -> Event:
     return Event(author="user", content=types.Content(role="user", parts=[types.Part(text="look"), part]))
 
 
-async def test_what_is_appended_is_seen_at_once_and_after_a_load(service: SessionService) -> None:
+async def test_appended_events_are_visible_at_once_and_after_a_load(service: SessionService) -> None:
     session = await create(service)
     events = [said("1"), called("c"), answered("c"), replied("2"), said("3")]
     for event in events:
@@ -237,7 +237,7 @@ async def test_appending_to_a_session_from_elsewhere_is_refused(service: Session
         await service.append_event(Session(id="s", app_name=APP, user_id=USER), said("hi"))
 
 
-async def test_a_new_message_closes_the_calls_that_an_ended_turn_left_open(service: SessionService) -> None:
+async def test_a_new_message_closes_open_calls_of_an_ended_turn(service: SessionService) -> None:
     session = await create(service)
     for event in (said("1"), called("c")):
         await service.append_event(session, event)
@@ -277,7 +277,7 @@ async def test_a_reset_takes_the_sessions_own_and_leaves_what_is_shared(
     assert await reset_session(service, "nowhere") is None
 
 
-async def test_what_was_loaded_before_a_reset_can_store_nothing(service: SessionService, database: Database) -> None:
+async def test_a_session_loaded_before_a_reset_stores_nothing(service: SessionService, database: Database) -> None:
     session = await create(service)
     await service.append_event(session, said("hi"))
     await reset_session(service, "s")
@@ -372,7 +372,7 @@ async def test_a_turn_takes_three_statements(service: SessionService, database: 
     assert len(run) == 3
 
 
-async def test_what_a_turn_reads_is_found_by_an_index(service: SessionService, database: Database) -> None:
+async def test_each_read_of_a_turn_uses_an_index(service: SessionService, database: Database) -> None:
     session = await create(service, state={"a": 1, "user:b": 2, "app:c": 3})
     await service.append_event(session, called("k", long_running_tool_ids={"k"}))
     await fill(database, 400)
@@ -396,9 +396,7 @@ async def test_what_a_turn_reads_is_found_by_an_index(service: SessionService, d
             assert any("ix_messages_held" in step for step in steps), (sql, steps)
 
 
-async def test_what_is_read_of_one_session_does_not_go_through_all_others(
-    service: SessionService, database: Database
-) -> None:
+async def test_reads_of_one_session_do_not_scan_the_others(service: SessionService, database: Database) -> None:
     session = await create(service)
     assert isinstance(session, StoredSession)
     await fill(database, 3_000)

@@ -1,4 +1,4 @@
-"""What is appended is stored once, whatever becomes of the database meanwhile, and never after a reset."""
+"""An appended event is stored once, despite database failures, and never after a reset."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -94,7 +94,7 @@ def image() -> Event:
     ],
     ids=["words", "bytes", "state", "waiting call", "answer"],
 )
-async def test_what_is_written_again_since_the_answer_was_lost_is_stored_once(
+async def test_a_write_repeated_after_a_lost_answer_is_stored_once(
     service: SessionService, database: Deaf, event: Event
 ) -> None:
     session = await create(service)
@@ -109,7 +109,9 @@ async def test_what_is_written_again_since_the_answer_was_lost_is_stored_once(
     assert (await load(service)).events[-1] == event
 
 
-async def test_a_change_of_the_state_whose_answer_was_lost_is_made(service: SessionService, database: Deaf) -> None:
+async def test_a_state_change_is_stored_when_the_answer_of_the_commit_is_lost(
+    service: SessionService, database: Deaf
+) -> None:
     session = await create(service)
     database.lost = 1
     await service.append_event(session, Event(author="bot", actions=EventActions(state_delta={"a": 1})))
@@ -117,7 +119,7 @@ async def test_a_change_of_the_state_whose_answer_was_lost_is_made(service: Sess
     assert await count(database, state) == 1
 
 
-async def test_a_load_that_was_disturbed_is_done_again(service: SessionService, database: Deaf) -> None:
+async def test_a_load_is_retried_while_the_database_is_unavailable(service: SessionService, database: Deaf) -> None:
     await service.append_event(await create(service), said("hi"))
     database.lost = 2
     assert texts((await load(service)).events) == ["hi"]
@@ -126,7 +128,7 @@ async def test_a_load_that_was_disturbed_is_done_again(service: SessionService, 
         await load(service)
 
 
-async def test_what_a_reset_began_first_keeps_out_is_not_stored(service: SessionService, database: Deaf) -> None:
+async def test_an_append_that_waits_for_a_reset_is_not_stored(service: SessionService, database: Deaf) -> None:
     await create(service)
     for event in (said("late"), image()):
         session = await load(service)
@@ -140,7 +142,7 @@ async def test_what_a_reset_began_first_keeps_out_is_not_stored(service: Session
     assert await count(database, messages) == await count(database, blobs) == 0
 
 
-async def test_a_deleted_session_is_not_found_in_either_way(service: SessionService) -> None:
+async def test_both_write_paths_report_a_deleted_session(service: SessionService) -> None:
     session = await create(service)
     await service.delete_session(app_name=APP, user_id=USER, session_id="s")
     for event in (said("hi"), image(), Event(author="bot", actions=EventActions(state_delta={"a": 1}))):
