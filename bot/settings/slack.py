@@ -6,7 +6,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from bot.settings.base import SettingsSection
 from bot.settings.parsing import SLACK_APPS, secret_value, validate_http_url, validate_prefix
-from channels.slack.settings import MOST_PROMPTS, PROMPTS, Direct, Mode, SlackSettings, Streaming
+from channels.slack.settings import DEFAULT_PROMPTS, MAX_PROMPTS, Direct, Mode, SlackSettings, Streaming
 from core.privacy.vault import SHORTEST_KEY, is_weak
 
 
@@ -24,7 +24,7 @@ class SlackSection(SettingsSection):
     slack_client_id: str = ""
     slack_client_secret: SecretStr | None = None
     slack_allow_external_users: bool = False
-    slack_suggested_prompts: str = " | ".join(PROMPTS)
+    slack_suggested_prompts: str = " | ".join(DEFAULT_PROMPTS)
     slack_allow_bots: bool = False
     slack_bot_loop_limit: int = Field(default=5, gt=0)
     secret_key: SecretStr | None = None
@@ -52,8 +52,8 @@ class SlackSection(SettingsSection):
     def find_conflicts(self) -> Iterator[str]:
         """Yield a line for each missing or conflicting token and key."""
         yield from super().find_conflicts()
-        if len(self.prompts) > MOST_PROMPTS:
-            yield f"SLACK_SUGGESTED_PROMPTS: Slack shows at most {MOST_PROMPTS}; separate them with |"
+        if len(self.prompts) > MAX_PROMPTS:
+            yield f"SLACK_SUGGESTED_PROMPTS: Slack shows at most {MAX_PROMPTS}; separate them with |"
         several = bool(self.slack_client_id)
         if several != bool(self.slack_client_secret):
             yield (

@@ -65,7 +65,7 @@ async def slack(login: SlackSettings) -> list[Finding]:
     Raises:
         SettingsError: a line for each that Slack does not take, or for scopes that are missing.
     """
-    who = await slack_login.verify(slack_login.client(login), login.app_token)
+    who = await slack_login.verify(slack_login.make_web_client(login), login.app_token)
     return good(f"Slack: {who}")
 
 

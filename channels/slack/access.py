@@ -1,4 +1,4 @@
-"""Access to the bot on Slack: the author, user groups and place of an event, and the ids in the access lists.
+"""Access to the bot on Slack: the author, user groups and location of an event, and the ids in access lists.
 
 Slack: `usergroups.list` returns the groups with their members, if the app has the scope `usergroups:read`.
 """
@@ -11,15 +11,12 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.intake.handler import IncomingMessage
-from channels.slack.client.auth import client
+from channels.slack.client.auth import make_web_client
 from channels.slack.directory import WorkspaceDirectory
-from channels.slack.session_ids import NAME, spot_of
+from channels.slack.session_ids import NAME, location_of
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError, SurfaceError
 from core.identity import Actor, Location
-
-#: The author and the place of an event.
-Seen = tuple[Actor, Location]
 
 #: The method that looks up an id, and its parameter, by the kind of the id.
 _LOOKUPS = {"user": ("users.info", "user"), "channel": ("conversations.info", "channel")}
@@ -29,7 +26,7 @@ _UNKNOWN = {"user_not_found", "users_not_found", "user_not_visible", "channel_no
 
 
 class SlackIdentityResolver:
-    """Resolves the author and the place of an event.
+    """Resolves the author and the location of an event.
 
     Args:
         needs_groups: whether access or approvals depend on user groups; if not, they are not looked up.
@@ -51,18 +48,21 @@ class SlackIdentityResolver:
         roles = await self._groups_of(str(inbound.address["team"]), inbound.author)
         return replace(call, inbound=replace(inbound, visitor=replace(inbound.who, roles=roles))) if roles else call
 
-    async def resolve_interaction(self, team: str, channel: str, user: str, *, home: str = "") -> Seen:
-        """Return the author and the place of an interaction.
+    async def resolve_interaction(
+        self, team: str, channel: str, user: str, *, home_team: str = ""
+    ) -> tuple[Actor, Location]:
+        """Return the author and the location of an interaction.
 
         Args:
-            home: the workspace of the user; empty for the workspace of the interaction.
+            home_team: the workspace of the user; empty for the workspace of the interaction.
 
         Raises:
             SurfaceError: the user groups are not known.
         """
-        home = home or team
+        home_team = home_team or team
         roles = await self._groups_of(team, user)
-        return Actor(NAME, user, roles=roles, workspaces=(home,), is_external=home != team), spot_of(team, channel)
+        author = Actor(NAME, user, roles=roles, workspaces=(home_team,), is_external=home_team != team)
+        return author, location_of(team, channel)
 
     async def _groups_of(self, team: str, user: str) -> tuple[str, ...]:
         """Return the ids of the groups of a user."""
@@ -80,15 +80,16 @@ def is_group(id_: str) -> bool:
 
 
 async def find_unknown_ids(settings: SlackSettings, rules: Iterable[str]) -> list[str]:
-    """Return a line for each rule (`kind:id`) with an id that Slack does not know. Without a token there may be several
-    workspaces, none of which knows all ids: nothing is looked up.
+    """Return a line for each rule (`kind:id`) with an id that Slack does not know.
+
+    Without a token there may be several workspaces, none of which knows all ids: nothing is looked up.
 
     Raises:
         SettingsError: Slack cannot be reached.
     """
     if not settings.bot_token:
         return []
-    web, lines = client(settings), list[str]()
+    web, lines = make_web_client(settings), list[str]()
     groups: set[str] | None = None
     for rule in rules:
         kind, _, id_ = rule.partition(":")
@@ -104,8 +105,8 @@ async def find_unknown_ids(settings: SlackSettings, rules: Iterable[str]) -> lis
             lines.append(f"to know who is in {rule}, add the scope usergroups:read to the app, and install it again")
             break
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            said = f"cannot be reached ({type(error).__name__})"
-            raise SettingsError(f"SLACK_API_URL: {web.base_url} {said}.") from error
+            reason = type(error).__name__
+            raise SettingsError(f"SLACK_API_URL: {web.base_url} cannot be reached ({reason}).") from error
         if not is_known:
             hint = "; a private channel is known once the bot is in it" if kind == "channel" else ""
             lines.append(f"Slack knows no {rule} here: copy the id anew, or remove it{hint}")

@@ -1,4 +1,4 @@
-"""Slack, through slack-bolt: in Socket Mode or by HTTP, in one workspace or in several."""
+"""The Slack adapter: slack-bolt in Socket Mode or HTTP mode, in one workspace or several."""
 
 import asyncio
 import logging
@@ -20,26 +20,26 @@ from channels.settings import BackfillLimits
 from channels.slack import manifest as events
 from channels.slack.access import SlackIdentityResolver, is_group
 from channels.slack.client.api import SlackApi
-from channels.slack.client.auth import PROOF_INTERVAL, Proof, client, connections, verify
+from channels.slack.client.auth import TOKEN_CHECK_SECONDS, TokenMonitor, make_session, make_web_client, verify
 from channels.slack.client.http_mode import HttpMode
-from channels.slack.client.oauth import Installing
+from channels.slack.client.oauth import oauth_routes
 from channels.slack.client.socket_mode import PING_INTERVAL, SocketMode
-from channels.slack.client.workspaces import Workspaces
+from channels.slack.client.workspaces import WorkspaceTokenStore
 from channels.slack.directory import WorkspaceDirectory
 from channels.slack.events.downloads import SlackDownloads
 from channels.slack.events.history import SlackHistory
-from channels.slack.events.parser import Change, called_by_edit, changed, hear, team_of
+from channels.slack.events.parser import MessageChange, parse_change, parse_mention_by_edit, parse_message, workspace_of
 from channels.slack.events.thread_context import SlackContextFetcher
 from channels.slack.interactions.handler import SlackInteractionHandler
-from channels.slack.interactions.responses import PrivateResponses, ResponseTarget
+from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
 from channels.slack.interactions.shortcuts import WAYS
 from channels.slack.replies.assistant import AssistantThreads, suggest_prompts
-from channels.slack.replies.reactions import receipts
-from channels.slack.replies.streaming import Streams, StreamSurface
+from channels.slack.replies.reactions import make_receipts
+from channels.slack.replies.streaming import StreamPolicy, StreamSurface
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.session_ids import NAME
 from channels.slack.settings import SlackSettings
-from channels.slack.text import to_words
+from channels.slack.text import to_plain_text
 from core.conversations.history_state import HistoryState
 from core.errors import SettingsError
 from core.inbox.watermarks import Watermarks
@@ -52,22 +52,22 @@ log = logging.getLogger(__name__)
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT = 30.0
 
-#: Seconds that a stop waits for confirmations and receipts.
+#: Seconds that a stop waits for background calls.
 SETTLE_TIMEOUT = 2.0
 
 
 class SlackChannel:
-    """The Slack adapter. To be made inside a running event loop.
+    """The Slack adapter; it is created inside a running event loop.
 
     Args:
-        vault: keeps the tokens, where there may be several workspaces.
+        vault: stores the tokens of several workspaces; None for one workspace.
 
     Attributes:
-        routes: what of the process's HTTP server is Slack's.
+        routes: the routes that Slack calls, for the HTTP server of the process.
     """
 
     name = NAME
-    heartbeat_interval = max(PING_INTERVAL, PROOF_INTERVAL)
+    heartbeat_interval = max(PING_INTERVAL, TOKEN_CHECK_SECONDS)
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class SlackChannel:
     ) -> None:
         self._desk = desk
         self._app_token = settings.app_token if settings.mode == "socket" else ""
-        self._client = client(settings)
-        self._connections = self._client.session = connections()
-        self._workspaces = Workspaces(vault) if vault is not None else None
-        self._api = SlackApi(self._client, workspaces=self._workspaces)
+        self._client = make_web_client(settings)
+        self._connections = self._client.session = make_session()
+        self._tokens = WorkspaceTokenStore(vault) if vault is not None else None
+        self._api = SlackApi(self._client, tokens=self._tokens)
         self.limiters = self._api.limiters
         self._directory = WorkspaceDirectory(self._api)
         needs_groups = any(map(is_group, desk.access_policy.list_ids(NAME)))
@@ -90,53 +90,53 @@ class SlackChannel:
         self._downloads = SlackDownloads(self._api)
         hears_all = desk.follow != "never"
         self._context = SlackContextFetcher(self._api, self._directory, hears_all=hears_all)
-        self._receipts = receipts(self._api)
+        self._receipts = make_receipts(self._api)
         self._settings = settings
         self._assistant = AssistantThreads(self._api)
-        self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
+        self._stream_policy = None if settings.streaming == "edit" else StreamPolicy(settings.streaming)
         self._intake = MessageHandler(
             desk, self._receipts, self._surface_of, self.get_locale, self._deny_privately, syntax=WAYS
         )
         self._app = AsyncApp(
-            name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
+            name=NAME,  # Bolt: without a name it reads the sources of its callers, for 0.1 s
             client=self._client,
-            authorize=None if settings.bot_token else _nobody,
-            request_verification_enabled=False,  # it is done before anything is read
+            authorize=None if settings.bot_token else _authorize_nothing,
+            request_verification_enabled=False,  # HttpMode verifies
             before_authorize=self._dispatch,
             attaching_conversation_kwargs_enabled=False,
         )
-        self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
-        self._history = SlackHistory(self._api, self._directory, self._hear)
-        look, heard_at = self._history.look, self.last_event_at
+        self._parse = partial(parse_message, direct=settings.direct, hears_bots=settings.answers_bots)
+        self._history = SlackHistory(self._api, self._directory, self._parse)
+        fetcher = self._history.fetcher
         self._backfill = Backfill(
             NAME,
             places,
             bounds,
-            store_message=self._take,
-            fetch_since=look,
-            last_event_at=heard_at,
+            store_message=self._accept,
+            fetch_since=fetcher,
+            last_event_at=self.last_event_at,
             delays_new_messages=False,
         )
         self._seal = Seal(settings.bot_token or settings.client_secret)
-        self._private = PrivateResponses(self._api, self.create_surface)
+        self._responder = PrivateResponder(self._api, self.create_surface)
         self._interactions = SlackInteractionHandler(
             desk,
             self._intake,
             self._identities,
             self._directory,
-            self._private,
+            self._responder,
             seal=self._seal,
             direct=settings.direct,
             surface=self._surface_of,
             is_installed=self._is_installed,
         )
         self.routes = list[web.AbstractRouteDef]()
-        if vault is not None and self._workspaces is not None:
-            keys = {"client_id": settings.client_id, "client_secret": settings.client_secret}
-            self.routes += Installing(self._client, self._workspaces, vault, **keys).routes
+        if vault is not None and self._tokens is not None:
+            app = {"client_id": settings.client_id, "client_secret": settings.client_secret}
+            self.routes += oauth_routes(self._client, self._tokens, vault, **app)
         self._transport = self._make_transport(settings)
-        #: None for several workspaces: Slack sends an event for a revoked token of theirs.
-        self._proof = Proof(self._client) if settings.bot_token else None
+        #: None for several workspaces: Slack sends an event when it revokes one of their tokens.
+        self._token_monitor = TokenMonitor(self._client) if settings.bot_token else None
 
     def _make_transport(self, settings: SlackSettings) -> SocketMode | HttpMode:
         if settings.mode == "socket":
@@ -148,14 +148,14 @@ class SlackChannel:
 
     async def start(self) -> None:
         await verify(self._client, self._app_token)
-        if self._workspaces is not None:
-            await self._workspaces.verify()
+        if self._tokens is not None:
+            await self._tokens.verify()
         await self._backfill.start(self._connect)
         self._interactions.start()
 
     async def _connect(self) -> None:
-        if self._proof is not None:
-            self._proof.begin()
+        if self._token_monitor is not None:
+            self._token_monitor.start()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 await self._transport.open()
@@ -167,8 +167,8 @@ class SlackChannel:
             ) from error
 
     async def _disconnect(self) -> None:
-        if self._proof is not None:
-            await self._proof.end()
+        if self._token_monitor is not None:
+            await self._token_monitor.stop()
         await self._transport.close()
 
     async def stop(self) -> None:
@@ -178,24 +178,26 @@ class SlackChannel:
         await self._backfill.stop()
 
     async def aclose(self) -> None:
-        """Let Slack know of the end of what was shown last; to be called when nothing is shown any more."""
+        """Wait for the last status calls and disconnect; call it after the last reply."""
         await self._assistant.settle(SETTLE_TIMEOUT)
         await self._connections.close()
 
     def last_event_at(self) -> float:
-        heard_at = self._transport.heard_at
-        return heard_at if self._proof is None else min(heard_at, self._proof.at)
+        last_event_at = self._transport.heard_at
+        return last_event_at if self._token_monitor is None else min(last_event_at, self._token_monitor.valid_at)
 
     async def reconnect(self) -> None:
         await self._transport.reopen()
 
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
-        if self._streams is None:
+        if self._stream_policy is None:
             return SlackSurface(self._api, self._receipts, address, turn_id, assistant=self._assistant)
-        return StreamSurface(self._api, self._receipts, address, turn_id, self._streams, assistant=self._assistant)
+        return StreamSurface(
+            self._api, self._receipts, address, turn_id, self._stream_policy, assistant=self._assistant
+        )
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        del name  # its mark tells it from all others
+        del name  # the metadata of its message identifies it
         return address
 
     def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
@@ -206,9 +208,9 @@ class SlackChannel:
         return "" if inbound.is_bot else await self._directory.locale(str(inbound.address["team"]), inbound.author)
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
-        """The message in words; in a channel, where several may speak, the speaker's name comes first."""
+        """Return the text of a message with readable names, and in a channel its author's name."""
         team = str(inbound.address["team"])
-        await self._api.at(team).token()  # where the app was uninstalled, no model is asked
+        await self._api.at(team).token()  # fails before a model call if the app was uninstalled
         bot = str(inbound.address.get("bot", ""))
         users = [user for user in (bot, "" if inbound.is_bot else inbound.author) if user]
         names = await self._directory.names(team, users, [inbound.text])
@@ -216,11 +218,11 @@ class SlackChannel:
         is_direct = str(inbound.address["channel"]).startswith("D")
         name, bot_name = names[inbound.author], names.get(bot, "")
         return MessageText.from_message(
-            to_words(inbound.text, names),
+            to_plain_text(inbound.text, names),
             name,
             inbound.attachments,
             is_one_to_one=is_direct,
-            bot_name="" if bot_name == bot else bot_name,  # its name cannot be looked up
+            bot_name="" if bot_name == bot else bot_name,  # an id: the name cannot be looked up
         )
 
     async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
@@ -236,60 +238,60 @@ class SlackChannel:
         body: dict[str, Any],
         next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - Bolt's name
     ) -> BoltResponse:
-        """Hear every event before Bolt acknowledges it, so that what is acknowledged is kept.
+        """Store every event before Bolt acknowledges it.
 
-        What fails here is not acknowledged, and Slack delivers it again. Bolt, which would come afterwards, is
-        asked about its own address alone: it would acknowledge an event for which its own `auth.test` fails.
+        Slack delivers an event again that fails here, as it is not acknowledged. Bolt itself handles the URL
+        verification only: it would acknowledge an event even if its own `auth.test` fails.
         """
         if body.get("type") == "url_verification":
             return await next()
-        if await self._interactions.handle(body):  # Slack: it waits for 3 seconds, and does not deliver it again
+        if await self._interactions.handle(body):
             return BoltResponse(status=200)
         try:
-            if body.get("type") == "event_callback" and await self._is_installed(team_of(body)):
-                await self._take_event(body)
+            if body.get("type") == "event_callback" and await self._is_installed(workspace_of(body)):
+                await self._handle_event(body)
         except Exception as error:
-            log.error("an event could not be taken: %s", traced(error))
+            log.error("an event cannot be processed: %s", traced(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
 
     async def _is_installed(self, team: str) -> bool:
-        """Whether a workspace is one of those in which the app is installed.
+        """Return whether the app is installed in a workspace.
 
         Raises:
-            StoreError: the database does not say.
+            StoreError: the database cannot be read.
         """
-        if self._workspaces is None or await self._workspaces.has(team):
+        if self._tokens is None or await self._tokens.is_installed(team):
             return True
-        log.warning("the app is not installed in workspace %s: what is said there is left", team)
+        log.warning("the app is not installed in workspace %s: its events are ignored", team)
         return False
 
-    async def _take_event(self, body: Mapping[str, Any]) -> None:
+    async def _handle_event(self, body: Mapping[str, Any]) -> None:
         event = body.get("event") or {}
         match event.get("type"):
             case "app_mention" | "message":
-                if call := self._hear(body):
+                if call := self._parse(body):
                     await self._backfill.receive(call)
-                elif change := changed(body):
-                    await self._take_change(change, called_by_edit(body, self._hear))
-            case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
-                ids = team_of(body), str(event["channel"]), str(event["user"])
+                elif change := parse_change(body):
+                    await self._apply_change(change, parse_mention_by_edit(body, self._parse))
+            case events.HOME_OPENED if event.get("tab") == "messages" and self._settings.prompts:
+                ids = workspace_of(body), str(event["channel"]), str(event["user"])
                 identity = await self._identities.resolve_interaction(*ids)
                 if self._desk.access_policy.check(*identity) is not AccessDecision.ALLOWED:
                     return
-                prompts = suggest_prompts(self._api, team_of(body), event["channel"], self._settings.prompts)
+                prompts = suggest_prompts(self._api, workspace_of(body), event["channel"], self._settings.prompts)
                 self._intake.run_in_background(prompts, name="prompts")
-            case events.UNINSTALLED:
+            case events.APP_UNINSTALLED:
                 await self._remove_workspace(body)
-            case events.REVOKED if (event.get("tokens") or {}).get("bot"):
+            case events.TOKENS_REVOKED if (event.get("tokens") or {}).get("bot"):
                 await self._remove_workspace(body)
 
     async def _remove_workspace(self, body: Mapping[str, Any]) -> None:
-        """Stop serving a workspace. Of a single workspace, `TokenMonitor` notices that the token is revoked."""
-        if self._workspaces is not None:
-            await self._workspaces.remove(team_of(body), float(body.get("event_time") or 0))
+        """Stop serving a workspace that removed the app. `TokenMonitor` watches the token of a single workspace."""
+        if self._tokens is not None:
+            await self._tokens.remove(workspace_of(body), float(body.get("event_time") or 0))
 
-    async def _take_change(self, change: Change, call: IncomingMessage | None) -> None:
+    async def _apply_change(self, change: MessageChange, call: IncomingMessage | None) -> None:
         await self._backfill.apply_edit(change.event_key, change.text)
         if change.text is None:
             await self._intake.handle_deletion(change.event_key)
@@ -299,8 +301,8 @@ class SlackChannel:
         ):
             await self._backfill.receive(call)
 
-    async def _take(self, call: IncomingMessage) -> None:
-        if not await self._is_loop(call.inbound):
+    async def _accept(self, call: IncomingMessage) -> None:
+        if not await self._is_bot_loop(call.inbound):
             await self._intake.accept(await self._identities.resolve_message(call))
 
     async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
@@ -310,19 +312,19 @@ class SlackChannel:
         )
         # Slack: an ephemeral message in a thread is shown only if the thread exists
         target = ResponseTarget(team, channel, user, "" if thread == ts else thread, "", inbound.event_key)
-        await self._private.send_ephemeral(target, text)
+        await self._responder.send_ephemeral(target, text)
 
-    async def _is_loop(self, inbound: InboxMessage) -> bool:
-        """Whether only bots have spoken for so long that this one is left alone."""
+    async def _is_bot_loop(self, inbound: InboxMessage) -> bool:
+        """Return whether a bot's message exceeds the limit of bot messages without a person in between."""
         if not inbound.is_bot:
             return False
-        most = self._settings.bot_loop_limit
-        return await self._desk.conversations.count_newest_bot_messages(inbound.session_id, most) >= most
+        limit = self._settings.bot_loop_limit
+        return await self._desk.conversations.count_newest_bot_messages(inbound.session_id, limit) >= limit
 
     def _surface_of(self, inbound: InboxMessage) -> SlackSurface:
         return self.create_surface(inbound.address, turn_id=inbound.event_key)
 
 
-async def _nobody(*_: object, **__: object) -> AuthorizeResult:
-    """Bolt's own look for a token, which it does not come to: see `_dispatch`."""
+async def _authorize_nothing(*_: object, **__: object) -> AuthorizeResult:
+    """Replace Bolt's own token lookup, which `_dispatch` never reaches."""
     return AuthorizeResult(enterprise_id=None, team_id=None)

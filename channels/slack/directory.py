@@ -8,7 +8,7 @@ from channels.base import Priority
 from channels.lookup_cache import LookupCache
 from channels.rate_limits.limiter import Window
 from channels.slack.client.api import Answer, SlackApi
-from channels.slack.client.rate_limits import PROOFS, TIER_2, TIER_3, TIER_4
+from channels.slack.client.rate_limits import AUTH_TEST, TIER_2, TIER_3, TIER_4
 from channels.slack.text import mentioned_ids
 
 #: Seconds for which names and the bot's own user are cached, and user groups, on which access may depend.
@@ -31,7 +31,7 @@ class SlackUser:
 
 
 @dataclass(frozen=True, slots=True)
-class UserGroup:
+class SlackUserGroup:
     id: str
     handle: str
     members: frozenset[str]
@@ -47,7 +47,7 @@ class WorkspaceDirectory:
         self._api = api
         self._users = LookupCache[str, SlackUser]("user", NAME_SECONDS, timeout=timeout)
         self._channels = LookupCache[str, str]("channel", NAME_SECONDS, timeout=timeout)
-        self._groups = LookupCache[str, Sequence[UserGroup]]("user groups", GROUP_SECONDS, timeout=GROUP_TIMEOUT)
+        self._groups = LookupCache[str, Sequence[SlackUserGroup]]("user groups", GROUP_SECONDS, timeout=GROUP_TIMEOUT)
         self._bots = LookupCache[str, Answer]("the bot's own user", NAME_SECONDS)
 
     async def names(self, team: str, users: Iterable[str], texts: Iterable[str] = ()) -> dict[str, str]:
@@ -71,13 +71,13 @@ class WorkspaceDirectory:
         """Return the language that a user has chosen; empty if it is not known."""
         return (await self._user(team, user)).locale
 
-    async def groups(self, team: str) -> Sequence[UserGroup] | None:
+    async def groups(self, team: str) -> Sequence[SlackUserGroup] | None:
         """Return the user groups; the last known ones while Slack does not answer, and None without any."""
 
-        async def fetch() -> Sequence[UserGroup]:
+        async def fetch() -> Sequence[SlackUserGroup]:
             answer = await self._read(team, "usergroups.list", TIER_2, include_users=True)
             return [
-                UserGroup(str(group["id"]), str(group["handle"]), frozenset(group.get("users") or ()))
+                SlackUserGroup(str(group["id"]), str(group["handle"]), frozenset(group.get("users") or ()))
                 for group in answer.get("usergroups", ())
             ]
 
@@ -91,7 +91,7 @@ class WorkspaceDirectory:
         """
 
         async def fetch() -> Answer:
-            return await self._read(team, "auth.test", PROOFS, priority=Priority.BACKFILL)
+            return await self._read(team, "auth.test", AUTH_TEST, priority=Priority.BACKFILL)
 
         return await self._bots.get(team, fetch)
 
@@ -115,5 +115,5 @@ class WorkspaceDirectory:
     async def _read(
         self, team: str, method: str, window: Window, *, priority: Priority = Priority.PROGRESS, **arguments: object
     ) -> Answer:
-        limiter = self._api.budget((method, team), window)
+        limiter = self._api.limiter((method, team), window)
         return await self._api.at(team).call(method, arguments, limiter, priority=priority, reads=True) or {}

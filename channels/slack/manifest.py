@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from channels.commands.handlers import ARGUMENTS
-from channels.commands.handlers import COMMANDS as DESCRIPTIONS
-from channels.slack.client.auth import SCOPES, WISHES
+from channels.commands.handlers import COMMANDS as COMMAND_DESCRIPTIONS
+from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
 from channels.slack.client.http_mode import PATH
 from channels.slack.client.oauth import REDIRECT_PATH
-from channels.slack.events.parser import STOPPED
+from channels.slack.events.parser import SESSION_STOPPED
 from channels.slack.interactions.commands import COMMANDS
-from channels.slack.interactions.shortcuts import ABOUT, SHORTCUTS
+from channels.slack.interactions.shortcuts import SHORTCUT_DESCRIPTIONS, SHORTCUTS
 
 NAME = "Parley"
 ABOUT_APP = "An agent that answers in threads and direct messages."
 
-#: Somebody opens the messages with the bot.
-OPENED = "app_home_opened"
+#: A user opens the direct messages with the bot.
+HOME_OPENED = "app_home_opened"
 
-#: The app was taken out of a workspace; and tokens are good no more, for that or for another reason.
-UNINSTALLED, REVOKED = "app_uninstalled", "tokens_revoked"
+#: The app was removed from a workspace; tokens were revoked, for that or for another reason.
+APP_UNINSTALLED, TOKENS_REVOKED = "app_uninstalled", "tokens_revoked"
 
 EVENTS = frozenset(
     {
@@ -31,30 +31,32 @@ EVENTS = frozenset(
         "message.groups",
         "message.im",
         "message.mpim",
-        OPENED,
-        STOPPED,
-        UNINSTALLED,
-        REVOKED,
+        HOME_OPENED,
+        SESSION_STOPPED,
+        APP_UNINSTALLED,
+        TOKENS_REVOKED,
     }
 )
 
 
 def manifest(*, prompts: Sequence[str], address: str = "", back: str = "") -> dict[str, Any]:
-    """What the app is made from.
+    """Return the app manifest.
 
     Args:
-        prompts: what is suggested to say to the bot.
-        address: where the bot's HTTP server is reached (`https://...`), if Slack is to call it instead of being
-            listened to by a socket.
-        back: the same, if the app is to be installed in several workspaces: who has done so comes back there.
+        prompts: the suggested prompts.
+        address: the public address of the bot's HTTP server (`https://...`) for HTTP mode; empty for Socket Mode.
+        back: the same address for OAuth in several workspaces; empty for one workspace.
     """
     url = f"{address}{PATH}" if address else ""
     redirect = {"redirect_urls": [f"{back}{REDIRECT_PATH}"]} if back else {}
-    suggested = [{"title": prompt, "message": prompt} for prompt in prompts]
+    suggested_prompts = [{"title": prompt, "message": prompt} for prompt in prompts]
     return {
         "display_information": {"name": NAME, "description": ABOUT_APP},
         "features": {
-            "agent_view": {"agent_description": ABOUT_APP, **({"suggested_prompts": suggested} if suggested else {})},
+            "agent_view": {
+                "agent_description": ABOUT_APP,
+                **({"suggested_prompts": suggested_prompts} if suggested_prompts else {}),
+            },
             "app_home": {
                 "home_tab_enabled": False,
                 "messages_tab_enabled": True,
@@ -62,13 +64,13 @@ def manifest(*, prompts: Sequence[str], address: str = "", back: str = "") -> di
             },
             "bot_user": {"display_name": NAME, "always_online": True},
             "shortcuts": [
-                {"name": name, "type": "message", "callback_id": id_, "description": ABOUT[id_]}
+                {"name": name, "type": "message", "callback_id": id_, "description": SHORTCUT_DESCRIPTIONS[id_]}
                 for id_, name in SHORTCUTS.items()
             ],
             "slash_commands": [
                 {
                     "command": written,
-                    "description": f"{DESCRIPTIONS[name][0].upper()}{DESCRIPTIONS[name][1:]}",
+                    "description": f"{COMMAND_DESCRIPTIONS[name][0].upper()}{COMMAND_DESCRIPTIONS[name][1:]}",
                     **({"usage_hint": f"[{ARGUMENTS[name]}]"} if name in ARGUMENTS else {}),
                     "should_escape": False,
                     **({"url": url} if url else {}),
@@ -76,7 +78,7 @@ def manifest(*, prompts: Sequence[str], address: str = "", back: str = "") -> di
                 for written, name in COMMANDS.items()
             ],
         },
-        "oauth_config": {"scopes": {"bot": sorted(SCOPES | WISHES)}, **redirect},
+        "oauth_config": {"scopes": {"bot": sorted(SCOPES | OPTIONAL_SCOPES)}, **redirect},
         "settings": {
             "event_subscriptions": {"bot_events": sorted(EVENTS), **({"request_url": url} if url else {})},
             "interactivity": {"is_enabled": True, **({"request_url": url} if url else {})},

@@ -1,43 +1,44 @@
-"""What the bot is told of Slack."""
+"""Settings of the Slack adapter."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-#: How Slack reaches the app: by sockets that the app opens, or by requests.
+#: Socket Mode or HTTP mode.
 Mode = Literal["socket", "http"]
 
-#: Direct messages: each one that is in no thread begins a conversation (`thread`), or all of them are one (`single`).
+#: Direct messages: each one outside a thread begins a session (`thread`), or all of them are one session (`single`).
 Direct = Literal["thread", "single"]
 
-#: `auto`: each reply as serves it best; `native`: by streams as long as Slack takes them; `edit`: by edits.
+#: `auto`: native streams where they show a reply at least as well as edits; `native`: native streams where Slack allows
+#: them; `edit`: edits only.
 Streaming = Literal["auto", "native", "edit"]
 
-#: What is suggested unless it is told otherwise.
-PROMPTS = (
+#: Suggested prompts by default.
+DEFAULT_PROMPTS = (
     "What can you help me with?",
     "Summarize a text for me",
     "Draft a reply for me",
     "Explain something to me step by step",
 )
 
-#: Slack: the most prompts that may be suggested.
-MOST_PROMPTS = 4
+#: Slack: most suggested prompts.
+MAX_PROMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SlackSettings:
-    """How to reach a workspace, or several, and how to be there.
+    """Settings of one app, in one workspace or several.
 
     Attributes:
-        bot_token: of the one workspace; empty if there may be several, in which the app is installed by OAuth.
-        app_token: opens sockets.
-        prompts: what is suggested to say to the bot.
-        signing_secret: what requests are signed with.
-        sockets: how many are held.
-        external: whether people from other workspaces are served, with whom a channel is shared.
-        client_id, client_secret: the app's, by which it gets the tokens of several workspaces.
-        answers_bots: whether other bots are answered.
-        bot_loop_limit: how often in a row, without a person in between.
+        bot_token: the token of the one workspace; empty if the app is installed in several by OAuth.
+        app_token: the token of Socket Mode.
+        prompts: suggested prompts in direct messages.
+        signing_secret: the key with which Slack signs requests in HTTP mode.
+        sockets: the number of Socket Mode connections.
+        external: whether users of other organisations with a shared channel have access.
+        client_id, client_secret: the credentials of the app for OAuth.
+        answers_bots: whether other bots have access.
+        bot_loop_limit: most messages of bots in a row that are answered.
     """
 
     bot_token: str = field(repr=False)
@@ -45,7 +46,7 @@ class SlackSettings:
     api_url: str = "https://slack.com/api/"
     streaming: Streaming = "auto"
     direct: Direct = "thread"
-    prompts: tuple[str, ...] = PROMPTS
+    prompts: tuple[str, ...] = DEFAULT_PROMPTS
     answers_bots: bool = False
     bot_loop_limit: int = 5
     mode: Mode = "socket"

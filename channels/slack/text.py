@@ -1,4 +1,4 @@
-"""Slack's own notation: out of what people write, and inert in what the model writes."""
+"""Slack's notation: made readable in messages of people, and inert in texts of the model."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from textwrap import shorten
 from channels.markdown.dialect import Dialect
 from channels.markdown.links import Link, openly
 
-#: Characters of a title, at the most.
+#: Most characters of a title.
 TITLE_SIZE = 60
 
 _TOKEN = re.compile(r"<(?P<kind>[@#!]?)(?P<target>[^<>|\n]*)(?:\|(?P<label>[^<>\n]*))?>")
@@ -33,24 +33,24 @@ def mentioned_ids(text: str) -> set[str]:
     return {found["user"] or found["other"] for found in _MENTION.finditer(text)}
 
 
-def without_mention(text: str, user_id: str) -> str:
-    """`text` without the mentions of one user."""
+def remove_mention(text: str, user_id: str) -> str:
+    """Return a text without the mentions of one user."""
     return re.sub(rf"(?:(?<!\s)\s++)?<@{re.escape(user_id)}(?:\|[^<>]*)?>\s*", " ", text).strip()
 
 
-def titled(text: str) -> str:
-    """The first words of what somebody writes, for a title; whom it calls is left out."""
-    return shorten(to_words(_USER.sub("", text), {}), TITLE_SIZE, placeholder="…")
+def make_title(text: str) -> str:
+    """Return the first words of a message as a title, without user mentions."""
+    return shorten(to_plain_text(_USER.sub("", text), {}), TITLE_SIZE, placeholder="…")
 
 
-def to_words(text: str, names: Mapping[str, str]) -> str:
-    """What a person reads where Slack writes tokens and entities.
+def to_plain_text(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with readable names and links in place of Slack's tokens and entities.
 
     Args:
-        names: of people, channels and groups by their ids.
+        names: the names of users, channels and user groups by their ids.
     """
 
-    def words(token: re.Match[str]) -> str:
+    def replacement(token: re.Match[str]) -> str:
         kind, target, label = token["kind"], token["target"], token["label"]
         match kind:
             case "@":
@@ -58,18 +58,18 @@ def to_words(text: str, names: Mapping[str, str]) -> str:
             case "#":
                 return f"#{label or names.get(target, target)}"
             case "!":
-                whom, _, group = target.partition("^")
-                if label and whom not in _EVERYBODY:
+                audience, _, group = target.partition("^")
+                if label and audience not in _EVERYBODY:
                     return label
-                return f"@{names.get(group, group) if whom == 'subteam' else whom}"
+                return f"@{names.get(group, group) if audience == 'subteam' else audience}"
             case _:
                 return target if label in (None, "", target) else f"{label} ({target})"
 
-    return _unescape(_TOKEN.sub(words, text))
+    return _unescape(_TOKEN.sub(replacement, text))
 
 
-def inert(text: str) -> str:
-    """`text` with nothing in it that would ping anyone or hide where a link leads."""
+def make_inert(text: str) -> str:
+    """Return a text in which nothing pings a user or hides the target of a link."""
     return _TOKEN_START.sub("&lt;", text)
 
 
@@ -82,22 +82,22 @@ class SlackMarkdown(Dialect):
         return 3 * source.count("<") + source.count("](") + source.count("]:")
 
     def prose(self, text: str) -> str:
-        return inert(_AUTOLINK.sub(r"\1", text))
+        return make_inert(_AUTOLINK.sub(r"\1", text))
 
     def code(self, text: str) -> str:
-        return inert(text)
+        return make_inert(text)
 
     def link(self, link: Link) -> tuple[str, str]:
         return openly(link) if link.is_disguised or set(link.target) & set("|<>") else super().link(link)
 
 
 def size(text: str) -> int:
-    """The size of `text` as Slack counts it: in bytes."""
+    """Return the size of a text in bytes, as Slack counts it."""
     return len(text.encode())
 
 
-def escaped(text: str) -> str:
-    """`text` as words and nothing else, where Slack reads its own tokens."""
+def escape(text: str) -> str:
+    """Return a text without tokens, for fields in which Slack reads them."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from channels.slack.manifest import manifest
-from channels.slack.settings import PROMPTS
+from channels.slack.settings import DEFAULT_PROMPTS
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
@@ -91,7 +91,7 @@ async def bot(
 ) -> AsyncIterator[Bot]:
     """The bot, connected to both, in a folder of its own that holds these files."""
     address = "https://your-bot.example.com" if settings.get("SLACK_MODE") == "http" else ""
-    slack.install(manifest(prompts=PROMPTS, address=address))
+    slack.install(manifest(prompts=DEFAULT_PROMPTS, address=address))
     with tempfile.TemporaryDirectory() as folder:
         lay(Path(folder), files or {})
         environment = {

@@ -40,7 +40,7 @@ from channels.services import ChannelServices
 from channels.settings import BackfillLimits
 from channels.slack import settings as slack_settings
 from channels.slack.client import rate_limits as slack_tiers
-from channels.slack.client.auth import SCOPES, WISHES
+from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
 from channels.slack.interactions.commands import COMMANDS
 from channels.slack.replies import streaming as slack_streams
 from channels.slack.replies import surface as slack_surface
@@ -202,7 +202,7 @@ def test_the_file_of_the_manifest_is_what_is_printed(defaults: dict[str, str]) -
 def test_the_page_of_slack_has_the_scopes_and_the_events() -> None:
     page = (REFERENCE / "slack.md").read_text()
     scopes, _, events = page.partition("## Scopes")[2].partition("| Event |")
-    assert set(re.findall(r"^\| `([a-z_.]+(?::[a-z]+)?)` \|", scopes, re.M)) == SCOPES | WISHES
+    assert set(re.findall(r"^\| `([a-z_.]+(?::[a-z]+)?)` \|", scopes, re.M)) == SCOPES | OPTIONAL_SCOPES
     named = {name for row in re.findall(r"^\| (`[^|]+) \|", events, re.M) for name in re.findall(r"`([^`]+)`", row)}
     assert named == set(MANIFEST["settings"]["event_subscriptions"]["bot_events"])
 
@@ -210,7 +210,7 @@ def test_the_page_of_slack_has_the_scopes_and_the_events() -> None:
 def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
     page = (REFERENCE / "slack.md").read_text()
     windows = {
-        "Posts": slack_surface.POSTS,
+        "Posts": slack_surface.POST_WINDOW,
         "Starts of streams (`chat.startStream`)": slack_tiers.TIER_2,
         "Appends (`chat.appendStream`)": slack_tiers.TIER_4,
         "Stops of streams (`chat.stopStream`)": slack_tiers.TIER_2,
@@ -222,7 +222,9 @@ def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
         "Suggestions (`assistant.threads.setSuggestedPrompts`), modals (`views.open`)": slack_tiers.TIER_4,
     }
     check_limits(page, slack_surface.LIMITS, windows)
-    assert f"| One stream | {slack_streams.LIFETIME:g} seconds, {slack_streams.MOST_BYTES:,} bytes |" in page
+    assert (
+        f"| One stream | {slack_streams.STREAM_SECONDS:g} seconds, {slack_streams.MAX_STREAM_BYTES:,} bytes |" in page
+    )
 
 
 def test_the_page_of_slack_has_the_ways_in_which_a_reply_grows() -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from channels.slack.manifest import manifest
-from channels.slack.settings import PROMPTS
+from channels.slack.settings import DEFAULT_PROMPTS
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import discord_of, nothing_stays_and_nobody_waits
@@ -17,7 +17,7 @@ __all__ = ["nothing_stays_and_nobody_waits"]
 async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSandbox]:
     async with SlackSandbox(rate_limits=False) as sandbox:
         if getattr(request, "param", "socket") == "http":
-            sandbox.install(manifest(prompts=PROMPTS, address="https://bot.example"))
+            sandbox.install(manifest(prompts=DEFAULT_PROMPTS, address="https://bot.example"))
         yield sandbox
 
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from channels.access import AccessRules
 from channels.commands import handlers
 from channels.i18n import messages as words
-from channels.slack.interactions.shortcuts import ASK, QUESTION
+from channels.slack.interactions.shortcuts import ASK, QUESTION_INPUT
 from core.errors import StoreError, SurfaceError
 from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
@@ -103,7 +103,7 @@ async def test_a_modal_that_was_opened_before_somebody_was_blocked_asks_nothing(
         await slack.shortcut("grace", message, ASK)
         (view,) = await slack.wait_for(lambda: slack.modals("grace"))
         bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
-        await slack.submit(view, **{QUESTION: "let me in"})
+        await slack.submit(view, **{QUESTION_INPUT: "let me in"})
         await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
         assert await bot.inbox_rows() == []
 

@@ -17,9 +17,8 @@ import bot
 import channels
 import core
 from channels.discord.text import without_mention as without_discord_mention
-from channels.replies.tool_status import plain_text
-from channels.slack.text import titled
-from channels.slack.text import without_mention as without_slack_mention
+from channels.slack.text import make_title
+from channels.slack.text import remove_mention as without_slack_mention
 
 #: The process of the local model: it imports the model's runtime, which no other process may.
 PROCESSES = frozenset({"core.models.providers.local_server"})
@@ -176,7 +175,7 @@ def test_no_text_holds_a_pattern_up(used: Used) -> None:
     [
         pytest.param(lambda text: without_slack_mention(text, "U1"), id="slack mention"),
         pytest.param(lambda text: without_discord_mention(text, 1), id="discord mention"),
-        pytest.param(titled, id="slack title"),
+        pytest.param(make_title, id="slack title"),
         pytest.param(lambda text: plain_text(text, 100), id="name in an answer"),
     ],
 )

@@ -16,10 +16,10 @@ from channels.replies.buttons import answer_buttons, growing_buttons
 from channels.replies.reply import Reply
 from channels.settings import EXTRA_BUTTONS
 from channels.slack.client.api import SlackApi
-from channels.slack.client.auth import client, connections
+from channels.slack.client.auth import make_session, make_web_client
 from channels.slack.replies import reactions as slack_signs
 from channels.slack.replies.assistant import AssistantThreads
-from channels.slack.replies.streaming import LIFETIME, Streams, StreamSurface
+from channels.slack.replies.streaming import STREAM_SECONDS, StreamPolicy, StreamSurface
 from channels.slack.settings import SlackSettings
 
 NAME = "Parley"
@@ -58,8 +58,8 @@ class _OnSlack(Writing):
         self._asker = {"team": sandbox.team_id, "user": sandbox.people["ada"].id, "user_team": sandbox.team_id}
         self._bot = sandbox.bot_user_id
         self._api = api
-        self._streams = Streams(lifetime=LIFETIME / stage.speed)
-        self._receipts = slack_signs.receipts(api)
+        self._streams = StreamPolicy(seconds=STREAM_SECONDS / stage.speed)
+        self._receipts = slack_signs.make_receipts(api)
         self._assistant = AssistantThreads(api)
 
     async def settle(self) -> None:
@@ -98,8 +98,8 @@ class _OnDiscord(Writing):
 @asynccontextmanager
 async def on_slack(stage: SlackStage) -> AsyncIterator[Writing]:
     sandbox = stage.sandbox
-    web = client(SlackSettings(sandbox.bot_token, sandbox.app_token, sandbox.api_url))
-    async with connections() as web.session:
+    web = make_web_client(SlackSettings(sandbox.bot_token, sandbox.app_token, sandbox.api_url))
+    async with make_session() as web.session:
         writing = _OnSlack(stage, SlackApi(web, speed=stage.speed))
         yield writing
         await writing.settle()

@@ -1,4 +1,4 @@
-"""Slack's Web API: its calls, and what its refusals mean."""
+"""Slack's Web API: calls within the rate limits, and the kinds of its errors."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from copy import copy
@@ -13,23 +13,23 @@ from channels.rate_limits.caller import PAUSES, Caller, RateLimitDeadlineError, 
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
 from channels.slack.client.rate_limits import TIER_4
-from channels.slack.client.workspaces import Workspaces
+from channels.slack.client.workspaces import WorkspaceTokenStore
 from core.errors import SurfaceError
 
 Answer = Mapping[str, Any]
 
-#: Seconds that sending a file may take.
+#: Seconds that the upload of a file may take.
 UPLOAD_TIMEOUT = 60.0
 
-#: Slack: the most characters that say what a picture shows.
-_ALT_SIZE = 1_000
+#: Slack: most characters of a picture's alternative text.
+_ALT_TEXT_SIZE = 1_000
 
-#: What a post to a `response_url` is called in the log, and how many it takes, in half an hour.
+#: Name of a post to a `response_url` in the log. Slack: it accepts five posts within half an hour.
 RESPONSE_URL = "response_url"
-RESPONSES = Window(calls=5, seconds=1_800)
+RESPONSE_WINDOW = Window(calls=5, seconds=1_800)
 
-#: Slack: errors that say nothing of the call itself.
-_PASSING = {
+#: Slack: errors after which the same call may succeed.
+_TRANSIENT_ERRORS = {
     "file_update_failed",
     "internal_error",
     "fatal_error",
@@ -40,49 +40,49 @@ _PASSING = {
 
 
 class SlackApi:
-    """Makes calls for all surfaces, which share the limits of their workspace.
+    """Calls the Web API within the rate limits of each workspace.
 
     Args:
-        client: with the token of the one workspace, or with none.
-        workspaces: where there may be several, what each is called with: see `at`.
+        client: a client with the token of the one workspace, or without a token.
+        tokens: the tokens of several workspaces; None for one workspace.
     """
 
     def __init__(
         self,
         client: AsyncWebClient,
         *,
-        workspaces: Workspaces | None = None,
+        tokens: WorkspaceTokenStore | None = None,
         pauses: tuple[float, ...] = PAUSES,
         speed: float = 1.0,
     ) -> None:
         self._client = client
-        self._workspaces = workspaces
+        self._tokens = tokens
         self._team = ""
         self._caller = Caller("slack", pauses=pauses, speed=speed)
 
     def at(self, team: str) -> "SlackApi":
-        """The one that makes calls in this workspace."""
-        if self._workspaces is None or team == self._team:
+        """Return the API of a workspace."""
+        if self._tokens is None or team == self._team:
             return self
         there = copy(self)
         there._team = team
         return there
 
     @property
-    def is_shared(self) -> bool:
-        """Whether there may be several workspaces: what is refused in one says nothing of the others."""
-        return self._workspaces is not None
+    def has_many_workspaces(self) -> bool:
+        """Whether the app may be installed in several workspaces: an error in one says nothing of the others."""
+        return self._tokens is not None
 
     async def token(self) -> str:
-        """What the app shows to Slack in this workspace.
+        """Return the bot's token in this workspace.
 
         Raises:
-            SurfaceError: it is not installed there, or nobody can tell.
+            SurfaceError: the app is not installed there, or the database cannot be read.
         """
-        if self._workspaces is None:
+        if self._tokens is None:
             return self._client.token or ""
         try:
-            return await self._workspaces.token(self._team, "token")
+            return await self._tokens.get(self._team, "token")
         except TransientError as error:
             raise SurfaceError(f"the workspace {self._team} cannot be looked up: {error}") from error
 
@@ -91,18 +91,17 @@ class SlackApi:
         return self._caller.limiters
 
     @property
-    def address(self) -> str:
-        """Where Slack is."""
+    def base_url(self) -> str:
         return self._client.base_url
 
-    def budget(self, key: Hashable, window: Window) -> RateLimiter:
+    def limiter(self, key: Hashable, window: Window) -> RateLimiter:
         return self._caller.limiters.get(key, window)
 
     async def call(
         self,
         method: str,
         arguments: Mapping[str, Any],
-        budget: RateLimiter,
+        limiter: RateLimiter,
         *,
         within: RateLimiter | None = None,
         priority: Priority = Priority.PROGRESS,
@@ -111,41 +110,42 @@ class SlackApi:
         is_form: bool = False,
         found: Callable[[], Awaitable[Answer | None]] | None = None,
     ) -> Answer | None:
-        """Call `method`: see `Caller.call`.
+        """Call a method: see `Caller.call`.
 
         Args:
             reads: Slack: methods that read take their arguments in the query and not as JSON.
-            is_form: Slack: some that write take them as a form alone.
+            is_form: Slack: some methods that write take them only as a form.
         """
         if reads:
-            sent = {"http_verb": "GET", "params": dict(arguments)}
+            request = {"http_verb": "GET", "params": dict(arguments)}
         else:
-            sent = {"data" if is_form else "json": dict(arguments)}
+            request = {"data" if is_form else "json": dict(arguments)}
 
         async def send() -> Answer:
-            return await self._send(method, sent)
+            return await self._send(method, request)
 
         return await self._caller.call(
-            method, send, budget, within=within, priority=priority, has_slot=is_admitted, find_effect=found
+            method, send, limiter, within=within, priority=priority, has_slot=is_admitted, find_effect=found
         )
 
-    async def pages(
+    async def read_pages(
         self,
         method: str,
-        about: Mapping[str, Any],
-        budget: RateLimiter,
+        arguments: Mapping[str, Any],
+        limiter: RateLimiter,
         *,
-        most: int,
+        max_pages: int,
         priority: Priority = Priority.PROGRESS,
     ) -> list[Answer]:
-        """The messages that a method tells page by page, of no more than so many pages, and of no more than there is
-        room for: see `deadline`.
+        """Return the messages of a paginated method, from at most `max_pages` pages.
+
+        It returns fewer if the rate limit leaves no room for more before the deadline: see `deadline`.
         """
         messages, cursor = list[Answer](), ""
-        for _ in range(most):
-            asked = {**about, **({"cursor": cursor} if cursor else {})}
+        for _ in range(max_pages):
+            page_arguments = {**arguments, **({"cursor": cursor} if cursor else {})}
             try:
-                page = await self.call(method, asked, budget, priority=priority, reads=True) or {}
+                page = await self.call(method, page_arguments, limiter, priority=priority, reads=True) or {}
             except RateLimitDeadlineError:
                 if not messages:
                     raise
@@ -157,8 +157,9 @@ class SlackApi:
         return messages
 
     async def upload(self, file: File, team: str) -> str:
-        """Upload a file, which nobody sees until it is shared, and return its id. After a transient failure it is
-        uploaded again.
+        """Upload a file, which nobody sees until it is shared, and return its id.
+
+        After a transient failure it is uploaded again.
 
         Slack: docs.slack.dev/messaging/working-with-files, "Uploading files".
         """
@@ -167,24 +168,24 @@ class SlackApi:
             form = {
                 "filename": file.name,
                 "length": len(file.data),
-                **({"alt_txt": file.alt[:_ALT_SIZE]} if file.alt else {}),
+                **({"alt_txt": file.alt[:_ALT_TEXT_SIZE]} if file.alt else {}),
             }
-            place = await self._send("files.getUploadURLExternal", {"data": form})
-            await self._post(str(place["upload_url"]), data=file.data)
-            return str(place["file_id"])
+            created = await self._send("files.getUploadURLExternal", {"data": form})
+            await self._post(str(created["upload_url"]), data=file.data)
+            return str(created["file_id"])
 
-        limiter = self.budget(("files.getUploadURLExternal", team), TIER_4)
-        sent = await self._caller.call("upload", send, limiter, priority=Priority.FINAL)
-        assert sent is not None, "only a tick may be dropped"
-        return sent
+        limiter = self.limiter(("files.getUploadURLExternal", team), TIER_4)
+        file_id = await self._caller.call("upload", send, limiter, priority=Priority.FINAL)
+        assert file_id is not None, "only a tick may be dropped"
+        return file_id
 
-    async def _post(self, url: str, **what: Any) -> None:
-        """Post to an address that is good without a token."""
+    async def _post(self, url: str, **body: Any) -> None:
+        """Post to a URL that needs no token."""
         timeout = aiohttp.ClientTimeout(total=UPLOAD_TIMEOUT)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
-                session.post(url, **what) as answer,
+                session.post(url, **body) as answer,
             ):
                 status = answer.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -194,34 +195,34 @@ class SlackApi:
         if status != 200:
             raise RefusedError("post", f"HTTP {status}")
 
-    async def respond(self, url: str, said: Mapping[str, Any]) -> None:
-        """Answer what somebody has done, where Slack has said that it may be. It may come twice.
+    async def respond(self, url: str, message: Mapping[str, Any]) -> None:
+        """Post a message to the `response_url` of an interaction. A retry may post it twice.
 
         Raises:
-            SurfaceError: it cannot be answered there.
+            SurfaceError: Slack does not accept it.
         """
 
         async def send() -> str:
-            await self._post(url, json=dict(said))
+            await self._post(url, json=dict(message))
             return url
 
-        await self._caller.call(RESPONSE_URL, send, self.budget((RESPONSE_URL, url), RESPONSES))
+        await self._caller.call(RESPONSE_URL, send, self.limiter((RESPONSE_URL, url), RESPONSE_WINDOW))
 
-    async def once(self, method: str, arguments: Mapping[str, Any], budget: RateLimiter) -> Answer:
-        """Call `method`, which has its place, once: see `Caller.once`."""
+    async def call_once(self, method: str, arguments: Mapping[str, Any], limiter: RateLimiter) -> Answer:
+        """Call a method that the limiter has admitted, without a retry: see `Caller.call_once`."""
 
         async def send() -> Answer:
             return await self._send(method, {"json": dict(arguments)})
 
-        return await self._caller.call_once(method, send, budget)
+        return await self._caller.call_once(method, send, limiter)
 
-    async def _send(self, method: str, sent: Mapping[str, Any]) -> Answer:
+    async def _send(self, method: str, request: Mapping[str, Any]) -> Answer:
         headers = await self._headers(method)
         try:
-            answer = await self._client.api_call(method, headers=headers, **sent)
+            answer = await self._client.api_call(method, headers=headers, **request)
         except SlackApiError as error:
-            status, code, retry_after = refusal(error)
-            if not is_passing(status, code):
+            status, code, retry_after = parse_error(error)
+            if not is_transient(status, code):
                 raise RefusedError(method, code) from error
             raise TransientError(
                 code or f"HTTP {status}", retry_after=retry_after if status == 429 else None
@@ -231,21 +232,21 @@ class SlackApi:
         return dict(answer.data) if isinstance(answer.data, dict) else {}
 
     async def _headers(self, method: str) -> dict[str, str]:
-        """What a call of this workspace is made with, if the client does not know that by itself."""
-        if self._workspaces is None:
+        """Return the authorization of a call, if the client has no token of its own."""
+        if self._tokens is None:
             return {}
-        return {"Authorization": f"Bearer {await self._workspaces.token(self._team, method)}"}
+        return {"Authorization": f"Bearer {await self._tokens.get(self._team, method)}"}
 
 
-def is_passing(status: int, code: str) -> bool:
-    """Whether Slack's refusal says nothing of the call itself, but of the moment."""
-    return status == 429 or status >= 500 or code in _PASSING
+def is_transient(status: int, code: str) -> bool:
+    """Return whether the same call may succeed later."""
+    return status == 429 or status >= 500 or code in _TRANSIENT_ERRORS
 
 
-def refusal(error: SlackApiError) -> tuple[int, str, float]:
-    """HTTP status, Slack's error code, and the seconds that it asked to wait."""
+def parse_error(error: SlackApiError) -> tuple[int, str, float]:
+    """Return the HTTP status, Slack's error code, and the seconds to wait."""
     response: Any = error.response
-    if isinstance(response, aiohttp.ClientResponse):  # an answer that was no JSON
+    if isinstance(response, aiohttp.ClientResponse):  # an answer that is no JSON
         return response.status, "", 0.0
     code = response.data.get("error", "") if isinstance(response.data, dict) else ""
     return response.status_code, code, max(1.0, float(response.headers.get("Retry-After", 1)))

@@ -1,4 +1,4 @@
-"""A message as Slack's blocks: its text, and what is to be pressed below it.
+"""Block Kit: the blocks of a message and of its buttons.
 
 Slack: docs.slack.dev/reference/block-kit. An update with blocks shows no "(edited)" beside the message.
 """
@@ -7,39 +7,39 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from channels.base import Button
-from channels.slack.text import escaped
+from channels.slack.text import escape
 
-#: The most of a message's plain text that goes into its notification, in characters.
-NOTICE_SIZE = 3_000
+#: Characters of a message that its notification shows.
+NOTIFICATION_SIZE = 3_000
 
-#: Slack: what may be on a button, in characters.
+#: Slack: most characters of a button's label.
 LABEL_SIZE = 75
 
-#: The two that stand together as one element: what is pressed of it, its value tells.
+#: Prefixes of the two buttons that become one `feedback_buttons` element; its value tells which one was pressed.
 _GOOD, _BAD = "good:", "bad:"
 _FEEDBACK = "feedback:"
 
 
-def content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any]:
-    """Markdown for those who read it, and plain text for notifications."""
-    notice = escaped(text.replace("&lt;", "<"))
+def message_content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any]:
+    """Return the fields of a message: Markdown blocks, and plain text for notifications."""
+    notice = escape(text.replace("&lt;", "<"))
     return {
-        "blocks": [{"type": "markdown", "text": text}, *below(controls)],
-        "text": notice if len(notice) <= NOTICE_SIZE else f"{notice[:NOTICE_SIZE]}…",
+        "blocks": [{"type": "markdown", "text": text}, *button_blocks(controls)],
+        "text": notice if len(notice) <= NOTIFICATION_SIZE else f"{notice[:NOTIFICATION_SIZE]}…",
     }
 
 
-def below(controls: Sequence[Button]) -> list[dict[str, Any]]:
-    """The blocks of the buttons. Whether an answer was good is asked in Slack's own way.
+def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
+    """Return the blocks of the buttons: feedback as Slack's own element, all others as ordinary buttons.
 
-    Slack: the one icon that an `icon_button` may have is a bin, so that all others are ordinary ones.
+    Slack: the only icon of an `icon_button` is a bin.
     """
     verdicts = {name: c for c in controls for name in (_GOOD, _BAD) if c.id.startswith(name)}
     rated = list(verdicts.values()) if len(verdicts) == 2 else []
-    pressed = [control for control in controls if control not in rated]
+    others = [control for control in controls if control not in rated]
     blocks: list[dict[str, Any]] = []
-    if pressed:
-        blocks.append({"type": "actions", "elements": [button(control) for control in pressed]})
+    if others:
+        blocks.append({"type": "actions", "elements": [button_element(control) for control in others]})
     if rated:
         good, bad = verdicts[_GOOD], verdicts[_BAD]
         feedback = {
@@ -52,13 +52,13 @@ def below(controls: Sequence[Button]) -> list[dict[str, Any]]:
     return blocks
 
 
-def button(control: Button) -> dict[str, Any]:
+def button_element(control: Button) -> dict[str, Any]:
     styled = {"style": control.style} if control.style else {}
     return {"type": "button", "action_id": control.id, **_labelled(control.label), **styled}
 
 
-def pressed(action: Mapping[str, Any]) -> str:
-    """The id of the button that was pressed, out of what Slack tells of it."""
+def pressed_id(action: Mapping[str, Any]) -> str:
+    """Return the id of the button in an action of a `block_actions` payload."""
     id_ = str(action.get("action_id"))
     return str(action.get("value")) if id_.startswith(_FEEDBACK) else id_
 

@@ -46,9 +46,7 @@ class HttpMode:
 
     @property
     def heard_at(self) -> float:
-        """The time of the last sign of life, in seconds since the epoch: while open, now, as there is no connection to
-        lose.
-        """
+        """The time of the last sign of life, in seconds since the epoch; while open, it is now."""
         return time.time() if self._is_open else self._closed_at
 
     async def open(self) -> None:

@@ -1,4 +1,4 @@
-"""Installing the app in workspaces by OAuth: Bolt's pages, with what they keep in the vault.
+"""Installation of the app in workspaces by OAuth: Bolt's pages, with tokens and states in the vault.
 
 Slack: docs.slack.dev/authentication/installing-with-oauth.
 """
@@ -20,8 +20,8 @@ from slack_sdk.oauth.installation_store.async_installation_store import AsyncIns
 from slack_sdk.oauth.state_store.async_state_store import AsyncOAuthStateStore
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.client.auth import SCOPES, WISHES
-from channels.slack.client.workspaces import Workspaces
+from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
+from channels.slack.client.workspaces import WorkspaceTokenStore
 from core.errors import StoreError
 from core.privacy.vault import Vault
 from core.secret_redaction import traced
@@ -30,44 +30,44 @@ log = logging.getLogger(__name__)
 
 INSTALL_PATH, REDIRECT_PATH = "/slack/install", "/slack/oauth_redirect"
 
-#: Seconds within which who began to install the app has allowed it.
+#: Seconds that a user has to allow an installation that they began.
 STATE_SECONDS = 600
 
-#: The text of a state begins with this: the same key signs other things.
-_STATE = "slack:state:"
+#: Prefix of the text of a state: the same key signs other things.
+_STATE_PREFIX = "slack:state:"
 
 #: Seconds that one page may take.
 PAGE_SECONDS = 30.0
 
 
-class InstallationStore(AsyncInstallationStore):
-    """Keeps what the flow has got. Slack_sdk's own for SQLAlchemy keeps tokens as they are, and tables of its own."""
+class VaultInstallationStore(AsyncInstallationStore):
+    """Stores installations encrypted. The stores of slack_sdk keep tokens in plain text."""
 
-    def __init__(self, workspaces: Workspaces) -> None:
-        self._workspaces = workspaces
+    def __init__(self, tokens: WorkspaceTokenStore) -> None:
+        self._tokens = tokens
 
     async def async_save(self, installation: Installation) -> None:
-        """Keep the bot's token.
+        """Store the bot's token.
 
         Raises:
-            BoltError: it cannot be kept, or would be of no use.
+            BoltError: it cannot be stored, or is of an unsupported kind.
         """
         if installation.is_enterprise_install or not installation.team_id or not installation.bot_token:
             raise BoltError("the app is installed workspace by workspace, and not for a whole organisation")
         if installation.bot_refresh_token:
             raise BoltError("the app's tokens are not rotated: turn token rotation off")
-        about = {"name": installation.team_name, "bot": installation.bot_user_id, "by": installation.user_id}
+        details = {"name": installation.team_name, "bot": installation.bot_user_id, "by": installation.user_id}
         try:
-            await self._workspaces.add(installation.team_id, about, installation.bot_token)
+            await self._tokens.add(installation.team_id, details, installation.bot_token)
         except StoreError as error:
-            raise BoltError("the token cannot be kept right now") from error
+            raise BoltError("the token cannot be stored right now") from error
         log.info("installed in workspace %s", installation.team_id)
 
 
-class StateStore(AsyncOAuthStateStore):
+class SignedStateStore(AsyncOAuthStateStore):
     """Issues signed states, which the installer's browser keeps in a cookie, and accepts each once.
 
-    The database learns of a state when it comes back: anybody may open the page, and nothing is stored for that.
+    A state is stored when it comes back, not when it is issued: anybody may open the page.
     """
 
     def __init__(self, vault: Vault) -> None:
@@ -75,58 +75,53 @@ class StateStore(AsyncOAuthStateStore):
 
     async def async_issue(self, *_: object, **__: object) -> str:
         """Return a new state."""
-        return self._vault.sign(_STATE + secrets.token_urlsafe(16)).rstrip("=")
+        return self._vault.sign(_STATE_PREFIX + secrets.token_urlsafe(16)).rstrip("=")
 
     async def async_consume(self, state: str) -> bool:
-        """Return whether a state was issued within `STATE_SECONDS` and was not used yet.
+        """Return whether a state was issued within `STATE_SECONDS` and is used for the first time.
 
         Raises:
-            StoreError: the database does not say.
+            StoreError: the database cannot be used.
         """
         name = self._vault.verified(state + "=" * (-len(state) % 4), seconds=STATE_SECONDS)
-        if name is None or not name.startswith(_STATE):
+        if name is None or not name.startswith(_STATE_PREFIX):
             return False
-        return await self._vault.add(name, seconds=2 * STATE_SECONDS)  # longer than it is good, by any worker's clock
+        return await self._vault.add(name, seconds=2 * STATE_SECONDS)  # longer than it is valid, on any worker's clock
 
 
-class Installing:
-    """The pages by which the app is installed.
+def oauth_routes(
+    web_client: AsyncWebClient, tokens: WorkspaceTokenStore, vault: Vault, *, client_id: str, client_secret: str
+) -> Sequence[web.AbstractRouteDef]:
+    """Return the routes of the pages by which users install the app.
 
     Args:
-        client: without a token.
+        web_client: a client without a token.
     """
-
-    def __init__(
-        self, client: AsyncWebClient, workspaces: Workspaces, vault: Vault, *, client_id: str, client_secret: str
-    ) -> None:
-        settings = AsyncOAuthSettings(
-            client_id=client_id,
-            client_secret=client_secret,
-            scopes=sorted(SCOPES | WISHES),
-            install_path=INSTALL_PATH,
-            install_page_rendering_enabled=False,  # who opens it is sent to Slack's own page
-            redirect_uri_path=REDIRECT_PATH,
-            authorization_url=client.base_url.removesuffix("api/") + "oauth/v2/authorize",
-            installation_store=InstallationStore(workspaces),
-            state_store=StateStore(vault),
-            state_expiration_seconds=STATE_SECONDS,
-        )
-        self._flow = AsyncOAuthFlow(client=client, settings=settings, logger=log)
-
-    @property
-    def routes(self) -> Sequence[web.AbstractRouteDef]:
-        return [
-            web.get(INSTALL_PATH, lambda request: _page(request, self._flow.handle_installation)),
-            web.get(REDIRECT_PATH, lambda request: _page(request, self._flow.handle_callback)),
-        ]
+    settings = AsyncOAuthSettings(
+        client_id=client_id,
+        client_secret=client_secret,
+        scopes=sorted(SCOPES | OPTIONAL_SCOPES),
+        install_path=INSTALL_PATH,
+        install_page_rendering_enabled=False,  # the user is redirected to Slack's own page
+        redirect_uri_path=REDIRECT_PATH,
+        authorization_url=web_client.base_url.removesuffix("api/") + "oauth/v2/authorize",
+        installation_store=VaultInstallationStore(tokens),
+        state_store=SignedStateStore(vault),
+        state_expiration_seconds=STATE_SECONDS,
+    )
+    flow = AsyncOAuthFlow(client=web_client, settings=settings, logger=log)
+    return [
+        web.get(INSTALL_PATH, lambda request: _respond(request, flow.handle_installation)),
+        web.get(REDIRECT_PATH, lambda request: _respond(request, flow.handle_callback)),
+    ]
 
 
-async def _page(
-    request: web.Request, answer: Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]
+async def _respond(
+    request: web.Request, handle: Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]
 ) -> web.StreamResponse:
     try:
         async with asyncio.timeout(PAGE_SECONDS):
-            response = await to_aiohttp_response(await answer(await to_bolt_request(request)))
+            response = await to_aiohttp_response(await handle(await to_bolt_request(request)))
     except Exception as error:
         log.error("the app cannot be installed: %s", traced(error))
         response = web.Response(status=503, text="This cannot be done right now. Please try again in a moment.")

@@ -1,7 +1,6 @@
-"""Slack's tiers: what a method may be called, each by itself, by an app in a workspace.
+"""Rate limits of Slack's Web API methods, each for one app in one workspace.
 
-Slack: docs.slack.dev/apis/web-api/rate-limits. So many calls a minute; with half a second on top for what the network
-delays.
+Slack: docs.slack.dev/apis/web-api/rate-limits. The limits are per minute; half a second is added for network delays.
 """
 
 from channels.rate_limits.limiter import Window
@@ -10,9 +9,9 @@ TIER_2 = Window(calls=20, seconds=60.5)
 TIER_3 = Window(calls=50, seconds=60.5)
 TIER_4 = Window(calls=100, seconds=60.5)
 
-#: Of what was said before. Slack: Tier 3, but once a minute, and 15 messages at a time, for an app that is distributed
-#: commercially and is not in the Marketplace.
-PAST = Window(calls=50, seconds=60.5)
+#: Methods that read messages. Slack: Tier 3, but one call a minute, and 15 messages a call, for an app that is
+#: distributed commercially and is not in the Marketplace.
+HISTORY = Window(calls=50, seconds=60.5)
 
 #: Slack: of `auth.test`, "hundreds of calls a minute".
-PROOFS = Window(calls=100, seconds=60.5)
+AUTH_TEST = Window(calls=100, seconds=60.5)

@@ -28,8 +28,7 @@ _SIGNS_OF_LIFE = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.PING, aiohttp.WSMsgT
 
 
 class SocketMode:
-    """The connections of an app. Slack delivers each event by one of them, so that another one takes over while one
-    is replaced.
+    """The connections of an app. Slack delivers each event by one of them.
 
     Args:
         count: the number of connections.

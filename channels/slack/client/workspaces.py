@@ -1,4 +1,4 @@
-"""The workspaces that the app is installed in, and what it may speak there with."""
+"""Bot tokens of the workspaces in which the app is installed."""
 
 import logging
 import time
@@ -19,77 +19,78 @@ log = logging.getLogger(__name__)
 MAX_TOKENS, TOKEN_SECONDS = 10_000, 10.0
 
 
-class Workspaces:
-    """Knows the bot's token by workspace; the vault keeps it."""
+class WorkspaceTokenStore:
+    """Stores the bot's token of each workspace in the vault, with a cache."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._tokens: TTLCache[str, str, float] = TTLCache(MAX_TOKENS, TOKEN_SECONDS)
+        self._cache: TTLCache[str, str, float] = TTLCache(MAX_TOKENS, TOKEN_SECONDS)
 
     async def verify(self) -> None:
-        """Try the key.
+        """Try the encryption key.
 
         Raises:
-            SettingsError: the tokens were kept with another one.
+            SettingsError: the stored tokens are encrypted with another one.
             StoreError: the database cannot be used.
         """
         await self._vault.verify()
 
-    async def add(self, team: str, about: Mapping[str, Any], token: str) -> None:
-        """The app was installed, or installed again.
+    async def add(self, team: str, details: Mapping[str, Any], token: str) -> None:
+        """Store the token of a new or repeated installation.
 
         Raises:
-            StoreError: the token cannot be kept.
+            StoreError: the token cannot be stored.
         """
         remember(token)
-        await self._vault.put(_name(team), {**about, "token": token, "at": int(time.time())})
-        self._tokens[team] = token
+        await self._vault.put(_name(team), {**details, "token": token, "at": int(time.time())})
+        self._cache[team] = token
 
-    async def remove(self, team: str, since: float) -> None:
-        """The app was uninstalled then (whole seconds since the epoch), or its token revoked. What was installed since
-        stays.
+    async def remove(self, team: str, removed_at: float) -> None:
+        """Delete the token of a workspace that removed the app, unless the app was installed again since.
+
+        Args:
+            removed_at: in whole seconds since the epoch.
 
         Raises:
             StoreError: the token cannot be deleted.
         """
-        kept = await self._vault.get(_name(team))
-        if kept is not None and since < kept["at"]:
+        stored = await self._vault.get(_name(team))
+        if stored is not None and removed_at < stored["at"]:
             return
         await self._vault.remove(_name(team))
         log.info("workspace %s is served no more: the app was uninstalled there", team)
-        self._tokens.pop(team, None)
+        self._cache.pop(team, None)
 
-    async def has(self, team: str) -> bool:
-        """Whether the app is installed there.
+    async def is_installed(self, team: str) -> bool:
+        """Return whether the app is installed in a workspace.
 
         Raises:
-            SettingsError: its token was kept with another key.
-            StoreError: the database does not say.
+            StoreError: the database cannot be read.
         """
-        return await self._token(team) is not None
+        return await self._load(team) is not None
 
-    async def token(self, team: str, method: str) -> str:
-        """What to call `method` with in that workspace.
+    async def get(self, team: str, method: str) -> str:
+        """Return the token for a call of `method` in a workspace.
 
         Raises:
-            RefusedError: there is nothing to call it with.
-            PassingError: the database does not say.
+            RefusedError: the app is not installed there.
+            TransientError: the database cannot be read.
         """
         try:
-            token = await self._token(team)
+            token = await self._load(team)
         except StoreError as error:
-            raise TransientError("the database does not give the token") from error
+            raise TransientError("the token cannot be read from the database") from error
         if token is None:
             raise RefusedError(method, "not_installed")
         return token
 
-    async def _token(self, team: str) -> str | None:
+    async def _load(self, team: str) -> str | None:
         with suppress(KeyError):
-            return self._tokens[team]
-        kept = await self._vault.get(_name(team))
-        if kept is None:
+            return self._cache[team]
+        stored = await self._vault.get(_name(team))
+        if stored is None:
             return None
-        token = self._tokens[team] = str(kept["token"])
+        token = self._cache[team] = str(stored["token"])
         remember(token)
         return token
 

@@ -1,19 +1,19 @@
-"""What a message of Slack's says, wherever in it that stands.
+"""The text of Slack messages, from their text, blocks, attachments and files.
 
-Slack: `text` has the words of what people write. Apps may write theirs in `blocks` or `attachments` alone; a message
-that is passed on is an attachment, and so is one that a link leads to, as soon as Slack has looked it up.
+Slack: `text` has the words of people's messages. Apps may use `blocks` or `attachments` alone. A forwarded message is
+an attachment, and so is a linked one once Slack has unfurled the link.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from channels.slack.text import escaped
+from channels.slack.text import escape
 
-#: Where an attachment that is no message has its words.
-_PARTS = ("pretext", "title", "text")
+#: The fields with the text of an attachment that is no message.
+_TEXT_FIELDS = ("pretext", "title", "text")
 
-#: How a text has what stands for itself in a block.
+#: The tokens that rich text elements of a block are in a text.
 _TOKENS: Mapping[str, str] = {
     "user": "<@{user_id}>",
     "channel": "<#{channel_id}>",
@@ -22,33 +22,33 @@ _TOKENS: Mapping[str, str] = {
     "emoji": ":{name}:",
 }
 
-#: A link to a message, which Slack shows below the one that has it.
+#: Part of the address of a message, to which a link may lead.
 PERMALINK = "/archives/"
 
 
-def said(message: Mapping[str, Any]) -> str:
-    """The words of a message, in Slack's notation, and the files that came with it by name."""
-    own = str(message.get("text") or "") or "\n".join(_of_blocks(message.get("blocks") or ()))
-    apart = [_of_attachment(part) for part in message.get("attachments") or () if not is_message(part)]
-    if own and not message.get("bot_id"):  # below what people write, they are previews of links
-        apart = []
+def message_text(message: Mapping[str, Any]) -> str:
+    """Return the text of a message in Slack's notation, with the names of its files."""
+    text = str(message.get("text") or "") or "\n".join(_block_texts(message.get("blocks") or ()))
+    attached = [_attachment_text(part) for part in message.get("attachments") or () if not is_forwarded(part)]
+    if text and not message.get("bot_id"):  # in people's messages, they are previews of links
+        attached = []
     files = ", ".join(str(file.get("name") or file.get("id") or "a file") for file in message.get("files") or ())
-    return "\n".join(filter(None, [own, *apart, f"[files: {files}]" if files else ""]))
+    return "\n".join(filter(None, [text, *attached, f"[files: {files}]" if files else ""]))
 
 
-def passed_on(message: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The messages that a message passes on: whose, as far as Slack tells, what they say, and when they were said."""
+def forwarded_messages(message: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the author, name, text and `ts` of each message that a message forwards, as far as Slack tells."""
     return [
         {
             "author": str(part.get("author_id") or ""),
             "name": str(part.get("author_name") or part.get("author_subname") or ""),
-            "text": said(
+            "text": message_text(
                 {
                     "text": part.get("text"),
                     "blocks": [
                         block
-                        for shown in part.get("message_blocks") or ()
-                        for block in (shown.get("message") or {}).get("blocks") or ()
+                        for message_block in part.get("message_blocks") or ()
+                        for block in (message_block.get("message") or {}).get("blocks") or ()
                     ],
                     "files": part.get("files"),
                 }
@@ -56,53 +56,53 @@ def passed_on(message: Mapping[str, Any]) -> list[dict[str, str]]:
             "ts": str(part.get("ts") or ""),
         }
         for part in message.get("attachments") or ()
-        if is_message(part)
+        if is_forwarded(part)
     ]
 
 
-def is_message(attachment: Mapping[str, Any]) -> bool:
+def is_forwarded(attachment: Mapping[str, Any]) -> bool:
     return bool(attachment.get("is_share") or attachment.get("is_msg_unfurl"))
 
 
-def _of_attachment(attachment: Mapping[str, Any]) -> str:
-    words = [str(attachment[part]) for part in _PARTS if attachment.get(part)]
-    words += [f"{field.get('title', '')}: {field.get('value', '')}" for field in attachment.get("fields") or ()]
-    words += _of_blocks(attachment.get("blocks") or ())
-    return "\n".join(words) or str(attachment.get("fallback") or "")
+def _attachment_text(attachment: Mapping[str, Any]) -> str:
+    texts = [str(attachment[part]) for part in _TEXT_FIELDS if attachment.get(part)]
+    texts += [f"{field.get('title', '')}: {field.get('value', '')}" for field in attachment.get("fields") or ()]
+    texts += _block_texts(attachment.get("blocks") or ())
+    return "\n".join(texts) or str(attachment.get("fallback") or "")
 
 
-def _of_blocks(blocks: Sequence[Any]) -> Iterator[str]:
+def _block_texts(blocks: Sequence[Any]) -> Iterator[str]:
     for block in blocks:
-        if words := "".join(_of_block(block)).strip():
-            yield words
+        if text := "".join(_block_parts(block)).strip():
+            yield text
 
 
-def _of_block(part: Any) -> Iterator[str]:
-    """The words of a block, or of something within one."""
-    if (token := _token(part)) is not None:
+def _block_parts(part: Any) -> Iterator[str]:
+    """Yield the parts of the text of a block, or of an element within one."""
+    if (token := _rich_text_token(part)) is not None:
         yield token
         return
     match part:
         case {"type": "mrkdwn", "text": text}:
             yield str(text)
         case {"type": "image"}:
-            yield escaped(f"[image: {part.get('alt_text') or part.get('title') or ''}]")
+            yield escape(f"[image: {part.get('alt_text') or part.get('title') or ''}]")
         case {"text": str(text)}:
-            yield escaped(text)
+            yield escape(text)
         case {"type": kind}:
             for inner in (part.get("text"), *(part.get("fields") or ()), *(part.get("elements") or ())):
-                yield from _of_block(inner)
+                yield from _block_parts(inner)
             if kind != "rich_text":
                 yield "\n"
 
 
-def _token(part: Any) -> str | None:
-    """What of a rich text stands for something else, as a text has it."""
+def _rich_text_token(part: Any) -> str | None:
+    """Return the token for a mention, emoji, link or date of a rich text; None for other elements."""
     match part:
         case {"type": str(kind)} if kind in _TOKENS:
             return _TOKENS[kind].format_map(defaultdict(str, part))
         case {"type": "link", "url": url}:
-            return f"<{url}|{escaped(str(part.get('text') or url))}>"
+            return f"<{url}|{escape(str(part.get('text') or url))}>"
         case {"type": "date"}:
-            return escaped(str(part.get("fallback") or ""))
+            return escape(str(part.get("fallback") or ""))
     return None

@@ -12,7 +12,7 @@ from channels.intake.downloads import FileClient, UnreadableFileError
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_4
-from channels.slack.events.parser import attachment
+from channels.slack.events.parser import parse_attachment
 from core.errors import SurfaceError
 from core.inbox_message import Attachment
 
@@ -31,7 +31,7 @@ class SlackDownloads(FileClient):
     api_hosts = file_hosts = ("slack.com", "slack-files.com", "slack-gov.com")
 
     def __init__(self, api: SlackApi) -> None:
-        super().__init__(api.address)
+        super().__init__(api.base_url)
         self._api = api
 
     async def fetch(self, team: str, file: Attachment, check: FileCheck) -> FetchedFile:
@@ -64,9 +64,9 @@ class SlackDownloads(FileClient):
 
     async def _details(self, team: str, file: Attachment) -> Attachment:
         """Return a file with the details that Slack has of it."""
-        limiter = self._api.budget(("files.info", team), TIER_4)
+        limiter = self._api.limiter(("files.info", team), TIER_4)
         arguments = {"file": file.source.get("id", "")}
         answer = await self._api.at(team).call("files.info", arguments, limiter, reads=True)
         found: dict[str, Any] = (answer or {}).get("file") or {}
-        details = attachment({**found, "file_access": ""})
+        details = parse_attachment({**found, "file_access": ""})
         return replace(details, name=details.name if found.get("name") else file.name)

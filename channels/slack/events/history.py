@@ -1,7 +1,7 @@
-"""What was said in Slack while nobody listened.
+"""Messages that were sent while the bot was disconnected.
 
-Slack: `conversations.history` has what was said in a channel or in direct messages, newest first, and of each thread
-the time of the latest reply; `conversations.replies` has a thread, oldest first, its first message always before all.
+Slack: `conversations.history` returns the messages of a channel, newest first, and of each thread the time of the
+latest reply. `conversations.replies` returns a thread, oldest first, its first message always before all.
 """
 
 import asyncio
@@ -15,121 +15,113 @@ from channels.intake.backfill import ACTIVE_SECONDS
 from channels.intake.handler import IncomingMessage
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import Answer, SlackApi
-from channels.slack.client.rate_limits import PAST, TIER_3
+from channels.slack.client.rate_limits import HISTORY, TIER_3
 from channels.slack.directory import WorkspaceDirectory
-from channels.slack.session_ids import root_of
+from channels.slack.session_ids import thread_of
 from core.inbox.watermarks import ActivePlace
 
 log = logging.getLogger(__name__)
 
-#: Seconds before the gap in which a thread may have begun in which somebody has called the bot for the first time.
-THREADS = 86_400.0
+#: Seconds before the gap in which a thread may have begun whose first mention of the bot was missed.
+THREAD_SECONDS = 86_400.0
 
-#: How many messages one call asks for, and the most calls for one channel or thread.
-PAGE = 200
-MOST_PAGES = 5
+#: Messages that one call returns, and the most calls for one channel or thread.
+PAGE_SIZE = 200
+MAX_PAGES = 5
 
-#: Slack: the refusals that speak of the app, and not of a place.
-_OF_THE_APP = {"account_inactive", "invalid_auth", "not_authed", "token_expired", "token_revoked"}
+#: Slack: errors of the app's token, and not of one channel.
+_TOKEN_ERRORS = {"account_inactive", "invalid_auth", "not_authed", "token_expired", "token_revoked"}
 
 
 class SlackHistory:
-    """Reads what a workspace has kept.
+    """Reads the messages that Slack has stored.
 
     Args:
-        hear: finds the call in an event.
+        parse: parses the event of a message.
     """
 
     def __init__(
-        self, api: SlackApi, directory: WorkspaceDirectory, hear: Callable[[Mapping[str, Any]], IncomingMessage | None]
+        self, api: SlackApi, directory: WorkspaceDirectory, parse: Callable[[Mapping[str, Any]], IncomingMessage | None]
     ) -> None:
         self._api = api
         self._directory = directory
-        self._hear = hear
+        self._parse = parse
 
-    def look(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
-        """Begin a look: what was said in a place since then (seconds since the epoch). What cannot be looked into is
-        left.
+    def fetcher(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
+        """Return a function that fetches the messages of a place since a time (seconds since the epoch).
+
+        It skips a place that the bot may not read.
 
         Raises:
-            SurfaceError: Slack is out of reach, or does not take the token.
+            SurfaceError: Slack cannot be reached, or refuses the token.
         """
-        return partial(self._calls, since=since)
+        return partial(self._fetch, since=since)
 
-    async def _calls(self, place: ActivePlace, *, since: float) -> list[IncomingMessage]:
-        """The calls in what was said in a place since then."""
+    async def _fetch(self, place: ActivePlace, *, since: float) -> list[IncomingMessage]:
         _, team, channel = place.id.split(":")
         try:
             bot = await self._directory.bot(team)
-            messages = await self._said(team, channel, [root_of(session) for session in place.sessions], since)
+            messages = await self._messages(team, channel, [thread_of(session) for session in place.sessions], since)
             is_shared = await self._is_shared(team, channel, messages)
         except RefusedError as refusal:
-            self._skip(place, refusal)
+            if refusal.code in _TOKEN_ERRORS and not self._api.has_many_workspaces:
+                raise
+            log.warning("the missed messages of %s cannot be read: %s", place.id, refusal)
             return []
         authorization = {"team_id": team, "user_id": bot["user_id"], "enterprise_id": bot.get("enterprise_id")}
-        about = {"team_id": team, "authorizations": [authorization], "is_ext_shared_channel": is_shared}
+        payload = {"team_id": team, "authorizations": [authorization], "is_ext_shared_channel": is_shared}
         calls = []
-        for message in messages:  # up to a thousand, each parsed on the event loop
+        for message in messages:  # up to 1,000: yield to the event loop between them
             await asyncio.sleep(0)
-            if (call := self._hear({**about, "event": _event(channel, message)})) is not None:
+            if (call := self._parse({**payload, "event": _event(channel, message)})) is not None:
                 calls.append(call)
         return calls
 
     async def _is_shared(self, team: str, channel: str, messages: Sequence[Answer]) -> bool | None:
-        """Whether a channel is shared with another organisation, as an event tells; unknown where only people of the
-        workspace speak. One that several workspaces of an organisation have is not.
+        """Return whether a channel is shared with another organisation; None if all authors are of the workspace.
+
+        A channel of several workspaces of one organisation is not.
         """
         if {message.get("user_team") or message.get("team") or team for message in messages} <= {team}:
             return None
-        budget, about = self._api.budget(("conversations.info", team), TIER_3), {"channel": channel}
+        limiter, arguments = self._api.limiter(("conversations.info", team), TIER_3), {"channel": channel}
         answer = await self._api.at(team).call(
-            "conversations.info", about, budget, priority=Priority.BACKFILL, reads=True
+            "conversations.info", arguments, limiter, priority=Priority.BACKFILL, reads=True
         )
         return bool((answer or {}).get("channel", {}).get("is_ext_shared"))
 
-    async def _said(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
-        """What was said in a channel, and in those of its threads that have news.
+    async def _messages(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
+        """Return the messages of a channel, and of its threads with new replies, since a time.
 
         Args:
-            sessions: the first messages of threads that the bot follows, however old they are; empty for one
-                conversation of all that is said, in whichever thread.
+            sessions: the `ts` of the threads that the bot follows, however old; "" for direct messages that are one
+                session.
         """
-        about = {"channel": channel, "oldest": _ts(since - (ACTIVE_SECONDS if "" in sessions else THREADS))}
-        opening = await self._pages("conversations.history", team, about)
-        said = {message["ts"]: message for message in opening}
-        threads = [ts for ts, message in said.items() if float(message.get("latest_reply") or 0) >= since]
-        for root in [*threads, *(root for root in sessions if root and root not in said)]:
-            about = {"channel": channel, "ts": root, "oldest": _ts(since)}
+        arguments = {"channel": channel, "oldest": _ts(since - (ACTIVE_SECONDS if "" in sessions else THREAD_SECONDS))}
+        first = await self._read_pages("conversations.history", team, arguments)
+        found = {message["ts"]: message for message in first}
+        threads = [ts for ts, message in found.items() if float(message.get("latest_reply") or 0) >= since]
+        for root in [*threads, *(root for root in sessions if root and root not in found)]:
+            arguments = {"channel": channel, "ts": root, "oldest": _ts(since)}
             try:
-                replies = await self._pages("conversations.replies", team, about)
+                replies = await self._read_pages("conversations.replies", team, arguments)
             except RefusedError as refusal:
                 if refusal.code != "thread_not_found":
                     raise
                 continue
-            said |= {message["ts"]: message for message in replies}
-        return [message for ts, message in said.items() if float(ts) >= since]
+            found |= {message["ts"]: message for message in replies}
+        return [message for ts, message in found.items() if float(ts) >= since]
 
-    async def _pages(self, method: str, team: str, about: Mapping[str, Any]) -> list[Answer]:
-        api, asked = self._api.at(team), {**about, "limit": PAGE}
-        budget = self._api.budget((method, team), PAST)
-        return await api.pages(method, asked, budget, most=MOST_PAGES, priority=Priority.BACKFILL)
-
-    def _skip(self, place: ActivePlace, refusal: RefusedError) -> None:
-        """Pass over a place that may not be looked into.
-
-        Raises:
-            RefusedError: it is not the place that it is about.
-        """
-        if refusal.code in _OF_THE_APP and not self._api.is_shared:
-            raise refusal
-        log.warning("the messages of %s that were missed cannot be read: %s", place.id, refusal)
+    async def _read_pages(self, method: str, team: str, arguments: Mapping[str, Any]) -> list[Answer]:
+        api, arguments = self._api.at(team), {**arguments, "limit": PAGE_SIZE}
+        limiter = self._api.limiter((method, team), HISTORY)
+        return await api.read_pages(method, arguments, limiter, max_pages=MAX_PAGES, priority=Priority.BACKFILL)
 
 
 def _event(channel: str, message: Answer) -> dict[str, Any]:
-    """A message as the event would have told it.
+    """Return a message of the history as its event was; an edited message has its present text.
 
-    What was edited since reads as it does now. Of the first message of a thread, an event tells no thread: nobody had
-    replied then.
+    The event of the first message of a thread has no `thread_ts`: there were no replies yet.
     """
     event = {name: value for name, value in message.items() if name != "edited"}
     if event.get("thread_ts") == event["ts"]:

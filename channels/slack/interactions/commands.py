@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from channels.base import Button
 from channels.commands.handlers import EXPORT_FORMATS, CommandName
 from channels.i18n import messages as words
-from channels.slack.text import titled
+from channels.slack.text import make_title
 from core.conversations.service import RecentSession
 
 #: Commands by their name in Slack, in the order of `channels.commands.handlers.COMMANDS`. Slack refuses a manifest with
@@ -26,14 +26,14 @@ COMMANDS: Mapping[str, CommandName] = {
     "/help": "help",
 }
 
-#: What the user is asked if several conversations may be meant. Other commands are about the latest one.
+#: The question if several conversations may be meant. Other commands are about the latest one.
 _QUESTIONS: Mapping[CommandName, str] = {"reset": words.WHICH_TO_RESET, "export": words.WHICH_TO_EXPORT}
 
 #: Conversations to choose from.
 MAX_CHOICES = 5
 
 #: Prefix of the id of a button that chooses a conversation; the command and the session follow.
-PICK = "pick:"
+CHOICE_PREFIX = "pick:"
 
 
 def choice_question(name: CommandName, argument: str, found: Sequence[RecentSession]) -> str:
@@ -42,15 +42,18 @@ def choice_question(name: CommandName, argument: str, found: Sequence[RecentSess
     return _QUESTIONS.get(name, "") if len(found) > 1 and is_known else ""
 
 
-def choices(name: CommandName, argument: str, found: Sequence[RecentSession]) -> list[Button]:
+def choice_buttons(name: CommandName, argument: str, found: Sequence[RecentSession]) -> list[Button]:
     """Return a button for each conversation."""
     command = f"{name} {argument.lower()}" if name == "export" else name
-    return [Button(f"{PICK}{command.rstrip()}:{one.session_id}", titled(one.first.text) or "…") for one in found]
+    return [
+        Button(f"{CHOICE_PREFIX}{command.rstrip()}:{one.session_id}", make_title(one.first.text) or "…")
+        for one in found
+    ]
 
 
-def chosen(button: str, place: str) -> tuple[CommandName, str, str] | None:
+def parse_choice(button: str, place: str) -> tuple[CommandName, str, str] | None:
     """Return the command, the argument and the session of a choice; None if it is not of this place."""
-    command, _, session = button.removeprefix(PICK).partition(":")
-    written, _, argument = command.partition(" ")
-    name = next((name for name in COMMANDS.values() if name == written), None)
+    command, _, session = button.removeprefix(CHOICE_PREFIX).partition(":")
+    command_name, _, argument = command.partition(" ")
+    name = next((name for name in COMMANDS.values() if name == command_name), None)
     return (name, argument, session) if name is not None and session.startswith(f"{place}:") else None

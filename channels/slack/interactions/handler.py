@@ -20,16 +20,31 @@ from channels.intake.interactions import Interaction, InteractionHandler, Retrac
 from channels.rate_limits.caller import RefusedError
 from channels.services import ChannelServices
 from channels.slack.access import SlackIdentityResolver
-from channels.slack.client.blocks import pressed
+from channels.slack.client.blocks import pressed_id
 from channels.slack.directory import WorkspaceDirectory
-from channels.slack.events.parser import STOPPED
-from channels.slack.interactions.commands import COMMANDS, MAX_CHOICES, PICK, choice_question, choices, chosen
-from channels.slack.interactions.responses import PrivateResponses, ResponseTarget
-from channels.slack.interactions.shortcuts import ASK, ASKED, QUESTION, RESET, WHY, metadata_of, modal
+from channels.slack.events.parser import SESSION_STOPPED
+from channels.slack.interactions.commands import (
+    CHOICE_PREFIX,
+    COMMANDS,
+    MAX_CHOICES,
+    choice_buttons,
+    choice_question,
+    parse_choice,
+)
+from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
+from channels.slack.interactions.shortcuts import (
+    ASK,
+    QUESTION_INPUT,
+    QUESTION_MODAL,
+    RESET,
+    WHY,
+    modal_metadata,
+    question_modal,
+)
 from channels.slack.replies.surface import SlackSurface
-from channels.slack.session_ids import NAME, event_key, root_of, session_id
+from channels.slack.session_ids import NAME, event_key, session_id, thread_of
 from channels.slack.settings import Direct
-from channels.slack.text import escaped, inert, titled, to_words
+from channels.slack.text import escape, make_inert, make_title, to_plain_text
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX
 from core.inbox_message import Attachment, InboxMessage, storable_text
@@ -42,8 +57,8 @@ class SlackInteractionHandler(InteractionHandler):
     """Handles slash commands, button presses, message shortcuts and submitted modals.
 
     Args:
-        surface: where the answer to a message is shown.
-        is_installed: whether the app is in the workspace of that id; raises `StoreError` if the database fails.
+        surface: returns the reply surface of a message.
+        is_installed: returns whether the app is installed in a workspace; raises `StoreError` if the database fails.
     """
 
     channel = NAME
@@ -55,7 +70,7 @@ class SlackInteractionHandler(InteractionHandler):
         intake: MessageHandler,
         identities: SlackIdentityResolver,
         directory: WorkspaceDirectory,
-        private: PrivateResponses,
+        responder: PrivateResponder,
         *,
         seal: Seal,
         direct: Direct,
@@ -65,13 +80,13 @@ class SlackInteractionHandler(InteractionHandler):
         super().__init__(services, intake, seal)
         self._identities = identities
         self._directory = directory
-        self._private = private
+        self._responder = responder
         self._direct = direct
         self._surface = surface
         self._is_installed = is_installed
 
     async def handle(self, body: Mapping[str, Any]) -> bool:
-        """Start to process an interaction, and return when Slack may be told that it was received.
+        """Start to process an interaction, and return when Slack may get its acknowledgement.
 
         Returns:
             False if the payload is no interaction.
@@ -104,14 +119,14 @@ class SlackInteractionHandler(InteractionHandler):
             return Interaction(
                 "command", target.context(None, ""), {"name": name, "argument": argument}, asdict(target)
             )
-        if (body.get("event") or {}).get("type") == STOPPED:
+        if (body.get("event") or {}).get("type") == SESSION_STOPPED:
             return self._parse_stop(body)
         match body.get("type"):
             case "block_actions" if body.get("actions"):
                 return self._parse_press(body)
             case "message_action" if body.get("callback_id") in (WHY, RESET):
                 return self._parse_shortcut(body)
-            case "view_submission" if body["view"].get("callback_id") == ASKED:
+            case "view_submission" if body["view"].get("callback_id") == QUESTION_MODAL:
                 return self._parse_question(body)
         return None
 
@@ -125,15 +140,15 @@ class SlackInteractionHandler(InteractionHandler):
 
     def _parse_press(self, body: Mapping[str, Any]) -> Interaction | None:
         """Parse a press. Slack: of a button, `actions` has the one that was pressed."""
-        target, button = ResponseTarget.of_message(body), pressed(body["actions"][0])
-        if not button.startswith(PICK):
+        target, button = ResponseTarget.of_message(body), pressed_id(body["actions"][0])
+        if not button.startswith(CHOICE_PREFIX):
             return Interaction("press", target.context(None, target.thread_ts), {"button": button}, asdict(target))
-        choice = chosen(button, target.place)
+        choice = parse_choice(button, target.place)
         if choice is None:
             return None
         name, argument, session = choice
         values = {"name": name, "argument": argument, "replaces": True}
-        return Interaction("command", target.context(session, root_of(session)), values, asdict(target))
+        return Interaction("command", target.context(session, thread_of(session)), values, asdict(target))
 
     def _parse_shortcut(self, body: Mapping[str, Any]) -> Interaction:
         target, ts = ResponseTarget.of_message(body), str(body["message_ts"])
@@ -146,22 +161,22 @@ class SlackInteractionHandler(InteractionHandler):
 
     def _parse_question(self, body: Mapping[str, Any]) -> Interaction:
         view = body["view"]
-        kept = json.loads(view["private_metadata"])
-        target, root = ResponseTarget.of_form(body, kept), kept["root"]
-        text = storable_text(str(view["state"]["values"][QUESTION][QUESTION]["value"] or "")).strip()
+        metadata = json.loads(view["private_metadata"])
+        target, root = ResponseTarget.of_form(body, metadata), metadata["root"]
+        text = storable_text(str(view["state"]["values"][QUESTION_INPUT][QUESTION_INPUT]["value"] or "")).strip()
         context = target.context(session_id(target.team, target.channel, root, self._direct), root)
-        return Interaction("question", context, {"text": text, "about": kept}, asdict(target))
+        return Interaction("question", context, {"text": text, "about": metadata}, asdict(target))
 
     async def _identify(self, parsed: Interaction) -> Interaction | str:
         """Return the interaction with its author's user groups, locale and name, or why it is refused."""
         target = ResponseTarget(**parsed.surface)
-        with suppress(StoreError):  # what needs the database fails with a message
+        with suppress(StoreError):  # a command that needs the database fails with a message
             if not await self._is_installed(target.team):
                 return ""
         locale = await words.resolve_locale(self._directory.locale(target.team, target.user))
         try:
             visitor, spot = await self._identities.resolve_interaction(
-                target.team, target.channel, target.user, home=target.home
+                target.team, target.channel, target.user, home_team=target.home_team
             )
         except SurfaceError as error:
             log.warning("the author of an interaction cannot be identified: %s", error)
@@ -179,7 +194,7 @@ class SlackInteractionHandler(InteractionHandler):
             return
         say = words.messages_for(authorized.context.locale)
         try:
-            await self._private.open_form(target, modal(say, metadata_of(target, body["message"])))
+            await self._responder.open_modal(target, question_modal(say, modal_metadata(target, body["message"])))
         except SurfaceError as error:
             log.warning("a modal cannot be opened: %s", error)
             await self._refuse(parsed, say.format_error(error.public))
@@ -194,11 +209,11 @@ class SlackInteractionHandler(InteractionHandler):
             context.place, context.author, MAX_CHOICES, until=context.until
         )
         if question := choice_question(name, argument, found):
-            await self._private.offer(target, say(question), choices(name, argument, found))
+            await self._responder.offer_choices(target, say(question), choice_buttons(name, argument, found))
             return None
         if not found or name == "why":  # the latest answer is that of the latest question, in any session
             return interaction
-        root = root_of(found[0].session_id)
+        root = thread_of(found[0].session_id)
         address = {**context.address, "thread_ts": root, "ts": root}
         return replace(interaction, context=replace(context, session_id=found[0].session_id, address=address))
 
@@ -206,41 +221,43 @@ class SlackInteractionHandler(InteractionHandler):
         target, context, text = ResponseTarget(**interaction.surface), interaction.context, result.text
         replaces = "replaces" in interaction.values
         if interaction.kind == "press":
-            await self._private.send_ephemeral(target, text)
+            await self._responder.send_ephemeral(target, text)
             return
         if result.is_visible and not target.response_url:
             return
         if result.file is not None:
             say, thread_ts = words.messages_for(context.locale), context.address["thread_ts"]
-            text = await self._private.deliver(target, text, result.file, say, thread_ts=thread_ts)
-        await self._private.respond(target, text, replaces=replaces)
+            text = await self._responder.deliver_file(target, text, result.file, say, thread_ts=thread_ts)
+        await self._responder.respond(target, text, replaces=replaces)
 
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
         """Post a question in the thread of the message that it is about."""
-        target, context, asked = ResponseTarget(**interaction.surface), interaction.context, interaction.values["text"]
-        kept, user = interaction.values["about"], target.user
-        author, is_bot = kept["author"], kept["author"].startswith(BOT_PREFIX)
-        names = await self._directory.names(target.team, {user} if is_bot else {user, author}, [kept["text"]])
-        author_name = kept["name"] if is_bot else names[author]
-        title = titled(escaped(asked))
+        target, context = ResponseTarget(**interaction.surface), interaction.context
+        question, message, user = interaction.values["text"], interaction.values["about"], target.user
+        author, is_bot = message["author"], message["author"].startswith(BOT_PREFIX)
+        names = await self._directory.names(target.team, {user} if is_bot else {user, author}, [message["text"]])
+        author_name = message["name"] if is_bot else names[author]
+        title = make_title(escape(question))
         assert context.session_id is not None, "a modal keeps the thread of its message"
         inbound = replace(
-            context.to_message(context.session_id, escaped(asked)),
-            address={**context.address, "user": user, "user_team": target.home or target.team, "title": title},
-            attachments=tuple(Attachment(**file) for file in kept["files"]),
+            context.to_message(context.session_id, escape(question)),
+            address={**context.address, "user": user, "user_team": target.home_team or target.team, "title": title},
+            attachments=tuple(Attachment(**file) for file in message["files"]),
             visitor=context.visitor,
             spot=context.spot,
-            brings=(question_subject(author, author_name, to_words(kept["text"], names), float(kept["ts"])),),
+            brings=(
+                question_subject(author, author_name, to_plain_text(message["text"], names), float(message["ts"])),
+            ),
         )
         surface = self._surface(inbound)
         try:
-            ts = await surface.post_text(f"**{inert(names[user])}**: {inert(asked)}")
+            ts = await surface.post_text(f"**{make_inert(names[user])}**: {make_inert(question)}")
         except RefusedError:
-            await self._private.respond(target, words.messages_for(context.locale)(words.NOT_A_MEMBER))
+            await self._responder.respond(target, words.messages_for(context.locale)(words.NOT_A_MEMBER))
             return None
 
         async def retract(text: str) -> None:
             await surface.delete_messages([ts])
-            await self._private.respond(target, text)
+            await self._responder.respond(target, text)
 
         return replace(inbound, address={**inbound.address, "ts": ts}, sent_at=float(ts)), retract

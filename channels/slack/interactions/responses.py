@@ -17,15 +17,15 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
-from channels.slack.client.blocks import content
+from channels.slack.client.blocks import message_content
 from channels.slack.client.rate_limits import TIER_4
-from channels.slack.events.parser import team_of
-from channels.slack.replies.surface import LIMITS, POSTS, SlackSurface
-from channels.slack.session_ids import NAME, place
-from channels.slack.text import inert
+from channels.slack.events.parser import workspace_of
+from channels.slack.replies.surface import LIMITS, POST_WINDOW, SlackSurface
+from channels.slack.session_ids import NAME, place_id
+from channels.slack.text import make_inert
 
-#: Links are not unfolded.
-_QUIET = {"unfurl_links": False, "unfurl_media": False}
+#: Links are not unfurled.
+_NO_UNFURLING = {"unfurl_links": False, "unfurl_media": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ResponseTarget:
         thread_ts: the thread of the interaction; empty if there is none, or Slack does not tell.
         response_url: empty if there is none.
         key: the same for each delivery of the interaction: the trigger id, or the id of the view.
-        home: the user's workspace; empty for the one of the interaction.
+        home_team: the user's workspace; empty for the workspace of the interaction.
     """
 
     team: str
@@ -45,45 +45,45 @@ class ResponseTarget:
     thread_ts: str
     response_url: str
     key: str
-    home: str = ""
+    home_team: str = ""
 
     @classmethod
     def of_command(cls, body: Mapping[str, Any]) -> "ResponseTarget":
         """Return the target of a slash command."""
-        where = str(body["team_id"]), str(body["channel_id"]), str(body["user_id"])
-        return cls(*where, "", str(body["response_url"]), str(body["trigger_id"]))
+        ids = str(body["team_id"]), str(body["channel_id"]), str(body["user_id"])
+        return cls(*ids, "", str(body["response_url"]), str(body["trigger_id"]))
 
     @classmethod
     def of_message(cls, body: Mapping[str, Any]) -> "ResponseTarget":
         """Return the target of a button press or message shortcut."""
         message = body.get("message") or body.get("container") or {}
-        where = _team(body), str(body["channel"]["id"]), str(body["user"]["id"]), str(message.get("thread_ts") or "")
-        home = str(body["user"].get("team_id") or "")
-        return cls(*where, str(body.get("response_url") or ""), str(body["trigger_id"]), home)
+        ids = _team(body), str(body["channel"]["id"]), str(body["user"]["id"]), str(message.get("thread_ts") or "")
+        home_team = str(body["user"].get("team_id") or "")
+        return cls(*ids, str(body.get("response_url") or ""), str(body["trigger_id"]), home_team)
 
     @classmethod
     def of_form(cls, body: Mapping[str, Any], about: Mapping[str, Any]) -> "ResponseTarget":
         """Return the target of a submitted modal.
 
         Args:
-            about: what the modal keeps of the message that it is about.
+            about: the metadata of the modal.
         """
         user = body["user"]
         # Slack: an ephemeral message in a thread is shown only if the thread exists
         thread = "" if about["root"] == about["ts"] else str(about["root"])
-        where = _team(body), str(about["channel"]), str(user["id"]), thread
-        return cls(*where, str(about["url"]), str(body["view"]["id"]), str(user.get("team_id") or ""))
+        ids = _team(body), str(about["channel"]), str(user["id"]), thread
+        return cls(*ids, str(about["url"]), str(body["view"]["id"]), str(user.get("team_id") or ""))
 
     @classmethod
     def of_stop(cls, body: Mapping[str, Any]) -> "ResponseTarget":
         """Return the target of a press of Slack's own stop button."""
         event = body["event"]
         thread = str(event.get("thread_ts") or "")
-        return cls(team_of(body), str(event["channel"]), str(event["user"]), thread, "", str(body["event_id"]))
+        return cls(workspace_of(body), str(event["channel"]), str(event["user"]), thread, "", str(body["event_id"]))
 
     @property
     def place(self) -> str:
-        return place(self.team, self.channel)
+        return place_id(self.team, self.channel)
 
     def context(self, session: str | None, root: str) -> CommandContext:
         """Return the author and the place as commands need them.
@@ -113,13 +113,13 @@ def _team(body: Mapping[str, Any]) -> str:
     return str(of_message or (body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
 
 
-class PrivateResponses:
+class PrivateResponder:
     """Sends ephemeral messages and files to a user, and opens modals.
 
     Each method raises `SurfaceError` if Slack refuses.
 
     Args:
-        surface: the place with an address.
+        surface: returns the reply surface of an address.
     """
 
     def __init__(self, api: SlackApi, surface: Callable[[Mapping[str, Any]], SlackSurface]) -> None:
@@ -131,11 +131,11 @@ class PrivateResponses:
         message = {
             "channel": target.channel,
             "user": target.user,
-            **content(text),
+            **message_content(text),
             **({"thread_ts": target.thread_ts} if target.thread_ts else {}),
         }
         api = self._api.at(target.team)
-        await api.call("chat.postEphemeral", message, api.budget(("chat.postEphemeral", target.team), TIER_4))
+        await api.call("chat.postEphemeral", message, api.limiter(("chat.postEphemeral", target.team), TIER_4))
 
     async def respond(self, target: ResponseTarget, text: str, *, replaces: bool = False) -> None:
         """Answer an interaction: in its thread, if the bot is a member of the channel.
@@ -148,23 +148,23 @@ class PrivateResponses:
         if target.thread_ts and not replaces:
             with suppress(RefusedError):
                 return await self.send_ephemeral(target, text)
-        how = {"replace_original": True} if replaces else {"response_type": "ephemeral"}
+        kind = {"replace_original": True} if replaces else {"response_type": "ephemeral"}
         try:
-            await self._api.respond(target.response_url, {**_QUIET, **content(text), **how})
-        except RefusedError:  # it was good for half an hour
+            await self._api.respond(target.response_url, {**_NO_UNFURLING, **message_content(text), **kind})
+        except RefusedError:  # Slack: a `response_url` is valid for half an hour
             await self.send_ephemeral(target, text)
 
-    async def offer(self, target: ResponseTarget, text: str, choices: Sequence[Button]) -> None:
+    async def offer_choices(self, target: ResponseTarget, text: str, choices: Sequence[Button]) -> None:
         """Ask the user to choose."""
-        await self._api.respond(target.response_url, {**content(text, choices), "response_type": "ephemeral"})
+        await self._api.respond(target.response_url, {**message_content(text, choices), "response_type": "ephemeral"})
 
-    async def open_form(self, target: ResponseTarget, view: Mapping[str, Any]) -> None:
+    async def open_modal(self, target: ResponseTarget, view: Mapping[str, Any]) -> None:
         """Open a modal. Slack: within three seconds, or not at all."""
-        opened = {"trigger_id": target.key, "view": dict(view)}
+        arguments = {"trigger_id": target.key, "view": dict(view)}
         api = self._api.at(target.team)
-        await api.call("views.open", opened, api.budget(("views.open", target.team), TIER_4))
+        await api.call("views.open", arguments, api.limiter(("views.open", target.team), TIER_4))
 
-    async def deliver(
+    async def deliver_file(
         self, target: ResponseTarget, text: str, file: File, say: MessageCatalog, *, thread_ts: str
     ) -> str:
         """Give the user a file: in direct messages there; elsewhere as text if it is short Markdown, or directly.
@@ -176,19 +176,19 @@ class PrivateResponses:
             The text to answer with: `text`, the file as text, or where the file is.
         """
         is_direct = target.channel.startswith("D")
-        whole = f"{text}\n\n{inert(file.data.decode())}"
+        whole = f"{text}\n\n{make_inert(file.data.decode())}"
         if not is_direct and file.name.endswith(".md") and LIMITS.measure(whole) <= LIMITS.chunk_size:
             return whole
         channel, api = target.channel, self._api.at(target.team)
         if not is_direct:
-            # Slack: a post to a user goes into the messages with them, and says which these are
-            limiter = api.budget(("chat.postMessage", target.team, target.user), POSTS)
-            message = {"channel": target.user, **_QUIET, **content(text)}
-            opened = await api.call("chat.postMessage", message, limiter)
-            assert opened is not None, "only a tick may be dropped"
-            channel, thread_ts = str(opened["channel"]), str(opened["ts"])
+            # Slack: a post to a user goes into the direct messages with them, and returns their channel
+            limiter = api.limiter(("chat.postMessage", target.team, target.user), POST_WINDOW)
+            message = {"channel": target.user, **_NO_UNFURLING, **message_content(text)}
+            posted = await api.call("chat.postMessage", message, limiter)
+            assert posted is not None, "only a tick may be dropped"
+            channel, thread_ts = str(posted["channel"]), str(posted["ts"])
         address = {"team": target.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
-        await self._surface(address).hand(file)
+        await self._surface(address).show_file(file)
         if not is_direct:
             return say(words.SENT_DIRECTLY)
         return text if thread_ts == target.thread_ts else say(words.SENT_IN_THREAD)

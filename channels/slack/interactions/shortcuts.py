@@ -11,8 +11,8 @@ from typing import Any
 from channels.commands.handlers import CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.slack.events.content import said
-from channels.slack.events.parser import attachment, name_of
+from channels.slack.events.content import message_text
+from channels.slack.events.parser import bot_name, parse_attachment
 from channels.slack.interactions.commands import COMMANDS
 from channels.slack.interactions.responses import ResponseTarget
 from core.identity import BOT_PREFIX
@@ -23,55 +23,57 @@ ASK, WHY, RESET = "ask", "why", "reset"
 SHORTCUTS: Mapping[str, str] = {ASK: words.ASK_ABOUT, WHY: words.WHY_THIS, RESET: "Start over here"}
 
 #: Descriptions of the shortcuts in Slack's settings.
-ABOUT: Mapping[str, str] = {
+SHORTCUT_DESCRIPTIONS: Mapping[str, str] = {
     ASK: "Asks a question about a message, in its thread",
     WHY: "Tells you alone what an answer was made of",
     RESET: "Forgets the conversation in the thread of a message",
 }
 
-#: How commands are given. Slack: its menus have one language.
+#: The syntax of commands. Slack: its menus have one language.
 WAYS = CommandSyntax({name: written for written, name in COMMANDS.items()}, "", lambda _: list(SHORTCUTS.values()))
 
 #: The callback id of the modal, and the id of its input.
-ASKED, QUESTION = "asked", "question"
+QUESTION_MODAL, QUESTION_INPUT = "asked", "question"
 
 #: Most characters of a message that a question about it quotes, and of the modal's metadata. Slack: 3,000.
-QUOTED, KEPT = 2_000, 3_000
+MAX_QUOTED_CHARS, MAX_METADATA_CHARS = 2_000, 3_000
 
 
-def modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
+def question_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
     """Return the modal that asks a question about a message."""
-    asked = {"type": "plain_text_input", "action_id": QUESTION, "multiline": True}
-    label = _plain(say(words.YOUR_QUESTION))
+    asked = {"type": "plain_text_input", "action_id": QUESTION_INPUT, "multiline": True}
+    label = _plain_text(say(words.YOUR_QUESTION))
     return {
         "type": "modal",
-        "callback_id": ASKED,
+        "callback_id": QUESTION_MODAL,
         "private_metadata": metadata,
-        "title": _plain(say(words.ASK_ABOUT)),
-        "submit": _plain(say(words.ASK)),
-        "close": _plain(say(words.CANCEL)),
-        "blocks": [{"type": "input", "block_id": QUESTION, "label": label, "element": asked}],
+        "title": _plain_text(say(words.ASK_ABOUT)),
+        "submit": _plain_text(say(words.ASK)),
+        "close": _plain_text(say(words.CANCEL)),
+        "blocks": [{"type": "input", "block_id": QUESTION_INPUT, "label": label, "element": asked}],
     }
 
 
-def metadata_of(target: ResponseTarget, message: Mapping[str, Any]) -> str:
-    """Return what the modal keeps of the message that it is about (JSON); of a long message, the beginning."""
+def modal_metadata(target: ResponseTarget, message: Mapping[str, Any]) -> str:
+    """Return the metadata of the modal (JSON): the message that it is about, shortened if it is long."""
     bot = str(message.get("bot_id") or "")
-    kept = {
+    metadata = {
         "channel": target.channel,
         "root": target.thread_ts or str(message["ts"]),
         "author": f"{BOT_PREFIX}{bot}" if bot else str(message.get("user") or ""),
-        "name": name_of(message, bot) if bot else "",
+        "name": bot_name(message, bot) if bot else "",
         "ts": str(message["ts"]),
         "url": target.response_url,
-        "text": said({**message, "files": ()})[:QUOTED],
-        "files": [asdict(attachment(file)) for file in message.get("files") or ()],
+        "text": message_text({**message, "files": ()})[:MAX_QUOTED_CHARS],
+        "files": [asdict(parse_attachment(file)) for file in message.get("files") or ()],
     }
-    while len(written := json.dumps(kept, ensure_ascii=False)) > KEPT and (kept["files"] or kept["text"]):
-        longest = "files" if kept["files"] else "text"
-        kept[longest] = kept[longest][: len(kept[longest]) // 2]
-    return written
+    while len(encoded := json.dumps(metadata, ensure_ascii=False)) > MAX_METADATA_CHARS and (
+        metadata["files"] or metadata["text"]
+    ):
+        longest = "files" if metadata["files"] else "text"
+        metadata[longest] = metadata[longest][: len(metadata[longest]) // 2]
+    return encoded
 
 
-def _plain(text: str) -> dict[str, str]:
+def _plain_text(text: str) -> dict[str, str]:
     return {"type": "plain_text", "text": text}

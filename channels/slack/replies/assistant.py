@@ -49,7 +49,7 @@ class AssistantThreads:
             is_resumed: whether another process may have told the beginning; then the end is told in any case.
         """
         team = str(address["team"])
-        limiter = self._api.budget((METHOD, team), TIER_3)
+        limiter = self._api.limiter((METHOD, team), TIER_3)
         if not address["thread_ts"] or team in self._refused:
             yield
             return
@@ -106,7 +106,7 @@ async def suggest_prompts(api: SlackApi, team: str, channel: str, prompts: Seque
     arguments = {"channel_id": channel, "prompts": [{"title": prompt, "message": prompt} for prompt in prompts]}
     try:
         await api.at(team).call(
-            PROMPTS_METHOD, arguments, api.budget((PROMPTS_METHOD, team), TIER_4), priority=Priority.BACKFILL
+            PROMPTS_METHOD, arguments, api.limiter((PROMPTS_METHOD, team), TIER_4), priority=Priority.BACKFILL
         )
     except SurfaceError as error:
         log.warning("prompts cannot be suggested: %s", error)

@@ -11,18 +11,18 @@ EMOJI = "eyes"
 
 _TIERS = {"reactions.add": TIER_3, "reactions.remove": TIER_2}
 
-#: Slack: what it says when the message is as it should be already.
-_DONE = {"already_reacted", "no_reaction"}
+#: Slack: errors for a reaction that is already as requested.
+_UNCHANGED = {"already_reacted", "no_reaction"}
 
 
-def receipts(api: SlackApi) -> QueuedReactions:
+def make_receipts(api: SlackApi) -> QueuedReactions:
     return QueuedReactions(partial(_react, api, "reactions.add"), partial(_react, api, "reactions.remove"))
 
 
 async def _react(api: SlackApi, method: str, address: Address) -> None:
     reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": EMOJI}
     try:
-        await api.at(address["team"]).call(method, reaction, api.budget((method, address["team"]), _TIERS[method]))
+        await api.at(address["team"]).call(method, reaction, api.limiter((method, address["team"]), _TIERS[method]))
     except RefusedError as refusal:
-        if refusal.code not in _DONE:
+        if refusal.code not in _UNCHANGED:
             raise

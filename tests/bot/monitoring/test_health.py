@@ -45,7 +45,7 @@ CONNECTING = "apps.connections.open"
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(socket, "PING_INTERVAL", 0.1)
-    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.1)
+    monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.1)
     monkeypatch.setattr(socket, "CLOSE_TIMEOUT", 0.1)
     monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)
     monkeypatch.setattr(SlackChannel, "heartbeat_interval", 0.2)

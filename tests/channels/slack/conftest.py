@@ -15,10 +15,10 @@ from channels.access import AccessPolicy, AccessRules
 from channels.settings import MAX_MESSAGES, BackfillLimits
 from channels.slack.adapter import SlackChannel
 from channels.slack.client import socket_mode as socket
-from channels.slack.client.auth import client
+from channels.slack.client.auth import make_web_client
 from channels.slack.client.http_mode import PATH
 from channels.slack.manifest import manifest
-from channels.slack.settings import PROMPTS, SlackSettings, Streaming
+from channels.slack.settings import DEFAULT_PROMPTS, SlackSettings, Streaming
 from core.inbox_message import ReplyWithoutMention
 from core.privacy.vault import Vault
 from sandbox.slack import SlackMessage, SlackSandbox
@@ -36,7 +36,7 @@ async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSandbox]:
     """One in which the app has what its manifest asks for, and nothing else."""
     async with SlackSandbox() as sandbox:
         address = "" if getattr(request, "param", "socket") == "socket" else "https://bot.example"
-        sandbox.install(manifest(prompts=PROMPTS, address=address))
+        sandbox.install(manifest(prompts=DEFAULT_PROMPTS, address=address))
         yield sandbox
 
 
@@ -59,7 +59,7 @@ def settings_of(slack: SlackSandbox, streaming: Streaming = "edit") -> SlackSett
 
 @pytest.fixture
 def web(slack: SlackSandbox) -> AsyncWebClient:
-    return client(settings_of(slack))
+    return make_web_client(settings_of(slack))
 
 
 class Bot(Wired):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from channels.base import Priority
 from channels.markdown.dialect import Limits
 from channels.replies.chunk_planner import Planner
-from channels.slack.text import SlackMarkdown, escaped, inert, mentioned_ids, size, to_words, without_mention
+from channels.slack.text import SlackMarkdown, escape, make_inert, mentioned_ids, remove_mention, size, to_plain_text
 from sandbox.slack.state.markup import SlackContent, pings, shown
 
 NAMES = {"U1": "ada", "W2": "grace"}
@@ -45,39 +45,39 @@ hostile = st.lists(
     ],
 )
 def test_what_people_write_is_read_in_words(written: str, read: str) -> None:
-    assert to_words(written, NAMES) == read
+    assert to_plain_text(written, NAMES) == read
 
 
 @given(st.text())
 def test_any_text_that_slack_has_escaped_is_read_as_it_was_typed(typed: str) -> None:
-    assert to_words(escaped(typed), NAMES) == typed
+    assert to_plain_text(escape(typed), NAMES) == typed
 
 
 @given(hostile)
 def test_plain_text_pings_nobody_and_is_shown_as_it_is(text: str) -> None:
-    assert not pings(SlackContent(escaped(text)), NAMES)
-    assert shown(SlackContent(escaped(text)), NAMES) == text
+    assert not pings(SlackContent(escape(text)), NAMES)
+    assert shown(SlackContent(escape(text)), NAMES) == text
 
 
 @given(hostile)
 def test_inert_markdown_pings_nobody_and_hides_no_link(text: str) -> None:
-    block = {"type": "markdown", "text": inert(text)}
+    block = {"type": "markdown", "text": make_inert(text)}
     assert not pings(SlackContent(blocks=[block]), NAMES)
-    assert not pings(SlackContent(inert(text)), NAMES)
+    assert not pings(SlackContent(make_inert(text)), NAMES)
     assert "<!" not in block["text"]
     assert "<@" not in block["text"]
 
 
 @pytest.mark.parametrize("text", ["a < b", "1 <2", "<- back", "> quote", "x <= y && z", "R&D", "a << 3", "<3"])
 def test_what_is_no_token_stays_as_the_model_wrote_it(text: str) -> None:
-    assert inert(text) == text
+    assert make_inert(text) == text
 
 
 @pytest.mark.parametrize(
     "token", ["<https://evil.example|https://bank.example>", "<HTTP://x>", "<mailto:a@b|c>", "</b>"]
 )
 def test_a_link_with_a_label_is_shown_with_both(token: str) -> None:
-    assert inert(token) == "&lt;" + token[1:]
+    assert make_inert(token) == "&lt;" + token[1:]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_link_with_a_label_is_shown_with_both(token: str) -> None:
     ],
 )
 def test_the_mention_that_calls_the_bot_is_not_part_of_what_is_said(said: str, rest: str) -> None:
-    assert without_mention(said, "UB") == rest
+    assert remove_mention(said, "UB") == rest
 
 
 def test_the_people_whom_a_text_names_are_found() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.client.auth import client, connections, verify
+from channels.slack.client.auth import make_session, make_web_client, verify
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError
 from sandbox.slack import SlackSandbox
@@ -18,7 +18,7 @@ async def test_sound_tokens_are_told_who_they_belong_to(web: AsyncWebClient, sla
 
 
 async def test_each_wrong_token_is_told_with_where_to_get_the_right_one(slack: SlackSandbox) -> None:
-    wrong = client(SlackSettings("xoxb-wrong", "xapp-wrong", slack.api_url))
+    wrong = make_web_client(SlackSettings("xoxb-wrong", "xapp-wrong", slack.api_url))
     with pytest.raises(SettingsError) as raised:
         await verify(wrong, "xapp-wrong")
     bot, app = raised.value.faults
@@ -39,7 +39,7 @@ async def test_missing_scopes_are_named(web: AsyncWebClient, slack: SlackSandbox
 
 
 async def test_an_address_where_no_slack_is_is_told(slack: SlackSandbox) -> None:
-    nowhere = client(SlackSettings(slack.bot_token, slack.app_token, "http://127.0.0.1:9/api/"))
+    nowhere = make_web_client(SlackSettings(slack.bot_token, slack.app_token, "http://127.0.0.1:9/api/"))
     with pytest.raises(SettingsError, match=r"SLACK_API_URL: http://127\.0\.0\.1:9/api/ cannot be reached"):
         await verify(nowhere, slack.app_token)
 
@@ -67,7 +67,7 @@ async def test_calls_share_connections_and_one_that_slack_has_closed_is_not_miss
         assert slack._runner.server is not None
         return len(slack._runner.server.connections)
 
-    async with connections() as web.session:
+    async with make_session() as web.session:
         for _ in range(3):
             await web.auth_test()
         assert open_ones() == 1

@@ -164,7 +164,7 @@ async def test_what_cannot_be_kept_is_refused_and_comes_again(tmp_path: Path, mo
 async def test_a_token_that_slack_takes_no_more_leaves_the_bot_without_a_sign_of_life(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.02)
+    monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
     async with running(slack, tmp_path, echo) as bot:
         slack.faults.fail("auth.test", 1000, error="token_revoked")
         await slack.wait_for(lambda: slack.calls[-1].error == "token_revoked")

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from channels.slack.client import oauth, workspaces
 from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
 from channels.slack.manifest import manifest
-from channels.slack.settings import PROMPTS
+from channels.slack.settings import DEFAULT_PROMPTS
 from core.errors import SettingsError
 from core.store.schema import vault
 from sandbox.slack import SlackMessage, SlackSandbox
@@ -28,7 +28,7 @@ def echo(asked: Any) -> str:
 @pytest.fixture
 async def other(slack: SlackSandbox) -> AsyncIterator[SlackSandbox]:
     async with SlackSandbox(name="Other", beside=slack) as other:
-        other.install(manifest(prompts=PROMPTS, address="" if slack.socket_mode else "https://bot.example"))
+        other.install(manifest(prompts=DEFAULT_PROMPTS, address="" if slack.socket_mode else "https://bot.example"))
         yield other
 
 
@@ -180,12 +180,12 @@ async def test_a_revoked_token_is_forgotten_by_all_processes_and_a_late_word_of_
     monkeypatch.setattr(workspaces, "TOKEN_SECONDS", 0.0)
     async with serving_all(slack, tmp_path) as bot:
         await install(bot, slack)
-        known = bot.channel._workspaces
+        known = bot.channel._tokens
         assert known is not None
-        token, second = slack.bot_token, workspaces.Workspaces(known._vault)
-        assert await second.has(slack.team_id)
+        token, second = slack.bot_token, workspaces.WorkspaceTokenStore(known._vault)
+        assert await second.is_installed(slack.team_id)
         await uninstall(slack, slack)
-        assert not await second.has(slack.team_id)
+        assert not await second.is_installed(slack.team_id)
         assert slack.bot_token != token
         (row,) = [e for e in slack.envelopes if e.payload["event"]["type"] == "app_uninstalled"]
         row.payload["event_time"] -= 60
@@ -197,12 +197,12 @@ async def test_a_revoked_token_is_forgotten_by_all_processes_and_a_late_word_of_
 
 async def test_what_was_installed_by_another_process_is_seen_at_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with serving_all(slack, tmp_path) as bot:
-        first = bot.channel._workspaces
+        first = bot.channel._tokens
         assert first is not None
-        second = workspaces.Workspaces(first._vault)
-        assert not await second.has(slack.team_id)
+        second = workspaces.WorkspaceTokenStore(first._vault)
+        assert not await second.is_installed(slack.team_id)
         await first.add(slack.team_id, {}, slack.bot_token)
-        assert await second.has(slack.team_id)
+        assert await second.is_installed(slack.team_id)
 
 
 async def test_a_workspace_that_refuses_a_look_back_holds_up_no_other(

@@ -151,7 +151,7 @@ async def test_what_was_said_before_a_conversation_was_started_over_or_stopped_s
 async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.02)
+    monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
     async with running(slack, tmp_path, echo) as bot:
         quiet = await bot.collect_events("ada", "general", "one")
         called = await bot.collect_events("ada", "general", "one")
@@ -204,7 +204,7 @@ async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
 async def test_what_fills_several_pages_is_read_to_its_end(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "PAGE", 2)
+    monkeypatch.setattr(history, "PAGE_SIZE", 2)
     async with running(slack, tmp_path, echo) as bot:
         root = await bot.collect_events("ada", "general", "one")
         await bot.at_rest(1)
@@ -300,7 +300,7 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
-    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.02)
+    monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
     async with running(slack, tmp_path, echo) as bot:
         await slack.say("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(1)
@@ -334,7 +334,7 @@ async def test_a_missing_scope_is_logged_and_affects_only_its_places(
     async with running(slack, tmp_path, echo) as bot:
         await looked_back(bot, caplog)
         await bot.at_rest(4)
-        assert caplog.text.count("that were missed cannot be read") == 2
+        assert caplog.text.count("the missed messages of") == 2
         assert [answers(slack, message) for message in said].count(["heard: back?"]) == 1
 
 
@@ -361,7 +361,7 @@ async def test_where_the_app_is_installed_for_a_whole_organisation_people_of_its
 async def test_what_is_said_in_an_older_thread_of_direct_messages_is_found(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: Any
 ) -> None:
-    monkeypatch.setattr(history, "THREADS", -30.0)  # a day: it began before that
+    monkeypatch.setattr(history, "THREAD_SECONDS", -30.0)  # a day: it began before that
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     dm = slack.open_dm("ada")
 

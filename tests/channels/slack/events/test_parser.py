@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from channels.intake.handler import IncomingMessage
-from channels.slack.events.parser import Change, changed, hear
-from channels.slack.session_ids import root_of
+from channels.slack.events.parser import MessageChange, parse_change, parse_message
+from channels.slack.session_ids import thread_of
 from channels.slack.text import TITLE_SIZE
 from core.inbox_message import Attachment
 
@@ -19,7 +19,7 @@ def payload(event: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def heard(**event: Any) -> IncomingMessage | None:
     said = {name: value for name, value in (_SAID | event).items() if value is not None}
-    return hear(payload(said))
+    return parse_message(payload(said))
 
 
 def call(**event: Any) -> IncomingMessage:
@@ -34,7 +34,7 @@ FOLLOW_UP: dict[str, Any] = {"thread_ts": "90.000100"}
 
 
 @pytest.mark.parametrize(
-    ("event", "session", "is_called"),
+    ("event", "session", "is_mention"),
     [
         (MENTION, "slack:T1:C1:100.000200", True),
         ({"text": f"hi <@{BOT}|parley>"}, "slack:T1:C1:100.000200", True),
@@ -49,9 +49,9 @@ FOLLOW_UP: dict[str, Any] = {"thread_ts": "90.000100"}
         (DIRECT | {"text": None}, "slack:T1:D1:100.000200", True),
     ],
 )
-def test_what_is_meant_for_the_bot_is_heard(event: dict[str, Any], session: str, is_called: bool) -> None:
+def test_what_is_meant_for_the_bot_is_heard(event: dict[str, Any], session: str, is_mention: bool) -> None:
     found = call(**event)
-    assert (found.inbound.session_id, found.is_mention, found.command) == (session, is_called, None)
+    assert (found.inbound.session_id, found.is_mention, found.command) == (session, is_mention, None)
     assert found.inbound.place == session.rpartition(":")[0]
     assert found.inbound.event_key == f"{found.inbound.place}:100.000200"
     assert found.inbound.sent_at == 100.0002
@@ -86,9 +86,9 @@ def test_everything_else_is_not(event: dict[str, Any]) -> None:
 
 
 def test_a_payload_without_an_event_or_an_authorization_is_survived() -> None:
-    assert hear({}) is None
-    assert hear({"event": None}) is None
-    found = hear(payload(_SAID | DIRECT, authorizations=[]))
+    assert parse_message({}) is None
+    assert parse_message({"event": None}) is None
+    found = parse_message(payload(_SAID | DIRECT, authorizations=[]))
     assert found is not None
     assert found.inbound.address["team"] == "T1"
 
@@ -106,7 +106,7 @@ def test_two_messages_have_two_keys() -> None:
 def test_an_organisation_wide_installation_is_known_by_the_workspace_it_speaks_in() -> None:
     event = _SAID | DIRECT
     for authorization, team in (({"team_id": "T2"}, "T2"), ({"team_id": None, "enterprise_id": "E1"}, "T1")):
-        found = hear(payload(event, authorizations=[authorization]))
+        found = parse_message(payload(event, authorizations=[authorization]))
         assert found is not None
         assert found.inbound.address["team"] == team
 
@@ -148,9 +148,9 @@ def changed_event(subtype: str, before: dict[str, Any] | None = None, /, **now: 
 
 def test_an_edit_tells_what_is_said_now_and_a_deletion_nothing() -> None:
     key = call(**DIRECT | {"channel": "C1"} | MENTION).inbound.event_key
-    assert changed(changed_event("message_changed", text=f"<@{BOT}> two")) == Change(key, "two")
-    assert changed(changed_event("message_deleted")) == Change(key, None)
-    assert changed(changed_event("message_changed", subtype="tombstone", text="gone")) == Change(key, None)
+    assert parse_change(changed_event("message_changed", text=f"<@{BOT}> two")) == MessageChange(key, "two")
+    assert parse_change(changed_event("message_deleted")) == MessageChange(key, None)
+    assert parse_change(changed_event("message_changed", subtype="tombstone", text="gone")) == MessageChange(key, None)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_an_edit_tells_what_is_said_now_and_a_deletion_nothing() -> None:
     ],
 )
 def test_what_is_no_edit_of_a_person_changes_nothing(event: dict[str, Any]) -> None:
-    assert changed(event) is None
+    assert parse_change(event) is None
 
 
 def test_direct_messages_may_be_one_conversation_and_channels_never_are() -> None:
@@ -176,10 +176,10 @@ def test_direct_messages_may_be_one_conversation_and_channels_never_are() -> Non
         (DIRECT | FOLLOW_UP, "slack:T1:D1:dm", "90.000100"),
         (MENTION, "slack:T1:C1:100.000200", "100.000200"),
     ):
-        found = hear(payload({name: value for name, value in (_SAID | event).items() if value}), "single")
+        found = parse_message(payload({name: value for name, value in (_SAID | event).items() if value}), "single")
         assert found is not None
         assert (found.inbound.session_id, found.inbound.address["thread_ts"]) == (session, thread)
-        assert root_of(found.inbound.session_id) == ("" if session.endswith("dm") else "100.000200")
+        assert thread_of(found.inbound.session_id) == ("" if session.endswith("dm") else "100.000200")
 
 
 def test_the_first_words_are_the_title() -> None:
@@ -209,7 +209,7 @@ OUTSIDE = {"user_team": "T2", "team": "T2"}
 def test_it_is_told_of_people_that_they_are_from_outside(
     event: dict[str, Any], envelope: dict[str, Any], is_ours: bool
 ) -> None:
-    found = hear(payload(_SAID | MENTION | event, **envelope))
+    found = parse_message(payload(_SAID | MENTION | event, **envelope))
     assert found is not None
     assert found.inbound.who.is_external != is_ours
     assert found.inbound.session_id == "slack:T1:C1:100.000200"

@@ -131,7 +131,7 @@ def looks(slack: SlackSandbox) -> list[str | None]:
 async def test_where_few_looks_are_left_only_threads_are_looked_into_in_which_others_were_heard_to_speak(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(around, "PAST", Window(calls=around.SPARE, seconds=60))
+    monkeypatch.setattr(around, "HISTORY", Window(calls=around.MIN_SPARE_CALLS, seconds=60))
     async with running(slack, tmp_path, lambda _: "ok") as bot:
         root = await slack.say("grace", "general", "it is late")
         await bot.collect_events("ada", "general", "is it?", thread_ts=root.ts)
@@ -150,7 +150,7 @@ async def test_where_few_looks_are_left_only_threads_are_looked_into_in_which_ot
 async def test_where_it_is_not_kept_who_speaks_to_others_a_thread_is_looked_into_as_long_as_may_be(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(around, "PAST", Window(calls=around.SPARE, seconds=60))
+    monkeypatch.setattr(around, "HISTORY", Window(calls=around.MIN_SPARE_CALLS, seconds=60))
     async with running(slack, tmp_path, lambda _: "ok", follow="never") as bot:
         root = await slack.say("grace", "general", "it is late")
         for number in (1, 2):

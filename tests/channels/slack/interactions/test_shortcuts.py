@@ -7,7 +7,7 @@ import pytest
 
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
-from channels.slack.interactions.shortcuts import ASK, KEPT, RESET
+from channels.slack.interactions.shortcuts import ASK, MAX_METADATA_CHARS, RESET
 from core.errors import StoreError, SurfaceError
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import InboxStore
@@ -107,7 +107,7 @@ async def test_of_a_long_message_with_files_the_beginning_is_quoted(slack: Slack
         report = await slack.say("grace", "general", 'say "so" \\ ' * 900, files=files)
         assert await slack.shortcut("ada", report, ASK)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
-        assert len(modal.content["private_metadata"]) <= KEPT
+        assert len(modal.content["private_metadata"]) <= MAX_METADATA_CHARS
         assert await slack.submit(modal, question="what?")
         await bot.shows(report, lambda texts: texts[-1] == "heard: ada: what?")
         assert '> grace: say "so"' in bot.model.asked[-1].text

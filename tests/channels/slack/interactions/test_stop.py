@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
-from channels.slack.events.parser import STOPPED
+from channels.slack.events.parser import SESSION_STOPPED
 from core.conversations.service import ConversationService
 from core.turns.cancel import StopResult
 from sandbox.models import Pause, Say
@@ -61,7 +61,7 @@ async def test_told_of_twice_it_stops_nothing_that_was_said_since(
         await bot.shows(question, lambda texts: texts[-1] == "Once")
         await slack.stop("ada", question)
         await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
-        (stopped,) = [e for e in slack.envelopes if e.payload["event"]["type"] == STOPPED]
+        (stopped,) = [e for e in slack.envelopes if e.payload["event"]["type"] == SESSION_STOPPED]
         later = await slack.say("ada", question.channel, "which colour?", thread_ts=question.ts)
         await bot.shows(later, lambda texts: texts[-1].startswith("It is"))
         again, stop = asyncio.Event(), ConversationService.stop_session

@@ -10,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.slack.client.api import SlackApi
 from channels.slack.replies import assistant
-from channels.slack.settings import PROMPTS
+from channels.slack.settings import DEFAULT_PROMPTS
 from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
@@ -27,7 +27,7 @@ async def test_who_opens_the_direct_messages_sees_what_he_may_ask(slack: SlackSa
         await slack.open_home("ada", "home")
         await slack.open_home("ada")
         direct = slack.open_dm("ada")
-        await slack.wait_for(lambda: direct.prompts == tuple((prompt, prompt) for prompt in PROMPTS))
+        await slack.wait_for(lambda: direct.prompts == tuple((prompt, prompt) for prompt in DEFAULT_PROMPTS))
         assert [call.error for call in slack.calls if call.method.startswith("assistant.")] == [None]
         assert all(envelope.acknowledged_at for envelope in slack.envelopes)
 

@@ -8,7 +8,7 @@ import pytest
 
 from channels.base import Button
 from channels.i18n import messages as words
-from channels.slack.client.blocks import LABEL_SIZE, below, pressed
+from channels.slack.client.blocks import LABEL_SIZE, button_blocks, pressed_id
 from core.conversations.feedback import FeedbackStore
 from core.errors import StoreError
 from core.inbox.store import InboxStore
@@ -136,14 +136,14 @@ async def test_a_press_is_acknowledged_at_once_whatever_the_database_does(
 
 def test_what_was_pressed_is_told_by_the_value_where_two_share_a_name() -> None:
     both = [Button("good:1", "Good"), Button("bad:1", "Bad")]
-    (block,) = below(both)
+    (block,) = button_blocks(both)
     (element,) = block["elements"]
     for side, id_ in (("positive_button", "good:1"), ("negative_button", "bad:1")):
-        assert pressed({"action_id": element["action_id"], "value": element[side]["value"]}) == id_
-    assert pressed({"action_id": "retry:1"}) == "retry:1"
+        assert pressed_id({"action_id": element["action_id"], "value": element[side]["value"]}) == id_
+    assert pressed_id({"action_id": "retry:1"}) == "retry:1"
 
 
 def test_one_of_the_two_alone_is_an_ordinary_button_and_long_labels_are_cut() -> None:
-    (block,) = below([Button("good:1", "x" * 100, "primary")])
+    (block,) = button_blocks([Button("good:1", "x" * 100, "primary")])
     (element,) = block["elements"]
     assert (element["type"], element["style"], len(element["text"]["text"])) == ("button", "primary", LABEL_SIZE)

@@ -13,7 +13,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
-from channels.slack.replies.streaming import Streams, StreamSurface
+from channels.slack.replies.streaming import StreamPolicy, StreamSurface
 from sandbox.slack.api.limits import RATES
 from tests.channels.rate_limits.test_limiter import now, run
 
@@ -77,7 +77,7 @@ async def unsaid(_address: Address) -> None:
 def test_of_fifty_replies_in_one_workspace_no_final_waits_for_a_call_and_none_is_refused(step: float) -> None:
     async def main() -> tuple[Workspace, list[float]]:
         web = Workspace()
-        api, receipts, streams = SlackApi(web), QueuedReactions(unsaid, unsaid), Streams()
+        api, receipts, streams = SlackApi(web), QueuedReactions(unsaid, unsaid), StreamPolicy()
 
         async def reply(number: int) -> float:
             await asyncio.sleep(number * step + number * 0.618 % 1)

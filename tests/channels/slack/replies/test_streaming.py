@@ -15,8 +15,8 @@ from channels.replies.chunk_planner import Planner
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_3
-from channels.slack.replies.reactions import receipts
-from channels.slack.replies.streaming import MOST_BYTES, Card, Streams, StreamSurface
+from channels.slack.replies.reactions import make_receipts
+from channels.slack.replies.streaming import MAX_STREAM_BYTES, StatusCard, StreamPolicy, StreamSurface
 from channels.slack.replies.surface import LIMITS, SlackSurface
 from channels.slack.settings import Streaming
 from sandbox.models import Say
@@ -48,7 +48,7 @@ class Streamed:
         slack: SlackSandbox,
         web: AsyncWebClient,
         question: SlackMessage,
-        streams: Streams,
+        streams: StreamPolicy,
         turn_id: str = "turn-1",
     ) -> None:
         self.slack = slack
@@ -63,12 +63,12 @@ class Streamed:
             "user_team": slack.team_id,
             "bot": slack.bot_user_id,
         }
-        self.surface: SlackSurface = StreamSurface(self.api, receipts(self.api), self.address, turn_id, streams)
+        self.surface: SlackSurface = StreamSurface(self.api, make_receipts(self.api), self.address, turn_id, streams)
         self.known: list[str] = []
 
     def again(self) -> None:
         """As after a restart."""
-        self.surface = SlackSurface(self.api, receipts(self.api), self.address, "turn-1")
+        self.surface = SlackSurface(self.api, make_receipts(self.api), self.address, "turn-1")
 
     async def show(self, text: str, priority: Priority = Priority.STREAM_UPDATE, **status: str) -> bool:
         async def record(position: int, ts: str) -> None:
@@ -120,12 +120,12 @@ class Streamed:
 
 
 @pytest.fixture
-async def streams() -> Streams:
-    return Streams("native")
+async def streams() -> StreamPolicy:
+    return StreamPolicy("native")
 
 
 @pytest.fixture
-async def on(slack: SlackSandbox, web: AsyncWebClient, streams: Streams) -> AsyncIterator[Streamed]:
+async def on(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy) -> AsyncIterator[Streamed]:
     on = Streamed(slack, web, await slack.say("ada", "general", "question"), streams)
     with on.surface.track_reply():
         yield on
@@ -240,7 +240,7 @@ async def test_a_long_reply_goes_on_in_the_next_stream(on: Streamed) -> None:
 async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
-    on = Streamed(slack, web, await slack.say("ada", "general", "question"), Streams("native", lifetime=2.0))
+    on = Streamed(slack, web, await slack.say("ada", "general", "question"), StreamPolicy("native", seconds=2.0))
     with on.surface.track_reply():
         await on.begin()
         await on.show("before")
@@ -255,7 +255,7 @@ async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
 async def test_a_stream_that_nears_its_end_is_stopped_though_nothing_is_new(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
-    on = Streamed(slack, web, await slack.say("ada", "general", "question"), Streams("native", lifetime=0.1))
+    on = Streamed(slack, web, await slack.say("ada", "general", "question"), StreamPolicy("native", seconds=0.1))
     with on.surface.track_reply():
         await on.begin()
         await on.show("a")
@@ -276,7 +276,7 @@ async def test_a_stream_full_of_tasks_is_stopped_before_slack_refuses_more(on: S
 
 
 async def test_an_edit_is_kept_back_only_for_a_stream_whose_end_takes_one(on: Streamed) -> None:
-    edits = on.api.at(on.slack.team_id).budget(("chat.update", on.slack.team_id), TIER_3)
+    edits = on.api.at(on.slack.team_id).limiter(("chat.update", on.slack.team_id), TIER_3)
     most = int(0.8 * TIER_3.calls)
     await on.begin()
     assert not edits.can_reserve(most)
@@ -364,7 +364,7 @@ async def test_a_start_that_took_no_effect_is_not_looked_for_in_vain_for_long(on
 
 
 async def test_where_slack_refuses_streams_it_is_not_asked_again_for_a_while(
-    on: Streamed, web: AsyncWebClient, streams: Streams
+    on: Streamed, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     on.slack.faults.fail("chat.startStream", 9, error="channel_type_not_supported")
     await on.begin()
@@ -374,7 +374,7 @@ async def test_where_slack_refuses_streams_it_is_not_asked_again_for_a_while(
     assert on.calls("chat.startStream") == ["startStream"]
 
 
-async def test_two_replies_at_once_do_not_mix(slack: SlackSandbox, web: AsyncWebClient, streams: Streams) -> None:
+async def test_two_replies_at_once_do_not_mix(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy) -> None:
     replies = [Streamed(slack, web, await slack.say("ada", "general", name), streams) for name in ("a", "b")]
 
     async def reply(on: Streamed) -> None:
@@ -402,13 +402,13 @@ async def test_a_spent_budget_in_mid_stream_holds_the_text_back_and_loses_nothin
 
 
 async def test_no_stream_is_begun_that_could_not_be_stopped(
-    slack: SlackSandbox, web: AsyncWebClient, streams: Streams
+    slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     api = SlackApi(web)
     begun = []
     for number in range(22):
         on = Streamed(slack, web, await slack.say("ada", slack.open_dm("ada"), str(number)), streams)
-        on.surface = StreamSurface(api, receipts(api), on.address, f"turn-{number}", streams)
+        on.surface = StreamSurface(api, make_receipts(api), on.address, f"turn-{number}", streams)
         with on.surface.track_reply():
             await on.begin()
             await on.end("done")
@@ -456,7 +456,7 @@ async def test_another_turns_stream_is_not_taken_for_ones_own(on: Streamed, web:
     await on.begin()
     await on.end("the first answer")
     question = await on.slack.say("ada", "general", "and then?", thread_ts=on.question.ts)
-    other = Streamed(on.slack, web, question, Streams("native"), turn_id="turn-2")
+    other = Streamed(on.slack, web, question, StreamPolicy("native"), turn_id="turn-2")
     other.again()
     assert await other.surface.find_message_ids() == []
 
@@ -477,7 +477,7 @@ async def test_in_auto_a_reply_is_streamed_where_who_asked_is_alone_with_it(
     question = await slack.say("ada", channel, "question")
     if place == "a thread that goes on":
         question = await slack.say("ada", channel, "another", thread_ts=question.ts)
-    on = Streamed(slack, web, question, Streams(streaming))
+    on = Streamed(slack, web, question, StreamPolicy(streaming))
     with on.surface.track_reply():
         await on.begin()
     assert on.calls() == ["startStream" if is_native else "postMessage"]
@@ -486,10 +486,10 @@ async def test_in_auto_a_reply_is_streamed_where_who_asked_is_alone_with_it(
 
 
 async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: SlackSandbox, web: AsyncWebClient) -> None:
-    api, streams, ways = SlackApi(web), Streams("auto"), []
+    api, streams, ways = SlackApi(web), StreamPolicy("auto"), []
     channel = slack.open_dm("ada")
     address = Streamed(slack, web, await slack.say("ada", channel, "question"), streams).address
-    surfaces = [StreamSurface(api, receipts(api), address, f"turn-{number}", streams) for number in range(9)]
+    surfaces = [StreamSurface(api, make_receipts(api), address, f"turn-{number}", streams) for number in range(9)]
     lives = [surface.track_reply() for surface in surfaces]
     for surface, live in zip(surfaces, lives, strict=True):
         live.__enter__()
@@ -501,11 +501,11 @@ async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: Slack
 
 
 async def test_a_reply_that_knows_not_who_asked_goes_by_edits(
-    slack: SlackSandbox, web: AsyncWebClient, streams: Streams
+    slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     on = Streamed(slack, web, await slack.say("ada", "general", "question"), streams)
     address = {name: on.address[name] for name in ("team", "channel", "thread_ts", "ts")}
-    on.surface = StreamSurface(on.api, receipts(on.api), address, "turn-1", streams)
+    on.surface = StreamSurface(on.api, make_receipts(on.api), address, "turn-1", streams)
     with on.surface.track_reply():
         await on.begin()
         await on.end("done")
@@ -513,7 +513,7 @@ async def test_a_reply_that_knows_not_who_asked_goes_by_edits(
 
 
 async def test_a_whole_reply_streams_past_the_end_of_what_one_message_holds(
-    slack: SlackSandbox, web: AsyncWebClient, streams: Streams
+    slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     on = Streamed(slack, web, await slack.say("ada", slack.open_dm("ada"), "question"), streams)
     text = "\n\n".join(f"**Point {number}**: " + "word " * 50 for number in range(40))
@@ -543,9 +543,9 @@ async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSandbox, tm
 
 
 def test_a_card_that_is_a_placeholder_becomes_the_first_tools() -> None:
-    card, begun = Card().turned("", "", is_silent=True)
-    card, renamed = card.turned(ENGLISH.format_tool("search"), "", is_silent=True)
-    card, ended = card.turned("", "", is_silent=True)
+    card, begun = StatusCard().updated("", "", is_silent=True)
+    card, renamed = card.updated(ENGLISH.format_tool("search"), "", is_silent=True)
+    card, ended = card.updated("", "", is_silent=True)
     assert [(chunk["id"], chunk["title"], chunk["status"]) for chunk in [*begun, *renamed, *ended]] == [
         ("1", "…", "in_progress"),
         ("1", "Using search…", "in_progress"),
@@ -554,5 +554,5 @@ def test_a_card_that_is_a_placeholder_becomes_the_first_tools() -> None:
 
 
 def test_a_stream_is_stopped_well_before_slack_ends_it() -> None:
-    assert MOST_BYTES < 10_000
-    assert Streams().lifetime < 290
+    assert MAX_STREAM_BYTES < 10_000
+    assert StreamPolicy().seconds < 290
