@@ -285,7 +285,7 @@ async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_t
         is_down = True
         two = await slack.say("ada", slack.open_dm("ada"), "two")
         await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == two.ts)
-        await until(lambda: caplog.text.count("an event could not be taken") >= 2)
+        await until(lambda: caplog.text.count("an event cannot be processed") >= 2)
         await slack.give_up()
     is_down = False
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)

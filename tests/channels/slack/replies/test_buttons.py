@@ -127,7 +127,7 @@ async def test_a_press_is_acknowledged_at_once_whatever_the_database_does(
             raise StoreError("out of reach")
 
         monkeypatch.setattr(InboxStore, "request_rerun", slow)
-        monkeypatch.setattr(FeedbackStore, "give", slow)
+        monkeypatch.setattr(FeedbackStore, "save_feedback", slow)
         for label in (words.REGENERATE, words.GOOD):
             assert await asyncio.wait_for(slack.press("ada", answer, answer.buttons[label]), 30)
         back.set()
