@@ -67,17 +67,17 @@ async def at_rest(databases: Sequence[Database], sessions: Sequence[Session]) ->
 async def accepted(database: Database) -> set[str]:
     """The messages that were."""
     async with database.read() as connection:
-        rows = (await connection.execute(sa.select(inbox.c.inbound))).scalars()
+        rows = (await connection.execute(sa.select(inbox.c.message))).scalars()
         return {name for row in rows if row is not None for name in names(str(row["text"]))}
 
 
 async def begun_at(database: Database) -> dict[str, float]:
     """Return when the turn of each message began, on the monotonic clock, in seconds."""
     offset = time.monotonic() - time.time()
-    begun = sa.select(inbox.c.inbound, turns.c.created_at).join(turns, turns.c.id == inbox.c.turn)
+    begun = sa.select(inbox.c.message, turns.c.created_at).join(turns, turns.c.id == inbox.c.turn)
     async with database.read() as connection:
-        rows = (await connection.execute(begun.where(inbox.c.inbound.is_not(None)))).all()
-    return {name: row.created_at + offset for row in rows for name in names(str(row.inbound["text"]))}
+        rows = (await connection.execute(begun.where(inbox.c.message.is_not(None)))).all()
+    return {name: row.created_at + offset for row in rows for name in names(str(row.message["text"]))}
 
 
 def settled(

@@ -132,14 +132,14 @@ class Feed(BasePlugin):
         """Tell what has changed; whether a turn is under way."""
         reports = list(reversed(await self._reports.list(limit=TURNS)))
         these = turns.c.id.in_([report.id for report in reports])
-        said = sa.select(turns.c.id, inbox.c.inbound).join(inbox, inbox.c.turn == turns.c.origin)
+        said = sa.select(turns.c.id, inbox.c.message).join(inbox, inbox.c.turn == turns.c.origin)
         run = sa.func.coalesce(turns.c.run, turns.c.origin)
         called = sa.select(tool_calls, turns.c.id.label("turn_id")).join(turns, tool_calls.c.run == run)
         async with self._database.read() as connection:
             questions: dict[str, list[str]] = {}
             for turn, inbound in await connection.execute(said.where(these).order_by(inbox.c.sent_at)):
                 questions.setdefault(turn, []).append(str((inbound or {}).get("text", "")))
-            oldest_first = called.where(these).order_by(turns.c.created_at, tool_calls.c.begun_at)
+            oldest_first = called.where(these).order_by(turns.c.created_at, tool_calls.c.started_at)
             calls = {(call.run, call.id): call for call in await connection.execute(oldest_first)}
         for report in reports:
             question = redact("\n".join(questions.get(report.id, ())))

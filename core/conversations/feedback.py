@@ -36,6 +36,6 @@ class FeedbackStore:
             lives = sessions.c.id == turn.session, sessions.c.generation == turn.generation
             if (await connection.execute(sa.select(sessions.c.id).where(*lives))).first() is None:
                 return False
-            given = {"turn": turn_id, "author": author, "verdict": verdict, "given_at": time.time()}
+            given = {"turn": turn_id, "author": author, "rating": verdict, "rated_at": time.time()}
             await insert_or_update(connection, feedback, given)
             return True

@@ -73,7 +73,7 @@ def _said(turn: Turn) -> sa.Select[Any]:
     )
     known = sa.func.coalesce(answered.scalar_subquery(), kept.scalar_subquery(), 0.0)
     over = newest(InboxOutcome.RESET)
-    is_muted = sa.exists().where(sessions.c.id == turn.session_id, sessions.c.muted)
+    is_muted = sa.exists().where(sessions.c.id == turn.session_id, sessions.c.is_muted)
     return sa.select(sa.case((known > over, known), else_=over), newest(InboxOutcome.UNADDRESSED), is_muted)
 
 
@@ -82,10 +82,10 @@ def _others(turn: Turn) -> sa.Select[tuple[object]]:
     newest = (
         sa.select(sa.func.max(inbox.c.id).label("id"))
         .where(inbox.c.session == turn.session_id, inbox.c.generation == turn.generation)
-        .where(inbox.c.inbound.is_not(None), inbox.c.author.not_in(authors))
+        .where(inbox.c.message.is_not(None), inbox.c.author.not_in(authors))
         .group_by(inbox.c.author)
         .order_by(sa.func.max(inbox.c.id).desc())
         .limit(OTHERS)
         .subquery()
     )
-    return sa.select(inbox.c.inbound).join(newest, newest.c.id == inbox.c.id).order_by(inbox.c.id)
+    return sa.select(inbox.c.message).join(newest, newest.c.id == inbox.c.id).order_by(inbox.c.id)

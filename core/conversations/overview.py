@@ -154,7 +154,7 @@ async def list_sessions(
     running = sa.select(turns.c.id).where(turns.c.session == sessions.c.id, is_active(turns)).scalar_subquery()
     query = (
         sa.select(
-            *(sessions.c.id, sessions.c.generation, sessions.c.model, sessions.c.muted.label("is_muted")),
+            *(sessions.c.id, sessions.c.generation, sessions.c.model, sessions.c.is_muted),
             *(newest.c.spoken_at, newest.c.people, newest.c.messages, newest.c.waiting, running.label("running")),
         )
         .join(newest, newest.c.session == sessions.c.id)
@@ -166,7 +166,9 @@ async def list_sessions(
 
 async def _workers(connection: AsyncConnection, now: float, *, ends: bool) -> tuple[WorkerOverview, ...]:
     own = sa.select(sa.func.count()).where(turns.c.owner == workers.c.id, is_active(turns)).scalar_subquery()
-    rows = (await connection.execute(sa.select(workers.c.id, workers.c.lease, own).order_by(workers.c.id))).all()
+    rows = (
+        await connection.execute(sa.select(workers.c.id, workers.c.lease_expires_at, own).order_by(workers.c.id))
+    ).all()
     return tuple(WorkerOverview(id_, lease - now if ends else None, count) for id_, lease, count in rows)
 
 
@@ -185,7 +187,7 @@ async def _waiting(connection: AsyncConnection, now: float) -> QueueOverview:
 async def _channels(connection: AsyncConnection, now: float) -> tuple[ChannelOverview, ...]:
     rows = (await connection.execute(sa.select(channels).order_by(channels.c.name))).all()
     return tuple(
-        ChannelOverview(row.name, row.leader, None if row.heard_at is None else now - row.heard_at) for row in rows
+        ChannelOverview(row.name, row.owner, None if row.watermark is None else now - row.watermark) for row in rows
     )
 
 

@@ -231,7 +231,7 @@ class ConversationService:
         Raises:
             StoreError: it could not be stored.
         """
-        return await self._change(session_id, muted=is_muted)
+        return await self._change(session_id, is_muted=is_muted)
 
     async def is_muted(self, session_id: str) -> bool:
         """Return whether only mentions are answered in a session.
@@ -241,7 +241,7 @@ class ConversationService:
         """
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
-        return row is not None and bool(row.muted)
+        return row is not None and bool(row.is_muted)
 
     async def list_recent(self, place: str, author: str, limit: int, *, until: float = inf) -> list[RecentSession]:
         """Return the sessions at a place in which a person wrote since the last reset, the newest first.
@@ -253,7 +253,7 @@ class ConversationService:
             StoreError: the database cannot be read.
         """
         lives = (sessions.c.id == inbox.c.session) & (sessions.c.generation == inbox.c.generation)
-        get_status = inbox.c.inbound.is_not(None) & inbox.c.outcome.is_(None)
+        get_status = inbox.c.message.is_not(None) & inbox.c.outcome.is_(None)
         spoke = (
             sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at"))
             .join(sessions, lives)
@@ -265,7 +265,7 @@ class ConversationService:
         found = []
         async with self._database.read() as connection:
             for session_id, at in (await connection.execute(spoke)).all():
-                said = sa.select(inbox.c.inbound).join(sessions, lives).where(inbox.c.session == session_id, get_status)
+                said = sa.select(inbox.c.message).join(sessions, lives).where(inbox.c.session == session_id, get_status)
                 first = said.order_by(inbox.c.sent_at, inbox.c.id).limit(1)
                 message = parse_message((await connection.execute(first)).scalar_one_or_none())
                 if message is not None:
@@ -316,8 +316,8 @@ class ConversationService:
             row = await _session(connection, inbound.session_id)
             if row is None:
                 return is_on_answer
-            if row.muted or follow == "everyone":
-                return not row.muted
+            if row.is_muted or follow == "everyone":
+                return not row.is_muted
             spoke = sa.select(inbox.c.author, inbox.c.outcome).where(inbox.c.session == inbound.session_id, *before)
             newest_first = spoke.order_by(inbox.c.sent_at.desc(), inbox.c.id.desc())
             newest = (await connection.execute(newest_first.limit(1))).one_or_none()
@@ -357,7 +357,7 @@ class ConversationService:
             turn = (await connection.execute(newest)).one_or_none()
             rows = await get_inbox_rows(connection, turn.origin) if turn is not None else ()
             standing = [row for row in rows if row.outcome is None]
-            said = [message for row in standing or rows if (message := parse_message(row.inbound))]
+            said = [message for row in standing or rows if (message := parse_message(row.message))]
             if turn is None or not said:
                 return None
             return LatestTurn(
@@ -368,7 +368,7 @@ class ConversationService:
                 text=turn.text,
                 chunks=tuple(turn.chunks or ()),
                 inbound=said[-1],
-                is_revised=any(row.revised for row in standing),
+                is_revised=any(row.edited_message for row in standing),
             )
 
     async def _change(self, session_id: str, new: dict[str, Any] | None = None, **values: Any) -> bool:

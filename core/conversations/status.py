@@ -59,7 +59,7 @@ async def get_status(
     return SessionStatus(
         model=model,
         agent=agent,
-        is_muted=row.muted,
+        is_muted=row.is_muted,
         since=history.since,
         messages=history.messages,
         history_tokens=history.tokens,

@@ -23,7 +23,7 @@ _LOOK = 200
 
 #: The columns of `turns` that a report has as they are.
 _COLUMNS = (
-    *("id", "session", "generation", "kind", "parent", "state", "attempt", "owner", "model", "cancel", "error"),
+    *("id", "session", "generation", "kind", "parent", "state", "attempt", "owner", "model", "error"),
     *("created_at", "finished_at"),
 )
 
@@ -239,9 +239,9 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
     of_sessions = of_sessions.where(sessions.c.id.in_([row.session for row in rows]))
     found_sessions = {row.id: row for row in await connection.execute(of_sessions)}
     of_approvals = sa.select(
-        approvals.c.turn, approvals.c.tool, approvals.c.decision, approvals.c.decider, approvals.c.decided_at
+        approvals.c.turn, approvals.c.tool, approvals.c.decision, approvals.c.decided_by_name, approvals.c.decided_at
     ).where(approvals.c.turn.in_([*ids, *(row.parent for row in rows if row.kind == "approval")]))
-    decisions = _by_key(await connection.execute(of_approvals.order_by(approvals.c.asked_at, approvals.c.id)))
+    decisions = _by_key(await connection.execute(of_approvals.order_by(approvals.c.requested_at, approvals.c.id)))
     of_reruns = sa.select(turns.c.origin, turns.c.id, turns.c.created_at).where(turns.c.origin.in_(origins))
     reruns = _by_key(await connection.execute(of_reruns.order_by(turns.c.created_at)))
     people = {_person(row.session, said.author) for row in rows for said in accepted.get(row.origin, ())}
@@ -254,6 +254,7 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
         cost, unpriced = prices.total_cost(calls)
         return TurnReport(
             **{name: getattr(row, name) for name in _COLUMNS},
+            cancel=row.cancel_reason,
             authors={each.author: names.get(_person(row.session, each.author), "") for each in answered},
             messages=len(answered),
             chunks=len(row.chunks or ()),
@@ -264,7 +265,7 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
             calls=tuple(calls),
             cost=cost if row.cost is None else row.cost,
             unpriced=unpriced,
-            receipt=Receipt.from_json(row.receipt),
+            receipt=Receipt.from_json(row.run_record),
             left_out=None,
             approvals=_approvals(decisions.get(row.id, ())),
             led_by=_approvals(decisions.get(row.parent, ())) if row.kind == "approval" else (),
@@ -292,7 +293,7 @@ def _person(session: str, author: str) -> str:
 
 
 def _approvals(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
-    return tuple(ApprovalRecord(row.tool, row.decision, row.decider or "", row.decided_at) for row in rows)
+    return tuple(ApprovalRecord(row.tool, row.decision, row.decided_by_name or "", row.decided_at) for row in rows)
 
 
 async def _count_left_out(connection: AsyncConnection, report: TurnReport) -> int:

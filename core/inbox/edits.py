@@ -75,22 +75,22 @@ async def edit_message(
     if is_mention and await _is_unheard(connection, event_key):
         return EditResult.NOT_RECEIVED
     row = await _held(connection, event_key)
-    said = None if row is None else parse_message(row.inbound)
+    said = None if row is None else parse_message(row.message)
     if row is None or said is None or row.outcome is not None:
         return EditResult.UNKNOWN
     turn = await _newest(connection, row)
     if row.turn is not None and turn is None:
         return EditResult.UNKNOWN
-    was = parse_message(row.revised) or said
+    was = parse_message(row.edited_message) or said
     if was.text == text:
         return EditResult.UNCHANGED
     edited = replace(said, text=text).to_json()
     this = sa.update(inbox).where(inbox.c.id == row.id)
     if turn is None:
-        await connection.execute(this.values(inbound=edited))
+        await connection.execute(this.values(message=edited))
         return EditResult.WAITING
     is_revised = said.text != text
-    await connection.execute(this.values(revised=edited if is_revised else None))
+    await connection.execute(this.values(edited_message=edited if is_revised else None))
     others = await _others(connection, row)
     return ClaimedMessage(turn.id, turn.state, has_unseen_edit=is_revised, is_only_message=not others)
 
@@ -103,7 +103,7 @@ async def delete_message(
     A message that waits is not answered. A second call returns the same.
     """
     row = await _held(connection, event_key)
-    if row is None or parse_message(row.inbound) is None or row.outcome not in (None, InboxOutcome.DELETED):
+    if row is None or parse_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):
         return DeleteResult.UNKNOWN
     turn = await _newest(connection, row)
     if row.turn is not None and turn is None:
@@ -111,15 +111,15 @@ async def delete_message(
     others = await _others(connection, row)
     again = await _asking_again(connection, row)
     for copy in (row, *again):
-        await connection.execute(sa.update(inbox).where(inbox.c.id == copy.id).values(inbound=_blank(copy)))
+        await connection.execute(sa.update(inbox).where(inbox.c.id == copy.id).values(message=_blank(copy)))
     gone = [row.id] if others else [row.id, *(copy.id for copy in again if copy.turn is None)]
-    withdrawn = {"outcome": InboxOutcome.DELETED, "revised": None}
+    withdrawn = {"outcome": InboxOutcome.DELETED, "edited_message": None}
     await connection.execute(sa.update(inbox).where(inbox.c.id.in_(gone), inbox.c.outcome.is_(None)).values(withdrawn))
     if turn is None:
         return DeleteResult.DROPPED
     if not others:  # what was called for it quotes it, and nobody is to decide on what nobody wants any more
         of_it = sa.update(turns).where(turns.c.session == row.session, turns.c.origin == row.turn)
-        await connection.execute(of_it.values(receipt=None))
+        await connection.execute(of_it.values(run_record=None))
         waits = approvals.c.turn == turn.id, approvals.c.decision.is_(None)
         await connection.execute(sa.delete(approvals).where(*waits))
     is_ended = False
@@ -164,5 +164,5 @@ async def _asking_again(connection: AsyncConnection, row: sa.Row[Any]) -> Sequen
 
 def _blank(row: sa.Row[Any]) -> dict[str, Any] | None:
     """Return a message without text and files: the end of its turn still needs its address."""
-    said = parse_message(row.inbound)
+    said = parse_message(row.message)
     return replace(said, text="", attachments=()).to_json() if said else None

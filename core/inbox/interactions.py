@@ -13,7 +13,7 @@ from core.concurrency.tasks import run_every
 from core.errors import StoreError
 from core.secret_redaction import traced
 from core.store.database import Database
-from core.store.schema import errands
+from core.store.schema import interactions
 from core.store.upsert import insert_of
 from core.workers.lease import Lease
 
@@ -27,7 +27,7 @@ MAX_AGE_SECONDS = 1_800.0
 
 
 class InteractionQueue:
-    """The `errands` table: a row is an interaction that a worker has accepted and not processed yet."""
+    """The `interactions` table: a row is an interaction that a worker has accepted and not processed yet."""
 
     def __init__(self, database: Database, lease: Lease) -> None:
         self._database = database
@@ -47,14 +47,14 @@ class InteractionQueue:
         row = {
             "key": key,
             "channel": channel,
-            "what": payload,
+            "payload": payload,
             "owner": self._lease.worker_id,
-            "begun_at": self._database.now,
+            "started_at": self._database.now,
         }
         try:
             async with self._database.write() as connection:
-                new = insert_of(connection.dialect.name, errands).values(row).on_conflict_do_nothing()
-                return (await connection.execute(new.returning(errands.c.key))).first() is not None
+                new = insert_of(connection.dialect.name, interactions).values(row).on_conflict_do_nothing()
+                return (await connection.execute(new.returning(interactions.c.key))).first() is not None
         except StoreError as error:
             log.warning("an interaction is not stored, and is lost if this process ends now: %s", traced(error))
             return True
@@ -73,7 +73,7 @@ class InteractionQueue:
         """Delete an interaction. If the database fails, another worker may process it again."""
         try:
             async with self._database.write() as connection:
-                await connection.execute(sa.delete(errands).where(errands.c.key == key))
+                await connection.execute(sa.delete(interactions).where(interactions.c.key == key))
         except StoreError as error:
             log.warning("a processed interaction cannot be deleted: %s", traced(error))
 
@@ -91,14 +91,19 @@ class InteractionQueue:
         await run_every(POLL_SECONDS, run_all, what="an interaction of a dead worker cannot be processed")
 
     async def _claim_orphaned(self, channel: str) -> AsyncGenerator[tuple[str, str], None]:
-        orphaned = (errands.c.channel == channel) & self._lease.has_no_live_worker(errands.c.owner)
+        orphaned = (interactions.c.channel == channel) & self._lease.has_no_live_worker(interactions.c.owner)
         async with self._database.read() as connection:
-            found = (await connection.execute(sa.select(errands).where(orphaned).order_by(errands.c.begun_at))).all()
+            found = (
+                await connection.execute(sa.select(interactions).where(orphaned).order_by(interactions.c.started_at))
+            ).all()
         for row in found:
-            this, is_late = errands.c.key == row.key, errands.c.begun_at < self._database.now - MAX_AGE_SECONDS
+            this, is_late = (
+                interactions.c.key == row.key,
+                interactions.c.started_at < self._database.now - MAX_AGE_SECONDS,
+            )
             async with self._database.write() as connection:
-                late = await connection.execute(sa.delete(errands).where(this, orphaned, is_late))
-                claim = sa.update(errands).where(this, orphaned).values(owner=self._lease.worker_id)
+                late = await connection.execute(sa.delete(interactions).where(this, orphaned, is_late))
+                claim = sa.update(interactions).where(this, orphaned).values(owner=self._lease.worker_id)
                 if late.rowcount or not (await connection.execute(claim)).rowcount:
                     continue
-            yield row.key, row.what
+            yield row.key, row.payload

@@ -276,7 +276,7 @@ class InboxStore:
             "session": inbound.session_id,
             "place": inbound.place,
             "author": inbound.author,
-            "inbound": inbound.to_json(),
+            "message": inbound.to_json(),
             "sent_at": inbound.sent_at,
             "accepted_at": time.time(),
             "kind": "message",
@@ -293,19 +293,19 @@ class InboxStore:
             The other messages that waited.
         """
         over = (turns.c.session == session_id) & ~is_active(turns)  # what is not is forgotten when it ends
-        await connection.execute(sa.update(turns).where(over).values(text=None, receipt=None))
+        await connection.execute(sa.update(turns).where(over).values(text=None, run_record=None))
         generation = await begin_generation(connection, session_id)
         here = inbox.c.session == session_id
         later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
         await connection.execute(sa.update(inbox).where(later).values(generation=generation))
         waiting = here & is_waiting(inbox) & (inbox.c.generation != generation)
-        dropped = (await connection.execute(sa.select(inbox.c.inbound).where(waiting))).scalars().all()
+        dropped = (await connection.execute(sa.select(inbox.c.message).where(waiting))).scalars().all()
         await connection.execute(sa.update(inbox).where(waiting).values(outcome=InboxOutcome.DROPPED))
         needed = sa.exists().where(
             turns.c.session == session_id, is_active(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
         )
         over = here & ~is_waiting(inbox) & ~needed
-        await connection.execute(sa.update(inbox).where(over).values(inbound=None, revised=None))
+        await connection.execute(sa.update(inbox).where(over).values(message=None, edited_message=None))
         return [message for said in dropped if (message := parse_message(said))]
 
 
@@ -353,7 +353,7 @@ _INSERTED = (
     "session",
     "place",
     "author",
-    "inbound",
+    "message",
     "sent_at",
     "accepted_at",
     "kind",

@@ -45,12 +45,12 @@ class Watermarks:
             StoreError: the database cannot be read.
         """
         whole = channel.partition(":")[0]
-        known = sa.select(channels.c.name, channels.c.heard_at).where(
+        known = sa.select(channels.c.name, channels.c.watermark).where(
             (channels.c.name == whole) | channels.c.name.startswith(f"{whole}:", autoescape=True),
-            channels.c.heard_at.is_not(None),
+            channels.c.watermark.is_not(None),
         )
         async with self._database.read() as connection:
-            found: dict[str, float] = {row.name: row.heard_at for row in await connection.execute(known)}
+            found: dict[str, float] = {row.name: row.watermark for row in await connection.execute(known)}
         if channel in found or not found:
             return found.get(channel)
         divided = defaultdict[str, list[float]](list)
@@ -65,7 +65,7 @@ class Watermarks:
             StoreError: it could not be stored.
         """
         async with self._database.write() as connection:
-            await insert_or_update(connection, channels, {"name": channel, "heard_at": at})
+            await insert_or_update(connection, channels, {"name": channel, "watermark": at})
 
     async def list_active_places(self, channel: str, *, since: float, limit: int) -> list[ActivePlace]:
         """Return the places of a channel, newest message first.

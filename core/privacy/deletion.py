@@ -272,8 +272,8 @@ class DeletionService:
 
     async def _cancel_turns(self, connection: AsyncConnection, session_id: str, reason: str) -> Sequence[str]:
         """Cancel the unfinished turns of a session, and return their ids. A reset outranks an earlier reason."""
-        cancel = reason if reason == CancelReason.RESET else sa.func.coalesce(turns.c.cancel, reason)
-        update = sa.update(turns).where(turns.c.session == session_id, is_active(turns)).values(cancel=cancel)
+        cancel = reason if reason == CancelReason.RESET else sa.func.coalesce(turns.c.cancel_reason, reason)
+        update = sa.update(turns).where(turns.c.session == session_id, is_active(turns)).values(cancel_reason=cancel)
         turn_ids: Sequence[str] = (await connection.execute(update.returning(turns.c.id))).scalars().all()
         for turn_id in turn_ids:
             await self._notices.post(connection, f"{turn_id} {reason}")
@@ -284,7 +284,7 @@ class DeletionService:
         deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             async with self._database.read() as connection:
-                has_worker = sa.exists().where(workers.c.lease > self._database.now)
+                has_worker = sa.exists().where(workers.c.lease_expires_at > self._database.now)
                 unfinished = sa.select(turns.c.id).where(turns.c.id.in_(turn_ids), is_active(turns), has_worker)
                 if (await connection.execute(unfinished)).first() is None:
                     return

@@ -13,11 +13,11 @@ from core.sessions.resume import correction_run_id
 from core.store.schema import (
     approvals,
     artifacts,
+    denial_notices,
     feedback,
     inbox,
     memories,
     messages,
-    refusals,
     sessions,
     spending,
     state,
@@ -105,7 +105,15 @@ async def delete_session(
 
 async def tombstone_messages(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> None:
     """Delete inbox messages but for their event keys."""
-    empty = {"session": "", "place": "", "author": "", "inbound": None, "revised": None, "parent": None, "turn": None}
+    empty = {
+        "session": "",
+        "place": "",
+        "author": "",
+        "message": None,
+        "edited_message": None,
+        "parent": None,
+        "turn": None,
+    }
     await connection.execute(sa.update(inbox).where(where).values(**empty, outcome=FORGOTTEN))
 
 
@@ -136,10 +144,10 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     kept = await _list_runs_to_keep(connection, session_id, before)
     here = messages.c.session == session_id
     old = here & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept)
-    deleted = await connection.execute(sa.delete(messages).where(old, messages.c.covers.is_(None)))
-    summaries = here & messages.c.covers.is_not(None)
+    deleted = await connection.execute(sa.delete(messages).where(old, messages.c.last_covered_id.is_(None)))
+    summaries = here & messages.c.last_covered_id.is_not(None)
     if deleted.rowcount:  # a summary that is being made covers deleted messages: its worker no longer owns it
-        await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(folder=None))
+        await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(summarizing_worker=None))
     else:
         summaries &= messages.c.created_at < before
     answered = sa.exists().where(turns.c.session == session_id, turns.c.origin == inbox.c.turn)
@@ -147,7 +155,7 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     for table, where in (
         (messages, summaries),
         (memories, memories.c.created_at < before),
-        (tool_calls, (tool_calls.c.begun_at < before) & tool_calls.c.run.not_in(kept)),
+        (tool_calls, (tool_calls.c.started_at < before) & tool_calls.c.run.not_in(kept)),
         (artifacts, (artifacts.c.created_at < before) & run.not_in(kept)),
         (turns, (turns.c.finished_at < before) & turns.c.origin.not_in(kept) & turns.c.id.not_in(kept)),
     ):
@@ -160,7 +168,11 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
 async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, before: float) -> list[str]:
     """Return the runs that go on after a time, wait for an approval, or belong to an unfinished turn."""
     c = messages.c
-    conditions = (c.created_at < before, c.created_at >= before, c.held.is_not(None) & c.covers.is_(None))
+    conditions = (
+        c.created_at < before,
+        c.created_at >= before,
+        c.long_running_calls.is_not(None) & c.last_covered_id.is_(None),
+    )
     found = list[set[str]]()
     for condition in conditions:
         query = sa.select(c.invocation_id).where(c.session == session_id, condition).distinct()
@@ -173,11 +185,11 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
 
 
 async def delete_user_records(connection: AsyncConnection, user_id: str) -> None:
-    """Delete the rows about a user outside of sessions: feedback, decisions, refusals, inbox messages."""
+    """Delete the rows about a user outside of sessions: feedback, decisions, denial notices, inbox messages."""
     await connection.execute(sa.delete(feedback).where(feedback.c.author == user_id))
     decided = sa.update(approvals).where(approvals.c.decided_by == user_id)
-    await connection.execute(decided.values(decided_by=None, decider=None))
-    await connection.execute(sa.delete(refusals).where(has_person_id(refusals.c.person, user_id)))
+    await connection.execute(decided.values(decided_by=None, decided_by_name=None))
+    await connection.execute(sa.delete(denial_notices).where(has_person_id(denial_notices.c.user_key, user_id)))
     in_turn = sa.exists().where(turns.c.origin == inbox.c.turn, is_active(turns))
     # a message that was sent during the deletion is answered
     await tombstone_messages(connection, (inbox.c.author == user_id) & ~is_waiting(inbox) & ~in_turn)

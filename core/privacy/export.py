@@ -163,11 +163,11 @@ class _Markdown:
             yield from (f"*File:* {_file(file)}" for file in message.files)
         yield from (f"*Made the file:* {_file(file)}" for file in run.files)
         for asked in run.decisions:
-            by = asked.get("decider") or asked.get("decided_by")
+            by = asked.get("decided_by_name") or asked.get("decided_by")
             decided = f"{asked.get('decision') or 'nobody has decided'}{f' by {by}' if by else ''}"
             yield f"*Asked for `{asked['tool']}`:* {_code(_json(asked['arguments']))} *{decided}*"
         if run.feedback:
-            verdicts = [str(one["verdict"]) for one in run.feedback]
+            verdicts = [str(one["rating"]) for one in run.feedback]
             counted = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts)))
             yield f"*Feedback: {counted}*"
         if run.turn and (spent := _spent(run.turn)):

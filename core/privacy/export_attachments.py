@@ -81,7 +81,7 @@ def made_by(rows: Iterable[Any]) -> list[File]:
     return [
         File(
             f"made-{row.id}-{safe_name(row.name)}",
-            row.kind or "application/octet-stream",
+            row.mime_type or "application/octet-stream",
             row.size or 0,
             title=row.name,
             artifact=row.id,

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage
-from core.store.schema import approvals, feedback, inbox, messages, refusals, spending
+from core.store.schema import approvals, denial_notices, feedback, inbox, messages, spending
 from core.turns.queries import parse_message
 
 
@@ -27,8 +27,8 @@ class KnownUser:
 
 async def sessions_that_name(connection: AsyncConnection, user_id: str) -> set[str]:
     """Return the sessions with a stored message that has this id among its authors."""
-    is_candidate = sa.cast(messages.c.spoken, sa.Text).contains(json.dumps(user_id), autoescape=True)
-    query = sa.select(messages.c.session, messages.c.spoken).where(is_candidate)
+    is_candidate = sa.cast(messages.c.attribution, sa.Text).contains(json.dumps(user_id), autoescape=True)
+    query = sa.select(messages.c.session, messages.c.attribution).where(is_candidate)
     return {
         session_id
         for session_id, prompt in await connection.execute(query)  # the text may be a display name
@@ -37,11 +37,11 @@ async def sessions_that_name(connection: AsyncConnection, user_id: str) -> set[s
 
 
 async def count_records(connection: AsyncConnection, user_id: str) -> int:
-    """Count the rows about a user outside of conversations: spending, feedback, decisions, refusals."""
+    """Count the rows about a user outside of conversations: spending, feedback, decisions, denial notices."""
     count = 0
     for column in (feedback.c.author, approvals.c.decided_by):
         count += await connection.scalar(sa.select(sa.func.count()).where(column == user_id)) or 0
-    for column in (spending.c.person, refusals.c.person):
+    for column in (spending.c.person, denial_notices.c.user_key):
         keys = await connection.execute(sa.select(column).where(column.endswith(user_id, autoescape=True)))
         count += sum(_id_in(key) == user_id for key in keys.scalars())
     return count
@@ -50,11 +50,11 @@ async def count_records(connection: AsyncConnection, user_id: str) -> int:
 async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
     """Return the users whose name contains `text`, or whose id it is in another notation (`slack:U1`, `u1`)."""
     names = defaultdict[str, set[str]](set)
-    spoken = sa.select(messages.c.spoken).where(messages.c.spoken.is_not(None))
+    spoken = sa.select(messages.c.attribution).where(messages.c.attribution.is_not(None))
     for prompt in (await connection.execute(spoken)).scalars():
         for user_id, name in prompt["people"].items():
             names[user_id].add(name)
-    written = sa.select(inbox.c.author, inbox.c.inbound).where(inbox.c.author != "")
+    written = sa.select(inbox.c.author, inbox.c.message).where(inbox.c.author != "")
     for user_id, inbound in await connection.execute(written):
         if (message := parse_message(inbound)) is not None:
             names[user_id].add(name_of(message))

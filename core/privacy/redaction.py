@@ -98,9 +98,9 @@ async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[l
     written = sa.select(inbox.c.session).where(inbox.c.author == user_id).distinct()
     ids = await sessions_that_name(connection, user_id) | set((await connection.execute(written)).scalars())
     # SQLite's LIKE ignores case: the rows are compared once more
-    asked = sa.cast(approvals.c.askers, sa.Text).contains(json.dumps(user_id), autoescape=True)
+    asked = sa.cast(approvals.c.authors, sa.Text).contains(json.dumps(user_id), autoescape=True)
     query = sa.select(approvals).where((approvals.c.decided_by == user_id) | asked)
-    ids |= {row.session for row in await connection.execute(query) if user_id in (row.decided_by, *row.askers)}
+    ids |= {row.session for row in await connection.execute(query) if user_id in (row.decided_by, *row.authors)}
     ids.discard("")
     alone, shared = list[str](), list[str]()
     for session_id in sorted(ids):
@@ -114,7 +114,7 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
     written = sa.select(inbox.c.author).where(inbox.c.session == session_id, to_bot).distinct()
     authors: set[str | None] = set((await connection.execute(written)).scalars()) - {""}
     is_correction = messages.c.invocation_id.endswith(correction_run_id(""))  # written by Parley, not by a user
-    prompts = sa.select(messages.c.spoken).where(
+    prompts = sa.select(messages.c.attribution).where(
         messages.c.session == session_id, messages.c.role == "user", ~is_correction
     )
     for spoken in (await connection.execute(prompts)).scalars():
@@ -125,8 +125,8 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
 async def load_redaction(connection: AsyncConnection, session_id: str, user_id: str) -> Redaction:
     """Return a user's names, messages and runs in a session."""
     names, texts, runs = set[str](), list[str](), set[str]()
-    rows = sa.select(messages.c.invocation_id, messages.c.content, messages.c.spoken).where(
-        messages.c.session == session_id, messages.c.spoken.is_not(None)
+    rows = sa.select(messages.c.invocation_id, messages.c.content, messages.c.attribution).where(
+        messages.c.session == session_id, messages.c.attribution.is_not(None)
     )
     for run, content, spoken in await connection.execute(rows):
         names |= {spoken["people"][user_id]} if user_id in spoken["people"] else set()
@@ -138,7 +138,7 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
                     texts.append(
                         next((strip_author(text, name) for name in names if text.startswith(f"{name}: ")), text)
                     )
-    written = sa.select(inbox.c.turn, inbox.c.inbound).where(inbox.c.session == session_id, inbox.c.author == user_id)
+    written = sa.select(inbox.c.turn, inbox.c.message).where(inbox.c.session == session_id, inbox.c.author == user_id)
     for turn_id, inbound in await connection.execute(written):
         runs |= {turn_id} if turn_id else set()
         if message := parse_message(inbound):
@@ -156,8 +156,8 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     runs = {*redaction.runs, *map(correction_run_id, redaction.runs)}
     here = messages.c.session == session_id
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
-    await connection.execute(sa.delete(messages).where(here, messages.c.covers.is_not(None)))
-    await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(folder=None))
+    await connection.execute(sa.delete(messages).where(here, messages.c.last_covered_id.is_not(None)))
+    await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(summarizing_worker=None))
     count = 0
     for row in (await connection.execute(sa.select(messages).where(here).order_by(messages.c.id))).all():
         if (changed := _redact_message(row, redaction, is_theirs=row.invocation_id in runs)) is not None:
@@ -167,12 +167,12 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
         turns.c.session == session_id, turns.c.origin.in_(runs) | turns.c.run.in_(runs)
     )
     turn_ids = {*(await connection.execute(theirs)).scalars()}
-    empty_turn = {"text": None, "error": None, "receipt": None}
+    empty_turn = {"text": None, "error": None, "run_record": None}
     await connection.execute(sa.update(turns).where(turns.c.id.in_(turn_ids)).values(empty_turn))
     await connection.execute(sa.delete(approvals).where(approvals.c.turn.in_(turn_ids)))
     await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session_id, artifacts.c.run.in_(runs)))
     calls = (tool_calls.c.session == session_id) & tool_calls.c.run.in_(runs)
-    empty_call = {"arguments": {}, "hash": "", "result": {"deleted": True}, "actions": None}
+    empty_call = {"arguments": {}, "arguments_hash": "", "result": {"deleted": True}, "actions": None}
     await connection.execute(sa.update(tool_calls).where(calls).values(empty_call))
     place = await connection.scalar(sa.select(sessions.c.user_id).where(sessions.c.id == session_id)) or ""
     for table, where in (
@@ -204,7 +204,7 @@ _KEY_COLUMNS = {
     "turn",
     "author",
     "place",
-    "folded",
+    "search_text",
 }
 
 
@@ -219,8 +219,8 @@ async def _redact_rows(
         values = row._mapping
         redacted = {name: redaction.redact_json(values[name]) for name in texts}
         changed = {name: value for name, value in redacted.items() if value != values[name]}
-        if "content" in changed and "folded" in table.c:
-            changed["folded"] = to_folded_column(changed["content"])
+        if "content" in changed and "search_text" in table.c:
+            changed["search_text"] = to_folded_column(changed["content"])
         if changed:
             is_row = sa.and_(*(column == values[column.name] for column in table.primary_key))
             await connection.execute(sa.update(table).where(is_row).values(changed))
@@ -234,8 +234,8 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
     """
     event = parse_event(row.event, row.id) if row.event else None
     if event is None:  # unreadable: it may hold anything
-        return {"content": DELETED_TEXT, "folded": None, "tool_calls": [], "event": None, "spoken": None}
-    prompt, spoken, text = AttributedPrompt.from_json(row.content, row.spoken), row.spoken, None
+        return {"content": DELETED_TEXT, "search_text": None, "tool_calls": [], "event": None, "attribution": None}
+    prompt, spoken, text = AttributedPrompt.from_json(row.content, row.attribution), row.attribution, None
     if row.role == "user" and (is_theirs or (prompt is not None and redaction.user_id in prompt.names)):
         parts = prompt.parts if prompt is not None else ((redaction.user_id, row.content),)
         others = {id_: name for id_, name in (prompt.names if prompt else {}).items() if id_ != redaction.user_id}
@@ -248,11 +248,11 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
         )
         spoken, text = redacted.to_json(), redacted.text if is_theirs else None
     changed = _redact_event(event, redaction, is_theirs=is_theirs, text=text)
-    if changed == event and spoken == row.spoken:
+    if changed == event and spoken == row.attribution:
         return None
     words, tokens = measure_event(changed)
     values = to_columns(to_row(changed, has_references=True), tokens + estimate_tokens(words))
-    return {**values, "held": row.held, "spoken": spoken, "created_at": row.created_at}
+    return {**values, "long_running_calls": row.long_running_calls, "attribution": spoken, "created_at": row.created_at}
 
 
 def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: str | None) -> Event:

@@ -10,7 +10,7 @@ from core.concurrency.tasks import run_every
 from core.inbox_message import InboxOutcome
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.store.database import Database
-from core.store.schema import inbox, refusals, tool_calls, turns, workers
+from core.store.schema import denial_notices, inbox, tool_calls, turns, workers
 from core.turns.queries import is_waiting
 from core.usage.prices import Prices
 from core.usage.user_rate_limits import is_expired
@@ -60,7 +60,7 @@ class RetentionService:
 
 
 class CleanupService:
-    """Deletes rows that are of no use: ended turns, their inbox messages and tool calls, dead workers, old refusals.
+    """Deletes rows that are of no use: ended turns, their inbox messages and tool calls, dead workers, denial notices.
 
     The newest inbox message of each author at a place stays: it tells the author's latest session. A turn stays as long
     as a later turn answers the same messages. A worker is deleted an hour after its lease expired.
@@ -89,9 +89,9 @@ class CleanupService:
             return (
                 await _delete(connection, turns, _is_expired_turn(before))
                 + await _delete(connection, inbox, _is_expired_message(before))
-                + await _delete(connection, tool_calls, tool_calls.c.begun_at < before)
-                + await _delete(connection, workers, workers.c.lease < an_hour_ago)
-                + await _delete(connection, refusals, is_expired())
+                + await _delete(connection, tool_calls, tool_calls.c.started_at < before)
+                + await _delete(connection, workers, workers.c.lease_expires_at < an_hour_ago)
+                + await _delete(connection, denial_notices, is_expired())
             )
 
 

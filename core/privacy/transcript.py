@@ -133,8 +133,8 @@ async def _whole(database: Database, session_id: str, groups: Sequence[_Group], 
     async with database.read() as connection:
         found = list(await connection.execute(its_turns)) if ids else []
         of_turns = [row.id for row in found]
-        verdicts = sa.select(feedback).where(feedback.c.turn.in_(of_turns)).order_by(feedback.c.given_at)
-        asked = sa.select(approvals).where(approvals.c.turn.in_(of_turns)).order_by(approvals.c.asked_at)
+        verdicts = sa.select(feedback).where(feedback.c.turn.in_(of_turns)).order_by(feedback.c.rated_at)
+        asked = sa.select(approvals).where(approvals.c.turn.in_(of_turns)).order_by(approvals.c.requested_at)
         kept = [column for column in artifacts.c if column is not artifacts.c.data]
         saved = [*ids, *map(correction_run_id, ids)]
         made = sa.select(*kept, sa.func.length(artifacts.c.data).label("size")).where(
@@ -160,7 +160,7 @@ class _Facts:
 
     def run(self, run: str, rows: Sequence[sa.Row[Any]], seen: dict[str, int]) -> Run:
         """One of them. One that went on when people had decided comes once more, behind."""
-        if rows[0].covers is not None:
+        if rows[0].last_covered_id is not None:
             text = Message(rows[0].created_at, "summary", rows[0].author, rows[0].content)
             return Run(run, [text], is_summary=True)
         said = [_message(row) for row in rows if row.role != "user" or row.invocation_id == run]  # not our own word
@@ -184,7 +184,7 @@ class _Facts:
 
 
 def _message(row: sa.Row[Any]) -> Message:
-    spoken = AttributedPrompt.from_json(row.content, row.spoken)
+    spoken = AttributedPrompt.from_json(row.content, row.attribution)
     parts = [(who, spoken.names.get(who, ""), words) for who, words in spoken.parts] if spoken else []
     text = row.content.strip() if row.role in ("user", "assistant") else ""
     author, calls = current_author(row.author), row.tool_calls or ()
@@ -202,7 +202,7 @@ def _of_turn(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any]:
 
 
 def _decision(row: sa.Row[Any]) -> dict[str, Any]:
-    names = ("tool", "arguments", "hint", "asked_at", "decision", "decided_by", "decider", "decided_at")
+    names = ("tool", "arguments", "hint", "requested_at", "decision", "decided_by", "decided_by_name", "decided_at")
     return {name: row._mapping[name] for name in names if row._mapping[name] is not None}
 
 

@@ -62,7 +62,7 @@ class Vault:
             StoreError: the database cannot be used.
         """
         async with self._database.write() as connection:
-            await insert_or_update(connection, vault, {"name": name, "sealed": self._sealed(name, value)})
+            await insert_or_update(connection, vault, {"name": name, "ciphertext": self._sealed(name, value)})
 
     async def add(self, name: str, *, seconds: float) -> bool:
         """Store a name for so many seconds, unless it is there; of any number of callers, one is told that it was not.
@@ -74,7 +74,7 @@ class Vault:
             now = await connection.scalar(sa.select(self._database.now))
             assert now is not None, "a database has a clock"
             await connection.execute(sa.delete(vault).where(vault.c.expires_at < now))
-            row = {"name": name, "sealed": self._sealed(name, {}), "expires_at": now + seconds}
+            row = {"name": name, "ciphertext": self._sealed(name, {}), "expires_at": now + seconds}
             insert = insert_of(connection.dialect.name, vault).on_conflict_do_nothing().returning(vault.c.name)
             return (await connection.execute(insert, row)).first() is not None
 
@@ -86,7 +86,7 @@ class Vault:
             StoreError: the database cannot be used.
         """
         async with self._database.read() as connection:
-            sealed = await connection.scalar(sa.select(vault.c.sealed).where(self._is(name)))
+            sealed = await connection.scalar(sa.select(vault.c.ciphertext).where(self._is(name)))
         return None if sealed is None else self._open(name, sealed)
 
     async def remove(self, name: str) -> None:
@@ -106,7 +106,7 @@ class Vault:
             StoreError: the database cannot be used.
         """
         async with self._database.read() as connection:
-            rows = (await connection.execute(sa.select(vault.c.name, vault.c.sealed).where(self._is_good))).all()
+            rows = (await connection.execute(sa.select(vault.c.name, vault.c.ciphertext).where(self._is_good))).all()
         for name, sealed in rows:
             self._open(name, sealed)
         return len(rows)

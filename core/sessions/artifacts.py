@@ -103,11 +103,11 @@ class ArtifactService(BaseArtifactService):
             "session": session_id,
             "run": self.run_id,
             "turn": self.fence and self.fence.turn,
-            "kind": part.inline_data.mime_type if part.inline_data else "text/plain" if part.text else None,
+            "mime_type": part.inline_data.mime_type if part.inline_data else "text/plain" if part.text else None,
             "is_text": bool(part.text),
             "part": metadata.model_dump_json(exclude_none=True),
             "data": data,
-            "about": to_json_value(custom_metadata or {}),
+            "custom_metadata": to_json_value(custom_metadata or {}),
             "created_at": time.time(),
         }
 
@@ -145,7 +145,7 @@ class ArtifactService(BaseArtifactService):
         if row.is_text:
             return part.model_copy(update={"text": row.data.decode()})
         if row.data is not None:
-            blob = (part.inline_data or types.Blob()).model_copy(update={"mime_type": row.kind, "data": row.data})
+            blob = (part.inline_data or types.Blob()).model_copy(update={"mime_type": row.mime_type, "data": row.data})
             return part.model_copy(update={"inline_data": blob})
         return part
 
@@ -218,13 +218,15 @@ def _to_version(row: sa.Row[Any]) -> ArtifactVersion:
     return ArtifactVersion(
         version=row.version,
         canonical_uri=f"parley://{row.scope}/{row.owner}/{row.name}/{row.version}",
-        custom_metadata=row.about,
+        custom_metadata=row.custom_metadata,
         create_time=row.created_at,
-        mime_type=row.kind,
+        mime_type=row.mime_type,
     )
 
 
 def _to_generated_file(row: sa.Row[Any]) -> GeneratedFile:
-    alt = row.about.get("alt") if isinstance(row.about, dict) else None
+    alt = row.custom_metadata.get("alt") if isinstance(row.custom_metadata, dict) else None
     name = row.name.removeprefix(_USER_PREFIX).rpartition("/")[2] or row.name
-    return GeneratedFile(name, row.data, row.kind or "application/octet-stream", alt if isinstance(alt, str) else "")
+    return GeneratedFile(
+        name, row.data, row.mime_type or "application/octet-stream", alt if isinstance(alt, str) else ""
+    )

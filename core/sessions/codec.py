@@ -56,7 +56,7 @@ class EventRow:
 
     Attributes:
         event: the event as JSON; None for rows without one.
-        folded: the content for searches; see `fold_text`.
+        search_text: the content for searches; see `fold_text`.
         blobs: the bytes that the event refers to, by their SHA-256.
     """
 
@@ -68,8 +68,8 @@ class EventRow:
     invocation_id: str = ""
     event_id: str | None = None
     event: str | None = None
-    held: dict[str, bool] | None = None
-    folded: str | None = None
+    long_running_calls: dict[str, bool] | None = None
+    search_text: str | None = None
     blobs: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -143,13 +143,13 @@ def to_row(event: Event, *, has_references: bool = False) -> EventRow:
         role=role,
         author=event.author,
         content=content,
-        folded=to_folded_column(content) if role in SEARCHABLE_ROLES else None,
+        search_text=to_folded_column(content) if role in SEARCHABLE_ROLES else None,
         tool_calls=_list_tool_calls(event),
         created_at=event.timestamp,
         invocation_id=event.invocation_id,
         event_id=event.id,
         event=stored_event.model_dump_json(exclude_none=True, exclude_defaults=True, exclude={"error_message"}),
-        held=_get_held_calls(event),
+        long_running_calls=_get_held_calls(event),
         blobs=blobs,
     )
 
@@ -163,7 +163,7 @@ def fold_text(text: str) -> str:
 
 
 def to_folded_column(content: str) -> str | None:
-    """Return the column `folded` of a content: None if the database's own `lower()` does the same."""
+    """Return the column `search_text` of a content: None if the database's own `lower()` does the same."""
     return None if content.isascii() else fold_text(content)
 
 
@@ -171,9 +171,9 @@ def has_word(table: sa.Table, word: str) -> sa.ColumnElement[bool]:
     """Return the condition that a row's content holds a word, ignoring case.
 
     Args:
-        table: has the columns `content` and `folded`.
+        table: has the columns `content` and `search_text`.
     """
-    text = sa.func.coalesce(table.c.folded, sa.func.lower(table.c.content))
+    text = sa.func.coalesce(table.c.search_text, sa.func.lower(table.c.content))
     return text.contains(fold_text(word), autoescape=True)
 
 

@@ -109,7 +109,7 @@ class MemoryService(BaseMemoryService):
                 return (await connection.execute(query_matches)).all()
 
         rows = await retried(read, what="what is remembered")
-        best = sorted(rows, key=lambda row: -sum(word in (row.folded or row.content.lower()) for word in words))
+        best = sorted(rows, key=lambda row: -sum(word in (row.search_text or row.content.lower()) for word in words))
         results, remaining = list[MemoryEntry](), _MAX_RESULT_CHARACTERS
         for row in best[:_MAX_RESULTS]:
             if remaining > 0:
@@ -133,7 +133,7 @@ class MemoryService(BaseMemoryService):
                 "key": key or f"{at:.6f} {number}",
                 "author": author,
                 "content": words[:_MAX_MEMORY_CHARACTERS],
-                "folded": to_folded_column(words[:_MAX_MEMORY_CHARACTERS]),
+                "search_text": to_folded_column(words[:_MAX_MEMORY_CHARACTERS]),
                 "created_at": at,
             }
             for number, (key, author, words, at) in enumerate(entries)

@@ -128,8 +128,8 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
 
     def select_messages(kind: _RowKind, limit: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
         c = messages.c
-        held = to_text(c.held).label("held")
-        covers = sa.func.coalesce(c.covers, zero).label("until")
+        held = to_text(c.long_running_calls).label("held")
+        covers = sa.func.coalesce(c.last_covered_id, zero).label("until")
         query = select_rows(kind, c.id, c.role, c.event, c.tokens, held, c.created_at, covers)
         newest_first = query.where(*conditions, in_generation).order_by(*NEWEST_FIRST)
         return sa.select(*newest_first.limit(sa.literal_column(str(limit))).subquery().c)
@@ -141,7 +141,9 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     session_row, rows = sessions.c, state.c
     return sa.union_all(
         select_messages(_RowKind.NEWEST, BATCH_ROWS, is_in_session(session)),
-        select_messages(_RowKind.HELD, MAX_HELD_ROWS, messages.c.session == session, messages.c.held.is_not(None)),
+        select_messages(
+            _RowKind.HELD, MAX_HELD_ROWS, messages.c.session == session, messages.c.long_running_calls.is_not(None)
+        ),
         select_rows(
             _RowKind.STATE, zero, rows.scope, rows.key, zero, sa.type_coerce(rows.value, sa.Text), zero, zero
         ).where(sa.or_(*of_scope)),
@@ -274,8 +276,13 @@ class HistoryLoader:
     ) -> dict[int, StoredMessage]:
         c = messages.c
         query = (
-            sa.select(c.id, c.role, c.event, c.tokens, c.held, c.created_at)
-            .where(is_in_session(self.session), c.generation == self.snapshot.generation, c.covers.is_(None), *where)
+            sa.select(c.id, c.role, c.event, c.tokens, c.long_running_calls, c.created_at)
+            .where(
+                is_in_session(self.session),
+                c.generation == self.snapshot.generation,
+                c.last_covered_id.is_(None),
+                *where,
+            )
             .order_by(*(OLDEST_FIRST if oldest_first else NEWEST_FIRST))
             .limit(limit)
         )

@@ -99,7 +99,9 @@ async def close_input_requests(connection: AsyncConnection, session_id: str) -> 
     """
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
     is_current = (
-        (messages.c.session == session_id) & (messages.c.generation == generation) & messages.c.covers.is_(None)
+        (messages.c.session == session_id)
+        & (messages.c.generation == generation)
+        & messages.c.last_covered_id.is_(None)
     )
     turn_start = sa.select(sa.func.max(messages.c.id)).where(is_current, messages.c.role == "user").scalar_subquery()
     query = sa.select(messages).where(is_current, messages.c.id > turn_start).order_by(messages.c.id)
@@ -184,7 +186,11 @@ def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
     """Return the rows that stay. With agent states, the text of agents that ended stays too."""
     notes = _find_agent_states(rows)
     if not notes:
-        return [row for row in rows if row.role in ("user", "tool") or row.call_ids or row.columns["held"] is not None]
+        return [
+            row
+            for row in rows
+            if row.role in ("user", "tool") or row.call_ids or row.columns["long_running_calls"] is not None
+        ]
     kept = []
     for i, row in enumerate(rows):
         has_ended = any(later.is_end and later.agent_key == row.agent_key for later in rows[i + 1 :])

@@ -225,7 +225,7 @@ class SessionService(BaseSessionService):
             StoreError: the database cannot be read.
         """
         c = messages.c
-        query = sa.select(c.id, c.event_id, c.event, c.content, c.spoken).where(
+        query = sa.select(c.id, c.event_id, c.event, c.content, c.attribution).where(
             c.session == session.id, c.event_id.in_([event.id for event in events])
         )
         async with self._database.read() as connection:
@@ -233,7 +233,7 @@ class SessionService(BaseSessionService):
         stored_events = dict[str, tuple[Event, str]]()
         for row in rows:
             if (event := parse_event(row.event, row.id)) is not None:
-                spoken = AttributedPrompt.from_json(row.content, row.spoken)
+                spoken = AttributedPrompt.from_json(row.content, row.attribution)
                 stored_events[row.event_id] = event, row.content if spoken is None else spoken.unattributed_text
         return stored_events
 

@@ -54,7 +54,7 @@ class EventWriter:
         values = {
             "session": self.session.id,
             "generation": self.session.generation,
-            "spoken": self.session.get_attribution(event),
+            "attribution": self.session.get_attribution(event),
             **(to_columns(row, tokens) if row else {}),
         }
         delta = event.actions.state_delta
@@ -104,7 +104,9 @@ class EventWriter:
         if not answers and not begins_turn:
             return
         in_generation = (messages.c.session == self.session.id) & (messages.c.generation == self.session.generation)
-        held = sa.select(messages.c.id, messages.c.held).where(in_generation, messages.c.held.is_not(None))
+        held = sa.select(messages.c.id, messages.c.long_running_calls).where(
+            in_generation, messages.c.long_running_calls.is_not(None)
+        )
         for id_, calls in (await connection.execute(held)).all():
             if begins_turn and calls and all(calls.values()):
                 new_calls = None
@@ -112,7 +114,9 @@ class EventWriter:
                 new_calls = {call: done or call in answers for call, done in calls.items()}
             else:
                 continue
-            await connection.execute(sa.update(messages).where(messages.c.id == id_).values(held=new_calls))
+            await connection.execute(
+                sa.update(messages).where(messages.c.id == id_).values(long_running_calls=new_calls)
+            )
 
 
 def _select_session(
@@ -131,7 +135,7 @@ def _select_session(
 
 def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
     """Return the insert of one row, unless the session has open calls that the row may answer."""
-    names = [column.name for column in messages.c if column.name not in ("id", "covers")]
+    names = [column.name for column in messages.c if column.name not in ("id", "last_covered_id")]
     session_row = _select_session(
         sa.bindparam("session", type_=sa.Text),
         sa.bindparam("generation", type_=sa.Integer),
@@ -139,7 +143,7 @@ def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None)
         is_own,
     ).subquery("life")
     in_generation = (messages.c.session == session_row.c.id) & (messages.c.generation == session_row.c.generation)
-    held = sa.exists().where(in_generation, messages.c.held.is_not(None))
+    held = sa.exists().where(in_generation, messages.c.long_running_calls.is_not(None))
     may_answer_calls = sa.bindparam("may_answer_calls", type_=sa.Boolean)
     values = (sa.bindparam(name, type_=messages.c[name].type) for name in names)
     row = sa.select(*values).select_from(session_row).where(sa.not_(sa.and_(may_answer_calls, held)))

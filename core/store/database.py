@@ -17,7 +17,7 @@ from core.errors import ClosedError
 from core.store.engine_options import engine_options
 from core.store.errors import store_errors
 from core.store.fast_path import Prepared, Statement
-from core.store.schema import pulse
+from core.store.schema import write_checks
 from core.store.upsert import insert_of
 
 log = logging.getLogger(__name__)
@@ -148,8 +148,10 @@ class Database:
 
 def _pulse(dialect: str) -> sa.Insert:
     now = sa.bindparam("now", type_=sa.Double)
-    insert = insert_of(dialect, pulse).values(id=sa.literal_column("1"), at=now)
-    return insert.on_conflict_do_update(index_elements=[pulse.c.id], set_={"at": insert.excluded.at})
+    insert = insert_of(dialect, write_checks).values(id=sa.literal_column("1"), written_at=now)
+    return insert.on_conflict_do_update(
+        index_elements=[write_checks.c.id], set_={"written_at": insert.excluded.written_at}
+    )
 
 
 _PULSE = Statement(_pulse)

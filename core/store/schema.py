@@ -63,8 +63,8 @@ sessions = sa.Table(
     sa.Column("updated_at", sa.Double, nullable=False),
     sa.Column("model", sa.Text),
     sa.Column("agent", sa.Text),
-    sa.Column("muted", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column("folder", sa.Text),
+    sa.Column("is_muted", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("summarizing_worker", sa.Text),
 )
 sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
@@ -82,11 +82,11 @@ inbox = sa.Table(
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("place", sa.Text, nullable=False),
     sa.Column("author", sa.Text, nullable=False),
-    sa.Column("inbound", sa.JSON(none_as_null=True)),
+    sa.Column("message", sa.JSON(none_as_null=True)),
     sa.Column("sent_at", sa.Double, nullable=False),
     sa.Column("accepted_at", sa.Double, nullable=False),
     sa.Column("kind", sa.Text, nullable=False, server_default="message"),
-    sa.Column("revised", sa.JSON(none_as_null=True)),
+    sa.Column("edited_message", sa.JSON(none_as_null=True)),
     sa.Column("parent", sa.Text),
     sa.Column("turn", sa.Text),
     sa.Column("outcome", sa.Text),
@@ -133,20 +133,20 @@ turns = sa.Table(
     sa.Column("agent", sa.Text, nullable=False, server_default=""),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False, server_default="1"),
-    sa.Column("claims", sa.Integer, nullable=False, server_default="1"),
+    sa.Column("claim_number", sa.Integer, nullable=False, server_default="1"),
     sa.Column("owner", sa.Text),
-    sa.Column("cancel", sa.Text),
+    sa.Column("cancel_reason", sa.Text),
     sa.Column("text", sa.Text),
     sa.Column("chunks", sa.JSON, nullable=False),
     sa.Column("usage", sa.JSON(none_as_null=True)),
     sa.Column("cost", sa.BigInteger),
-    sa.Column("receipt", sa.JSON(none_as_null=True)),
+    sa.Column("run_record", sa.JSON(none_as_null=True)),
     sa.Column("error", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("finished_at", sa.Double),
 )
 sa.Index(
-    "ix_turns_one_under_way",
+    "ix_turns_one_active",
     turns.c.session,
     unique=True,
     sqlite_where=turns.c.state.in_(UNDER_WAY),
@@ -168,8 +168,8 @@ feedback = sa.Table(
     metadata,
     sa.Column("turn", sa.Text, sa.ForeignKey("turns.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("author", sa.Text, primary_key=True),
-    sa.Column("verdict", sa.Text, nullable=False),
-    sa.Column("given_at", sa.Double, nullable=False),
+    sa.Column("rating", sa.Text, nullable=False),
+    sa.Column("rated_at", sa.Double, nullable=False),
 )
 
 #: One call of a tool that waits for a person's word. `turn` is the one that asks, `run` the ADK invocation that goes on
@@ -187,23 +187,23 @@ approvals = sa.Table(
     sa.Column("session", sa.Text, nullable=False, index=True),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("run", sa.Text, nullable=False),
-    sa.Column("call", sa.Text, nullable=False),
-    sa.Column("asks_for", sa.Text, nullable=False),
+    sa.Column("confirmation_call_id", sa.Text, nullable=False),
+    sa.Column("tool_call_id", sa.Text, nullable=False),
     sa.Column("tool", sa.Text, nullable=False),
     sa.Column("arguments", sa.JSON, nullable=False),
-    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("arguments_hash", sa.Text, nullable=False),
     sa.Column("hint", sa.Text, nullable=False),
-    sa.Column("askers", sa.JSON, nullable=False),
+    sa.Column("authors", sa.JSON, nullable=False),
     sa.Column("approvers", sa.JSON, nullable=False),
-    sa.Column("may_always", sa.Boolean, nullable=False),
+    sa.Column("can_allow_always", sa.Boolean, nullable=False),
     sa.Column("secret_paths", sa.JSON, nullable=False),
-    sa.Column("asked_at", sa.Double, nullable=False),
+    sa.Column("requested_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
     sa.Column("chunks", sa.JSON, nullable=False),
     sa.Column("address", sa.JSON(none_as_null=True)),
     sa.Column("decision", sa.Text),
     sa.Column("decided_by", sa.Text),
-    sa.Column("decider", sa.Text),
+    sa.Column("decided_by_name", sa.Text),
     sa.Column("decided_at", sa.Double),
 )
 sa.Index(
@@ -221,38 +221,38 @@ workers = sa.Table(
     "workers",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("lease", sa.Double, nullable=False),
-    sa.Column("live", sa.JSON, nullable=False),
-    sa.Column("unfit_until", sa.Double),
+    sa.Column("lease_expires_at", sa.Double, nullable=False),
+    sa.Column("rate_limit_usage", sa.JSON, nullable=False),
+    sa.Column("no_shards_until", sa.Double),
 )
 
 #: Until when (seconds since the epoch) somebody is not told again that he is not answered, by why he is not: he may not
 #: speak (`door`), or has spoken too often (`rate`). `person` is the platform's name and his id.
-refusals = sa.Table(
-    "refusals",
+denial_notices = sa.Table(
+    "denial_notices",
     metadata,
-    sa.Column("person", sa.Text, primary_key=True),
+    sa.Column("user_key", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),
-    sa.Column("until", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double, nullable=False),
 )
 
 #: One row, written now and then to see whether the database takes what is written: when it last did.
-pulse = sa.Table(
-    "pulse",
+write_checks = sa.Table(
+    "write_checks",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("written_at", sa.Double, nullable=False),
 )
 
 #: What somebody has asked for that is no message, until it is done by its `owner`: see `core.inbox.interactions`.
-errands = sa.Table(
-    "errands",
+interactions = sa.Table(
+    "interactions",
     metadata,
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("channel", sa.Text, nullable=False),
-    sa.Column("what", sa.JSON, nullable=False),
+    sa.Column("payload", sa.JSON, nullable=False),
     sa.Column("owner", sa.Text, nullable=False),
-    sa.Column("begun_at", sa.Double, nullable=False),
+    sa.Column("started_at", sa.Double, nullable=False),
 )
 
 #: A platform's adapter, over all workers, or one shard of it: the worker that hears it, where only one may; until when
@@ -261,9 +261,9 @@ channels = sa.Table(
     "channels",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("leader", sa.Text),
-    sa.Column("heard_at", sa.Double),
-    sa.Column("free_at", sa.Double),
+    sa.Column("owner", sa.Text),
+    sa.Column("watermark", sa.Double),
+    sa.Column("next_identify_at", sa.Double),
 )
 
 #: One call of a tool, from before it is made: `begun`, then `ended` with its result, as the model is told it, and with
@@ -277,11 +277,11 @@ tool_calls = sa.Table(
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("tool", sa.Text, nullable=False),
     sa.Column("arguments", sa.JSON, nullable=False),
-    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("arguments_hash", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("result", JsonText(none_as_null=True)),
     sa.Column("actions", sa.JSON(none_as_null=True)),
-    sa.Column("begun_at", sa.Double, nullable=False, index=True),
+    sa.Column("started_at", sa.Double, nullable=False, index=True),
 )
 
 #: One stored ADK event, beside what people and searches read of it: once, by the id that ADK has given it (null in what
@@ -302,27 +302,27 @@ messages = sa.Table(
     sa.Column("role", sa.Text, nullable=False),
     sa.Column("author", sa.Text, nullable=False, server_default=""),
     sa.Column("content", sa.Text, nullable=False, server_default=""),
-    sa.Column("folded", sa.Text),
+    sa.Column("search_text", sa.Text),
     sa.Column("tool_calls", sa.JSON, nullable=False),
     sa.Column("tokens", sa.Integer, nullable=False),
-    sa.Column("held", sa.JSON(none_as_null=True)),
-    sa.Column("covers", sa.BigInteger),
-    sa.Column("spoken", sa.JSON(none_as_null=True)),
+    sa.Column("long_running_calls", sa.JSON(none_as_null=True)),
+    sa.Column("last_covered_id", sa.BigInteger),
+    sa.Column("attribution", sa.JSON(none_as_null=True)),
     sa.Column("event_id", sa.Text),
     sa.Column("event", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
 )
 #: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where nothing is known
 #: of the table yet. (Without, the whole history is read and sorted, since little is expected of it.)
-sa.Index("ix_messages_life", messages.c.session, messages.c.id, messages.c.generation)
+sa.Index("ix_messages_history", messages.c.session, messages.c.id, messages.c.generation)
 sa.Index("ix_messages_event_id", messages.c.session, messages.c.event_id, unique=True)
 sa.Index(
-    "ix_messages_held",
+    "ix_messages_long_running_calls",
     messages.c.session,
     messages.c.generation,
     messages.c.id,
-    sqlite_where=messages.c.held.is_not(None),
-    postgresql_where=messages.c.held.is_not(None),
+    sqlite_where=messages.c.long_running_calls.is_not(None),
+    postgresql_where=messages.c.long_running_calls.is_not(None),
 )
 
 #: As a literal: neither database uses a partial index for a condition with a parameter.
@@ -363,7 +363,7 @@ vault = sa.Table(
     "vault",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("sealed", sa.Text, nullable=False),
+    sa.Column("ciphertext", sa.Text, nullable=False),
     sa.Column("expires_at", sa.Double),
 )
 
@@ -381,11 +381,11 @@ artifacts = sa.Table(
     sa.Column("session", sa.Text),
     sa.Column("run", sa.Text),
     sa.Column("turn", sa.Text),
-    sa.Column("kind", sa.Text),
+    sa.Column("mime_type", sa.Text),
     sa.Column("is_text", sa.Boolean, nullable=False),
     sa.Column("part", sa.Text, nullable=False),
     sa.Column("data", sa.LargeBinary),
-    sa.Column("about", sa.JSON, nullable=False),
+    sa.Column("custom_metadata", sa.JSON, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.UniqueConstraint("scope", "owner", "name", "version"),
 )
@@ -435,7 +435,7 @@ memories = sa.Table(
     sa.Column("session", sa.Text, index=True),
     sa.Column("author", sa.Text, nullable=False),
     sa.Column("content", sa.Text, nullable=False),
-    sa.Column("folded", sa.Text),
+    sa.Column("search_text", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.UniqueConstraint("app", "user_id", "key"),
 )

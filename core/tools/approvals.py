@@ -147,18 +147,18 @@ class Approvals:
             async with self._database.write() as connection:
                 generation = await lock_session_row(connection, turn.session_id)
                 here = fence.owns_turn & turns.c.state.in_(before("answered"))
-                new = {"text": text, "usage": dict(usage), "receipt": receipt, "state": "answered"}
-                kept = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
+                new = {"text": text, "usage": dict(usage), "run_record": receipt, "state": "answered"}
+                kept = sa.update(turns).where(here).values(new).returning(turns.c.cancel_reason)
                 if (row := (await connection.execute(kept)).one_or_none()) is None:
                     raise fence.lost_error
-                if generation == turn.generation and row.cancel is None:
+                if generation == turn.generation and row.cancel_reason is None:
                     await self._ask(connection, turn, asks)
                 return await _read(connection, approvals.c.turn == turn.id)
 
         return await retried(work, what=f"turn {turn.id}")
 
     async def _ask(self, connection: AsyncConnection, turn: Turn, asks: Sequence[Ask]) -> None:
-        earlier = sa.select(approvals.c.askers).where(
+        earlier = sa.select(approvals.c.authors).where(
             approvals.c.session == turn.session_id, approvals.c.run.in_({ask.run for ask in asks})
         )
         before = {asker for askers in (await connection.execute(earlier)).scalars() for asker in askers}
@@ -172,18 +172,18 @@ class Approvals:
                 "session": turn.session_id,
                 "generation": turn.generation,
                 "run": ask.run,
-                "call": ask.call,
-                "asks_for": ask.asks_for,
+                "confirmation_call_id": ask.call,
+                "tool_call_id": ask.asks_for,
                 "tool": ask.tool,
                 "arguments": to_json_value(dict(ask.arguments)),
-                "hash": ask.hash,
+                "arguments_hash": ask.hash,
                 "hint": ask.hint,
-                "askers": askers,
+                "authors": askers,
                 "approvers": list(approvers),
                 # who must not decide for himself would have decided for himself with the next call
-                "may_always": ask.may_always and OTHERS not in approvers,
+                "can_allow_always": ask.may_always and OTHERS not in approvers,
                 "secret_paths": [list(path) for path in ask.secret_paths],
-                "asked_at": now,
+                "requested_at": now,
                 "expires_at": now + self._hours * HOUR,
                 "chunks": [],
             }
@@ -231,10 +231,13 @@ class Approvals:
 
         async def work() -> Sequence[sa.Row[Any]]:
             async with self._database.read() as connection:
-                return (await connection.execute(query.order_by(approvals.c.asked_at, approvals.c.id))).all()
+                return (await connection.execute(query.order_by(approvals.c.requested_at, approvals.c.id))).all()
 
         rows = await retried(work, what=f"what was decided for turn {origin}")
-        return [Decision(row.call, row.hash, row.decision in ("approved", "always")) for row in rows]
+        return [
+            Decision(row.confirmation_call_id, row.arguments_hash, row.decision in ("approved", "always"))
+            for row in rows
+        ]
 
     async def decide(self, id_: str, person: User, verdict: Verdict) -> Decided:
         """Decide, if nobody has, and if this person may.
@@ -298,7 +301,7 @@ class Approvals:
         may = person is None or (approval.may_decide(person) and (verdict != "always" or approval.may_always))
         if approval.verdict is not None or not may:
             return Decided(approval)
-        by = {"decided_by": person and person.id, "decider": person and person.name, "decided_at": now}
+        by = {"decided_by": person and person.id, "decided_by_name": person and person.name, "decided_at": now}
         this = sa.update(approvals).where(approvals.c.id == id_)
         await connection.execute(this.values(decision=verdict, **by))
         if verdict == "always":
@@ -320,18 +323,18 @@ class Approvals:
         said = replace(approval.inbound, event_key=key, address=address, text="", attachments=(), sent_at=now)
         generation = sa.select(sessions.c.generation).where(sessions.c.id == approval.session_id).scalar_subquery()
         row = message_columns(said, (await connection.execute(sa.select(generation))).scalar_one())
-        more = {"inbound": said.to_json(), "kind": "approval", "parent": approval.turn_id}
+        more = {"message": said.to_json(), "kind": "approval", "parent": approval.turn_id}
         await insert_new(connection, inbox, row | more)
         await self._turns.notify_workers(connection)
 
 
 async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Approval]:
     query = sa.select(approvals, turns.c.origin, turns.c.agent).join(turns, turns.c.id == approvals.c.turn)
-    rows = (await connection.execute(query.where(where).order_by(approvals.c.asked_at, approvals.c.id))).all()
+    rows = (await connection.execute(query.where(where).order_by(approvals.c.requested_at, approvals.c.id))).all()
     found = []
     for row in rows:
         said = [
-            message for of in await get_inbox_rows(connection, row.origin) if (message := parse_message(of.inbound))
+            message for of in await get_inbox_rows(connection, row.origin) if (message := parse_message(of.message))
         ]
         try:
             found += [_approval(row, said[-1])] if said else []
@@ -348,14 +351,14 @@ def _approval(row: sa.Row[Any], inbound: InboxMessage) -> Approval:
         tool=row.tool,
         arguments=row.arguments,
         hint=row.hint,
-        askers=frozenset(row.askers),
+        askers=frozenset(row.authors),
         approvers=tuple(row.approvers),
-        may_always=row.may_always,
+        may_always=row.can_allow_always,
         expires_at=row.expires_at,
         chunks=tuple(row.chunks),
         inbound=inbound,
         verdict=row.decision,
-        decider=row.decider or "",
+        decider=row.decided_by_name or "",
         agent=row.agent,
         decided_at=row.decided_at or 0.0,
         secret_paths=frozenset(map(tuple, row.secret_paths)),

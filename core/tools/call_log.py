@@ -91,9 +91,14 @@ class Journal:
             if row is None:
                 key = {"session": call.session, "run": call.run, "id": call.id}
                 await connection.execute(sa.insert(tool_calls).values(**key, **begun))
-            elif (row.tool, row.hash) != (begun["tool"], begun["hash"]):  # another call, to which a model gave the id
+            elif (row.tool, row.arguments_hash) != (
+                begun["tool"],
+                begun["arguments_hash"],
+            ):  # another call, to which a model gave the id
                 await connection.execute(sa.update(tool_calls).where(_is(call)).values(**begun))
-            elif row.begun_at != begun["begun_at"]:  # else it was written, and only the database's word on it was lost
+            elif (
+                row.started_at != begun["started_at"]
+            ):  # else it was written, and only the database's word on it was lost
                 actions = EventActions.model_validate(row.actions or {})
                 entry = Entry(row.state == "ended", _unpacked(row.result), actions)
                 if not may_repeat(entry):
@@ -147,11 +152,11 @@ def _begun(call: Call) -> dict[str, Any]:
     return {
         "tool": call.tool,
         "arguments": arguments,
-        "hash": digest(arguments),
+        "arguments_hash": digest(arguments),
         "state": "begun",
         "result": None,
         "actions": None,
-        "begun_at": time.time(),
+        "started_at": time.time(),
     }
 
 

@@ -78,10 +78,10 @@ async def stop_session(
     # what asks for a turn to be answered once more leaves nothing behind: it may be asked for again, and decided
     asking = tuple(row.parent for row in waiting if row.kind == "approval")
     decided = sa.update(approvals).where(approvals.c.turn.in_(asking))
-    await connection.execute(decided.values(decision=None, decided_by=None, decider=None, decided_at=None))
+    await connection.execute(decided.values(decision=None, decided_by=None, decided_by_name=None, decided_at=None))
     await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
     await connection.execute(sa.update(inbox).where(these).values(outcome=InboxOutcome.STOPPED))
-    dropped = tuple(message for row in waiting if (message := parse_message(row.inbound)))
+    dropped = tuple(message for row in waiting if (message := parse_message(row.message)))
     since = (inbox.c.session == session_id) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
     said_since = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()
     rests = turn is None and not waiting and said_since is None

@@ -109,7 +109,7 @@ async def _resume(connection: AsyncConnection, lease: Lease, limit: int, running
     if resumed:
         claimed = {
             "owner": lease.worker_id,
-            "claims": turns.c.claims + 1,
+            "claim_number": turns.c.claim_number + 1,
             "attempt": turns.c.attempt + sa.case((turns.c.owner != lease.worker_id, 1), else_=0),
             "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
             "text": sa.case((turns.c.state == "answered", turns.c.text), else_=None),
@@ -137,14 +137,14 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
         **{name: getattr(row, name) for name in SHARED_COLUMNS},
         session_id=row.session,
         messages=messages,
-        claim_number=row.claims + 1,
+        claim_number=row.claim_number + 1,
         attempt=row.attempt + (row.owner not in (None, worker)),  # a turn that was handed back has no owner
         is_resumed=True,
         may_have_queued_reaction=True,
         chunks=tuple(row.chunks or ()),
         text=row.text if is_answered else None,
         partial_text="" if is_answered else row.text or "",
-        cancel=row.cancel and CancelReason(row.cancel),
+        cancel=row.cancel_reason and CancelReason(row.cancel_reason),
         is_damaged=bool(damaged),
         meter=UsageMeter(row.id, row.usage, started_at=row.created_at),
     )
@@ -177,12 +177,12 @@ async def _begin(
         for turn, batch in begun
     ]
     await connection.execute(sa.insert(turns), new)
-    taken = [{"message": queued.row.id, "taker": turn.id} for turn, batch in begun for queued in batch]
+    taken = [{"message_id": queued.row.id, "taker": turn.id} for turn, batch in begun for queued in batch]
     await connection.execute(_TAKEN, taken)
     return [turn for turn, _ in begun]
 
 
-_TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))
+_TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message_id")).values(turn=sa.bindparam("taker"))
 
 
 async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mapping[str, int]) -> dict[str, sa.Row[Any]]:
@@ -238,7 +238,7 @@ async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str])
     rows, damaged = await _read_each(connection, query, inbox.c.id)
     found: dict[str, list[_QueuedMessage]] = {session: [] for session in session_ids}
     for row in rows:
-        if (message := parse_message(row.inbound)) is None:
+        if (message := parse_message(row.message)) is None:
             damaged.add(row.id)
         else:
             found[row.session].append(_QueuedMessage(row, message))

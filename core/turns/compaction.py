@@ -170,7 +170,7 @@ class HistoryCompactor:
         Another worker that begins, a deletion and a redaction overwrite the mark: the summary is then not stored.
         """
         here = (sessions.c.id == turn.session_id) & (sessions.c.generation == turn.generation)
-        marked = sa.update(sessions).where(here).values(folder=self._turns.worker_id).returning(sessions)
+        marked = sa.update(sessions).where(here).values(summarizing_worker=self._turns.worker_id).returning(sessions)
         async with self._writing() as connection:
             session: sa.Row[Any] | None = (await connection.execute(marked)).one_or_none()
         return session
@@ -190,7 +190,7 @@ class HistoryCompactor:
         """Return whether the mark is still there and no turn runs; lock the session."""
         c = sessions.c
         same = (c.id == taken.id) & (c.generation == taken.generation) & (c.created_at == taken.created_at)
-        held = sa.select(c.id).where(same, c.folder == self._turns.worker_id).with_for_update()
+        held = sa.select(c.id).where(same, c.summarizing_worker == self._turns.worker_id).with_for_update()
         if (await connection.execute(held)).first() is None:
             return False
         busy = sa.select(turns.c.id).where(turns.c.session == taken.id, is_active(turns))
@@ -202,8 +202,13 @@ class HistoryCompactor:
         row = to_columns(
             to_row(create_summary_event(summed.text, begin=piece.begin, end=last.created_at)), summed.tokens
         )
-        row |= {"session": turn.session_id, "generation": turn.generation, "content": summed.text, "covers": last.id}
-        old = (messages.c.session == turn.session_id) & messages.c.covers.is_not(None)
+        row |= {
+            "session": turn.session_id,
+            "generation": turn.generation,
+            "content": summed.text,
+            "last_covered_id": last.id,
+        }
+        old = (messages.c.session == turn.session_id) & messages.c.last_covered_id.is_not(None)
         await connection.execute(sa.delete(messages).where(old))
         await connection.execute(sa.insert(messages).values(row))
 
@@ -212,13 +217,13 @@ class HistoryCompactor:
         c = messages.c
         of_life = is_in_session(turn.session_id) & (c.generation == turn.generation)
         async with self._database.read() as connection:
-            newest = sa.select(messages).where(of_life, c.covers.is_not(None)).order_by(*NEWEST_FIRST).limit(1)
+            newest = sa.select(messages).where(of_life, c.last_covered_id.is_not(None)).order_by(*NEWEST_FIRST).limit(1)
             before = (await connection.execute(newest)).one_or_none()
-            since = of_life & c.covers.is_(None)
+            since = of_life & c.last_covered_id.is_(None)
             read = sa.select(c.id, c.role, c.tokens, c.tool_calls).where(since).order_by(*NEWEST_FIRST).limit(SEEN)
             newest_rows = (await connection.execute(read)).all()
             end = kept_from(newest_rows, tokens=int(self._room * KEPT), turns=int(self._turn_limit * KEPT))
-            rows, last = list[sa.Row[Any]](), before.covers if before else 0
+            rows, last = list[sa.Row[Any]](), before.last_covered_id if before else 0
             while sum(row.tokens for row in rows) <= self._budget:
                 page = sa.select(*_READ).where(since, c.id > last, c.id < end).order_by(*OLDEST_FIRST).limit(PAGE)
                 more = (await connection.execute(page)).all()
@@ -244,10 +249,10 @@ def _since(_dialect: str) -> sa.Select[Any]:
     """Select the newest messages of a session that no summary covers."""
     c, told = messages.c, messages.alias("told")
     session, generation = sa.bindparam("session", type_=sa.Text), sa.bindparam("generation", type_=sa.Integer)
-    covers = sa.select(sa.func.coalesce(sa.func.max(told.c.covers), 0)).where(
-        told.c.session == session, told.c.generation == generation, told.c.held.is_not(None)
+    covers = sa.select(sa.func.coalesce(sa.func.max(told.c.last_covered_id), 0)).where(
+        told.c.session == session, told.c.generation == generation, told.c.long_running_calls.is_not(None)
     )
-    of_life = is_in_session(session) & (c.generation == generation) & c.covers.is_(None)
+    of_life = is_in_session(session) & (c.generation == generation) & c.last_covered_id.is_(None)
     newest = sa.select(c.role, c.tokens).where(of_life, c.id > covers.scalar_subquery()).order_by(*NEWEST_FIRST)
     return newest.limit(sa.literal_column(str(SEEN)))
 

@@ -86,14 +86,14 @@ async def get_messages_of_turns(
 ) -> dict[str, tuple[InboxMessage, ...]]:
     """Return the messages that turns answer, without deleted ones unless there are no others."""
     query = (
-        sa.select(inbox.c.turn, inbox.c.inbound, inbox.c.outcome)
+        sa.select(inbox.c.turn, inbox.c.message, inbox.c.outcome)
         .where(inbox.c.turn.in_(turn_ids))
         .order_by(inbox.c.turn, inbox.c.sent_at, inbox.c.id)
     )
     rows = (await connection.execute(query)).all()
     by_turn = groupby(rows, key=lambda row: row.turn)
     said = {
-        turn: [(row.outcome, message) for row in of if (message := parse_message(row.inbound))] for turn, of in by_turn
+        turn: [(row.outcome, message) for row in of if (message := parse_message(row.message))] for turn, of in by_turn
     }
     standing = {turn: [message for outcome, message in of if outcome is None] for turn, of in said.items()}
     return {turn: tuple(standing[turn] or (message for _, message in of)) for turn, of in said.items() if of}
@@ -116,7 +116,7 @@ async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[I
     turn = (await connection.execute(of.where(turns.c.id == turn_id))).one_or_none()
     while turn is not None:
         rows = await get_inbox_rows(connection, turn.origin)
-        found += [message for row in rows if (message := parse_message(row.inbound))]
+        found += [message for row in rows if (message := parse_message(row.message))]
         turn = (await connection.execute(of.where(turns.c.id == turn.parent))).one_or_none()
     return found
 
@@ -134,12 +134,12 @@ async def prepare_rerun(connection: AsyncConnection, parent: sa.Row[Any], kind: 
         The kind of the rerun: `revise` if a message was edited or deleted meanwhile.
     """
     rows = await get_inbox_rows(connection, parent.origin)
-    if any(row.revised or row.outcome for row in rows):
+    if any(row.edited_message or row.outcome for row in rows):
         kind = "revise"
     for row in rows:
-        if row.revised:
+        if row.edited_message:
             revised = sa.update(inbox).where(inbox.c.id == row.id)
-            await connection.execute(revised.values(inbound=row.revised, revised=None))
+            await connection.execute(revised.values(message=row.edited_message, edited_message=None))
     if kind == "retry":
         await resume_run(connection, parent.session, parent.run or parent.origin)
     else:

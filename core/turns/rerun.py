@@ -45,7 +45,7 @@ async def create_rerun_message(
     turn = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
     rows = await get_inbox_rows(connection, turn.origin) if turn is not None else ()
     standing = [row for row in rows if row.outcome is None]
-    said = [message for row in standing if (message := parse_message(row.inbound))]
+    said = [message for row in standing if (message := parse_message(row.message))]
     if turn is None or turn.generation != generation or not said:
         return RerunDenied.EXPIRED
     if author is not None and author not in {message.author for message in said}:
@@ -54,7 +54,7 @@ async def create_rerun_message(
     if (has_ended := await _has_ended(connection, message.event_key)) is not None:
         return RerunDenied.EXPIRED if has_ended else message
     goes_on = kind == "retry" and await _has_asked(connection, turn_id)
-    if goes_on or not _may(turn, kind, is_revised=any(row.revised for row in standing)):
+    if goes_on or not _may(turn, kind, is_revised=any(row.edited_message for row in standing)):
         return RerunDenied.EXPIRED
     if kind != "retry" and await _is_followed(connection, turn):
         return RerunDenied.SUPERSEDED
@@ -71,7 +71,7 @@ async def _has_asked(connection: AsyncConnection, turn_id: str) -> bool:
 
 def _may(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
     """Return whether the state of a turn permits this kind of rerun."""
-    is_stopped = turn.cancel == CancelReason.STOP and turn.state in ("running", "cancelled")
+    is_stopped = turn.cancel_reason == CancelReason.STOP and turn.state in ("running", "cancelled")
     match kind:
         case "retry":
             return turn.state in ("failed", "running")

@@ -93,9 +93,13 @@ class TurnStore:
 
     async def list_owned(self) -> dict[str, CancelReason | None]:
         """Return the ids of this worker's turns, each with the reason to cancel it, if there is one."""
-        own = sa.select(turns.c.id, turns.c.cancel).where(is_active(turns), turns.c.owner == self._lease.worker_id)
+        own = sa.select(turns.c.id, turns.c.cancel_reason).where(
+            is_active(turns), turns.c.owner == self._lease.worker_id
+        )
         async with self._database.read() as connection:
-            return {row.id: row.cancel and CancelReason(row.cancel) for row in await connection.execute(own)}
+            return {
+                row.id: row.cancel_reason and CancelReason(row.cancel_reason) for row in await connection.execute(own)
+            }
 
     async def check_owned(self, turn: Turn) -> None:
         """Check that this worker still owns the turn, if its lease was interrupted.
@@ -133,7 +137,7 @@ class TurnStore:
         Raises:
             TurnLostError: another worker has claimed the turn.
         """
-        values = {"text": text, "usage": dict(usage), "receipt": receipt}
+        values = {"text": text, "usage": dict(usage), "run_record": receipt}
         await self._update(turn, before("answered"), state="answered", **values)
 
     async def hand_back(self, turn: Turn, said: str = "") -> None:
@@ -164,10 +168,10 @@ class TurnStore:
         """
         here = (turns.c.session == session_id) & is_active(turns)
         if reason != CancelReason.RESET:  # which has all forgotten, and is not to be taken back
-            here &= turns.c.cancel.is_(None) | (turns.c.cancel == reason)
+            here &= turns.c.cancel_reason.is_(None) | (turns.c.cancel_reason == reason)
         if reason == CancelReason.STOP:  # what has come to its answer has nothing to stop
             here &= turns.c.state != "answered"
-        asked = sa.update(turns).where(here).values(cancel=reason).returning(turns.c.id)
+        asked = sa.update(turns).where(here).values(cancel_reason=reason).returning(turns.c.id)
         turn_id: str | None = (await connection.execute(asked)).scalar_one_or_none()
         if turn_id is not None:
             await self._notices.post(connection, f"{turn_id} {reason}")
@@ -209,30 +213,33 @@ class TurnStore:
             TurnLostError: another worker has claimed the turn.
         """
         usage = turn.meter.to_json() if state != "done" else None  # of an answer, it is stored
-        is_reset, is_deleted = turns.c.cancel == CancelReason.RESET, turns.c.cancel == CancelReason.MESSAGE_DELETED
+        is_reset, is_deleted = (
+            turns.c.cancel_reason == CancelReason.RESET,
+            turns.c.cancel_reason == CancelReason.MESSAGE_DELETED,
+        )
         new = {
             "state": state,
             "error": error,
             "finished_at": time.time(),
             "usage": usage or turns.c.usage,
             "text": sa.case((is_reset, None), else_=turns.c.text),
-            "receipt": sa.case(
+            "run_record": sa.case(
                 (is_reset | is_deleted, None),
-                else_=sa.func.coalesce(sa.literal(receipt, turns.c.receipt.type), turns.c.receipt),
+                else_=sa.func.coalesce(sa.literal(receipt, turns.c.run_record.type), turns.c.run_record),
             ),
         }
         here = self.fencing_token(turn).owns_turn & turns.c.state.in_(before(state))
 
         async def work() -> None:
             async with self._database.write() as connection:
-                ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
+                ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel_reason)
                 row = (await connection.execute(ended)).one_or_none()
                 if row is None:
                     raise self.fencing_token(turn).lost_error
-                if row.cancel == CancelReason.RESET:
+                if row.cancel_reason == CancelReason.RESET:
                     answered = inbox.c.turn.in_((turn.id, turn.origin))
-                    await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
-                elif row.cancel == CancelReason.MESSAGE_DELETED and state == "cancelled":
+                    await connection.execute(sa.update(inbox).where(answered).values(message=None, edited_message=None))
+                elif row.cancel_reason == CancelReason.MESSAGE_DELETED and state == "cancelled":
                     await discard_run(connection, turn.session_id, turn.origin, keep_prompt=False)
 
         await retried(work, what=f"turn {turn.id}")

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxOutcome
 from core.store.database import Database
-from core.store.schema import inbox, refusals
+from core.store.schema import denial_notices, inbox
 from core.store.upsert import insert_of
 
 UNIT_SECONDS: Mapping[str, float] = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -136,7 +136,7 @@ def _counts(table: sa.FromClause) -> sa.ColumnElement[bool]:
 
 
 class DenialNotices:
-    """Store of the notices about denials, shared by all workers: the `refusals` table."""
+    """Store of the notices about denials, shared by all workers: the `denial_notices` table."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -152,17 +152,21 @@ class DenialNotices:
             StoreError: the database cannot be used.
         """
         now = time.time()
-        row = {"person": person, "kind": kind, "until": now + NOTICE_INTERVAL_SECONDS if until is None else until}
+        row = {
+            "user_key": person,
+            "kind": kind,
+            "expires_at": now + NOTICE_INTERVAL_SECONDS if until is None else until,
+        }
         async with self._database.write() as connection:
-            insert = insert_of(connection.dialect.name, refusals).values(row)
+            insert = insert_of(connection.dialect.name, denial_notices).values(row)
             upsert = insert.on_conflict_do_update(
-                index_elements=list(refusals.primary_key),
-                set_={"until": insert.excluded.until},
-                where=refusals.c.until <= now,
+                index_elements=list(denial_notices.primary_key),
+                set_={"expires_at": insert.excluded.expires_at},
+                where=denial_notices.c.expires_at <= now,
             )
-            return (await connection.execute(upsert.returning(refusals.c.person))).first() is not None
+            return (await connection.execute(upsert.returning(denial_notices.c.user_key))).first() is not None
 
 
 def is_expired() -> sa.ColumnElement[bool]:
-    """Return the condition of `refusals` rows whose silence has ended."""
-    return refusals.c.until < time.time()
+    """Return the condition of `denial_notices` rows whose silence has ended."""
+    return denial_notices.c.expires_at < time.time()

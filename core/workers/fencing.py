@@ -14,7 +14,7 @@ from core.store.schema import sessions, turns
 
 
 def _is(turn: Any, worker: Any, claim: Any) -> sa.ColumnElement[bool]:
-    return sa.and_(turns.c.id == turn, turns.c.owner == worker, turns.c.claims == claim)
+    return sa.and_(turns.c.id == turn, turns.c.owner == worker, turns.c.claim_number == claim)
 
 
 #: Whether a turn is that of the fence whose `values` are given.

@@ -95,7 +95,7 @@ class Lease:
 
     def has_no_live_worker(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Return whether the owner is null, or a worker whose lease has ended, as far as this worker may judge."""
-        live = sa.select(workers.c.id).where(workers.c.lease > self._database.now)
+        live = sa.select(workers.c.id).where(workers.c.lease_expires_at > self._database.now)
         return owner.is_(None) | (sa.literal(self.is_trustworthy) & owner.not_in(live))
 
     def _doubt(self) -> None:
@@ -106,9 +106,11 @@ class Lease:
         """Renew the row, and return when that began (the loop's time); it holds once it is committed."""
         began = event_loop.now()
         until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds
-        renewed = sa.update(workers).where(workers.c.id == self.worker_id).values(lease=until)
+        renewed = sa.update(workers).where(workers.c.id == self.worker_id).values(lease_expires_at=until)
         if not (await connection.execute(renewed)).rowcount:
-            await connection.execute(sa.insert(workers).values(id=self.worker_id, lease=until, live={}))
+            await connection.execute(
+                sa.insert(workers).values(id=self.worker_id, lease_expires_at=until, rate_limit_usage={})
+            )
         return began
 
     def _written(self, began: float) -> None:

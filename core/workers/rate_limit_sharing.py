@@ -49,13 +49,13 @@ async def exchange_usage(
 
     async def exchange() -> None:
         nonlocal announced
-        others = sa.select(workers.c.live).where(~own, workers.c.lease > database.now)
+        others = sa.select(workers.c.rate_limit_usage).where(~own, workers.c.lease_expires_at > database.now)
         async with database.read() as connection:
             rows = (await connection.execute(others)).scalars().all()
         share([{name: LimitUsage(*use) for name, use in uses.items()} for uses in rows])
         if (uses := dict(announce())) != announced:
             async with database.write() as connection:
-                await connection.execute(sa.update(workers).where(own).values(live=uses))
+                await connection.execute(sa.update(workers).where(own).values(rate_limit_usage=uses))
             announced = uses
 
     if not database.is_sqlite:

@@ -55,7 +55,7 @@ class ShardAssignment:
         Raises:
             StoreError: the database cannot be read.
         """
-        held = sa.select(channels.c.name).where(self._is_ours(), ~self._lease.has_no_live_worker(channels.c.leader))
+        held = sa.select(channels.c.name).where(self._is_ours(), ~self._lease.has_no_live_worker(channels.c.owner))
         async with self._database.read() as connection:
             names = (await connection.execute(held)).scalars().all()
         counts = [int(name.rpartition("/")[2]) if "/" in name else 1 for name in names]
@@ -91,7 +91,7 @@ class ShardAssignment:
     async def report_failure(self, shards: Collection[int], count: int) -> None:
         """Release shards, of so many, that this worker cannot connect, and leave all of them to others for a while."""
         self._assigned = (self._assigned or frozenset()).difference(shards)  # one that comes back is tried anew
-        await self._release(self._are(shards, count), unfit_until=self._database.now + UNFIT_SECONDS)
+        await self._release(self._are(shards, count), no_shards_until=self._database.now + UNFIT_SECONDS)
 
     async def acquire_slot(self, part: int, count: int, seconds: float) -> None:
         """Wait until no worker has had the slot of this part for so many seconds, or the database cannot tell."""
@@ -99,9 +99,9 @@ class ShardAssignment:
         try:
             while True:
                 now = self._database.now
-                is_free = channels.c.free_at.is_(None) | (channels.c.free_at <= now)
+                is_free = channels.c.next_identify_at.is_(None) | (channels.c.next_identify_at <= now)
                 async with self._database.write() as connection:
-                    take = sa.update(channels).where(this, is_free).values(free_at=now + seconds)
+                    take = sa.update(channels).where(this, is_free).values(next_identify_at=now + seconds)
                     if (await connection.execute(take)).rowcount:
                         return
                 await asyncio.sleep(SLOT_SECONDS)
@@ -126,14 +126,14 @@ class ShardAssignment:
         me, names = self._lease.worker_id, [self.row_name(shard, count) for shard in range(count)]
         row, now = channels.c, self._database.now
         # nobody has taken over this worker's own: its lease may have been lengthened late
-        is_free = self._lease.has_no_live_worker(row.leader) & row.leader.is_distinct_from(me)
-        holders = sa.select(row.name, sa.case((is_free, None), else_=row.leader).label("leader")).where(
+        is_free = self._lease.has_no_live_worker(row.owner) & row.owner.is_distinct_from(me)
+        holders = sa.select(row.name, sa.case((is_free, None), else_=row.owner).label("owner")).where(
             row.name.in_(names)
         )
-        is_fit = workers.c.unfit_until.is_(None) | (workers.c.unfit_until <= now)
-        live = sa.select(workers.c.id, is_fit).where((workers.c.lease > now) | (workers.c.id == me))
+        is_fit = workers.c.no_shards_until.is_(None) | (workers.c.no_shards_until <= now)
+        live = sa.select(workers.c.id, is_fit).where((workers.c.lease_expires_at > now) | (workers.c.id == me))
         async with self._database.read() as connection:
-            leaders = {row.name: row.leader for row in await connection.execute(holders)}
+            leaders = {row.name: row.owner for row in await connection.execute(holders)}
             fitness = (await connection.execute(live)).all()
         if missing := [name for name in names if name not in leaders]:
             async with self._database.write() as connection:
@@ -148,9 +148,9 @@ class ShardAssignment:
         if shards:
             async with self._database.write() as connection:
                 for shard in shards:
-                    free = self._are([shard], count) & self._lease.has_no_live_worker(channels.c.leader)
+                    free = self._are([shard], count) & self._lease.has_no_live_worker(channels.c.owner)
                     if (
-                        await connection.execute(sa.update(channels).where(free).values(leader=self._lease.worker_id))
+                        await connection.execute(sa.update(channels).where(free).values(owner=self._lease.worker_id))
                     ).rowcount:
                         taken.add(shard)
         return frozenset(taken)
@@ -160,7 +160,7 @@ class ShardAssignment:
         me = self._lease.worker_id
         try:
             async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
-                await connection.execute(sa.update(channels).where(rows, channels.c.leader == me).values(leader=None))
+                await connection.execute(sa.update(channels).where(rows, channels.c.owner == me).values(owner=None))
                 if values:
                     await connection.execute(sa.update(workers).where(workers.c.id == me).values(**values))
         except (StoreError, TimeoutError) as error:

@@ -126,5 +126,5 @@ async def test_interactions_of_slack_outlive_sigkill_and_are_processed_once(
 async def kept(database: sqlite3.Connection, count: int) -> None:
     """So many are kept that are not done."""
     async with asyncio.timeout(60):
-        while database.execute("SELECT count(*) FROM errands").fetchone() != (count,):  # noqa: ASYNC110 (it is told nowhere)
+        while database.execute("SELECT count(*) FROM interactions").fetchone() != (count,):  # noqa: ASYNC110 (it is told nowhere)
             await asyncio.sleep(0.01)

@@ -112,6 +112,6 @@ async def test_the_first_words_are_known_at_the_end_and_gone_when_they_are_delet
 
 def _summaries(file: Path, session: str) -> int:
     with sqlite3.connect(file) as database:
-        query = "SELECT count(*) FROM messages WHERE session = ? AND covers IS NOT NULL"
+        query = "SELECT count(*) FROM messages WHERE session = ? AND last_covered_id IS NOT NULL"
         (count,) = database.execute(query, (session,)).fetchone()
     return int(count)

@@ -197,9 +197,9 @@ async def test_what_cannot_be_read_any_more_is_said_where_it_was_asked_and_holds
     await bot.program.end(signal.SIGKILL)
     await bot.disconnected()
     with sqlite3.connect(tmp_path / "data" / "parley.db") as database:
-        said = "session IN (SELECT session FROM inbox WHERE json_extract(inbound, '$.text') LIKE '%waits')"
+        said = "session IN (SELECT session FROM inbox WHERE json_extract(message, '$.text') LIKE '%waits')"
         database.execute(f"UPDATE turns SET attempt = 'many', chunks = '7' WHERE state = 'running' AND {said}")
-        database.execute(f"UPDATE inbox SET inbound = '{{' WHERE turn IS NULL AND {said}")
+        database.execute(f"UPDATE inbox SET message = '{{' WHERE turn IS NULL AND {said}")
         stored = "session IN (SELECT session FROM messages WHERE content LIKE '%before this%')"
         database.execute(f"UPDATE messages SET event = NULL, tool_calls = '7' WHERE {stored}")
 

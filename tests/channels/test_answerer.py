@@ -159,7 +159,7 @@ async def test_an_older_message_that_comes_late_is_answered_by_the_next_turn(
         question = await ask(bot, "two")
         await bot.shows(question, lambda texts: "Once" in texts[-1])
         (row,) = await bot.inbox_rows()
-        said = InboxMessage.from_json(row.inbound)
+        said = InboxMessage.from_json(row.message)
         await bot.inbox.accept(replace(said, event_key="older", text="one", sent_at=said.sent_at - 0.1))
         await bot.shows(question, lambda texts: texts == ["two", "Once upon a time.", "That was one."])
         assert [turn.state for turn in await bot.settled(2)] == ["done", "done"]
@@ -308,11 +308,13 @@ async def test_a_message_that_is_posted_when_another_worker_has_the_turn_is_dele
                 await connection.execute(sa.update(turns).values(**values))
 
         async def too_late(self: TurnStore, turn: Turn, chunks: Sequence[str]) -> None:
-            await change(owner="another worker", claims=2, attempt=2)
+            await change(owner="another worker", claim_number=2, attempt=2)
             await shown(self, turn, chunks)
 
         async with bot.database.write() as connection:  # which lives
-            await connection.execute(sa.insert(workers).values(id="another worker", lease=float("inf"), live={}))
+            await connection.execute(
+                sa.insert(workers).values(id="another worker", lease_expires_at=float("inf"), rate_limit_usage={})
+            )
         monkeypatch.setattr(TurnStore, "save_message_ids", too_late)
         question = await ask(bot)
         await until(lambda: not bot.worker.running_count)
@@ -330,7 +332,7 @@ async def test_a_reply_whose_turn_another_worker_has_taken_is_tried_no_more_with
         await slack.wait_for(lambda: any(call.method == "conversations.replies" for call in slack.calls))
         monkeypatch.setattr(Lease, "is_trustworthy", False)
         async with bot.database.write() as connection:
-            await connection.execute(sa.update(turns).values(owner="another worker", claims=2, attempt=2))
+            await connection.execute(sa.update(turns).values(owner="another worker", claim_number=2, attempt=2))
         await until(lambda: not bot.worker.running_count)
         assert calls.CHECK_SECONDS < 1
         assert bot.texts(question) == ["hello"]
@@ -405,7 +407,7 @@ async def test_a_turn_of_which_never_all_can_be_read_is_given_up(
         monkeypatch.setattr(TurnStore, "save_message_ids", unreadable)
         await bot.restarted(state="answered", text="It is drawn.", chunks=[])
         row = await outcome(bot)
-        assert (row.state, row.claims, row.attempt) == ("failed", 4, 2)
+        assert (row.state, row.claim_number, row.attempt) == ("failed", 4, 2)
         assert f"turn {row.id}: the reply cannot be shown" in caplog.text
 
 
@@ -430,7 +432,7 @@ async def test_a_stop_hands_back_what_the_database_has_broken_off(
 
 async def test_a_session_that_was_reset_while_no_process_ran_says_so(slack: SlackSandbox, tmp_path: Path) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
-        await bot.restarted(cancel="reset")
+        await bot.restarted(cancel_reason="reset")
         assert (await outcome(bot)).state == "cancelled"
         assert bot.texts(question)[1:] == [words.RESET_STOPPED]
 

@@ -15,7 +15,7 @@ from core.models.tokens import TokenCounter
 from core.sessions.history import is_user_message
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.schema import errands, inbox, messages, sessions, turns
+from core.store.schema import inbox, interactions, messages, sessions, turns
 from tests.chaos.recorded_tools import RECORD
 
 
@@ -50,18 +50,18 @@ def uses(folder: Path) -> list[tuple[str, str]]:
 
 async def accepted(database: Database) -> list[tuple[str, str, str]]:
     """What was said to the bot, each message once for each time that it was kept."""
-    said = inbox.c.inbound.is_not(None), inbox.c.parent.is_(None)  # and not overheard, nor asked for once more
-    query = sa.select(inbox.c.session, inbox.c.inbound, inbox.c.turn).where(*said).order_by(inbox.c.id)
+    said = inbox.c.message.is_not(None), inbox.c.parent.is_(None)  # and not overheard, nor asked for once more
+    query = sa.select(inbox.c.session, inbox.c.message, inbox.c.turn).where(*said).order_by(inbox.c.id)
     async with database.read() as connection:
         rows = (await connection.execute(query)).all()
-    return [(row.session, InboxMessage.from_json(row.inbound).text, row.turn or "") for row in rows]
+    return [(row.session, InboxMessage.from_json(row.message).text, row.turn or "") for row in rows]
 
 
 async def unended(database: Database) -> list[str]:
     """What is still to be done, or was forgotten."""
     under_way = sa.select(turns.c.session, turns.c.state).where(turns.c.state.not_in(["done", "failed", "cancelled"]))
     waiting = sa.select(inbox).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
-    undone = sa.select(errands.c.key)  # somebody was told that it is being done
+    undone = sa.select(interactions.c.key)  # somebody was told that it is being done
     async with database.read() as connection:
         left = [f"a turn of {row.session} is {row.state}" for row in await connection.execute(under_way)]
         left += [f"{row.kind} {row.event_key} of {row.session} waits" for row in await connection.execute(waiting)]

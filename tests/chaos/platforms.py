@@ -204,7 +204,7 @@ async def _have_spoken_at(place: str, database: Database) -> None:
     """
     async with database.write() as connection:
         await insert_session(connection, app=DEFAULT_AGENT_NAME, user_id=place, session_id=place)
-        await connection.execute(sa.insert(channels).values(name="discord", heard_at=time.time()))
+        await connection.execute(sa.insert(channels).values(name="discord", watermark=time.time()))
 
 
 def _is_answered(platform: Platform, talk: Talk) -> bool:

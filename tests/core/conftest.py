@@ -118,7 +118,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
         nonlocal passed
         passed += seconds
         async with database.write() as connection:
-            await connection.execute(sa.update(workers).values(lease=workers.c.lease - seconds))
+            await connection.execute(sa.update(workers).values(lease_expires_at=workers.c.lease_expires_at - seconds))
 
     return passes
 

@@ -147,8 +147,8 @@ async def test_a_user_group_opens_the_door_and_what_cannot_be_looked_up_opens_no
         await bot.shows(question, lambda texts: "heard: ada: now" in texts)
         await bot.collect_events("grace", "general", "I too")
         await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
-        asked = next(row for row in await bot.inbox_rows() if row.inbound)
-        assert asked.inbound["visitor"]["roles"] == [group]
+        asked = next(row for row in await bot.inbox_rows() if row.message)
+        assert asked.message["visitor"]["roles"] == [group]
 
 
 async def test_what_waits_of_somebody_who_is_blocked_meanwhile_is_not_answered(

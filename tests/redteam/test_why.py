@@ -119,7 +119,7 @@ async def test_markup_in_arguments_and_errors_calls_nobody_and_ends_no_code(sand
             (line,) = [line for line in said.splitlines() if "`look`" in line]
             assert line.count("`") == 6  # the tool, the arguments and the error: nothing in them ends its span
         assert not any(message.pings for message in talk.replies())
-        assert not LEAKS.search(json.dumps(turn.receipt))
+        assert not LEAKS.search(json.dumps(turn.run_record))
         found = await TurnReports(talk.bot.database, Prices()).get(turn.id)
         assert found is not None
         assert not LEAKS.search(repr(found))

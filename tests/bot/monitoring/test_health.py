@@ -198,8 +198,10 @@ async def test_who_is_to_hear_discord_next_and_cannot_ends_with_an_error(
     monkeypatch.setattr(discord_channel, "CONNECT_TIMEOUT", 0.5)
     async with DiscordSandbox() as server, discord.running(server, tmp_path, discord.echo, connect=False) as bot:
         async with bot.database.write() as connection:
-            await connection.execute(sa.insert(workers).values(id="other", lease=float("inf"), live={}))
-            await connection.execute(sa.insert(channels).values(name="discord", leader="other"))
+            await connection.execute(
+                sa.insert(workers).values(id="other", lease_expires_at=float("inf"), rate_limit_usage={})
+            )
+            await connection.execute(sa.insert(channels).values(name="discord", owner="other"))
         await bot.channel.start()
         found = Health(patience=0.3, limit=1.0)
         watching = asyncio.create_task(found.watch([bot.channel], bot.database))

@@ -111,11 +111,11 @@ async def test_a_reset_forgets_it(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, "Sun.") as talk:
         await talk.say("how is the weather?")
         (turn,) = await talk.bot.settled(1)
-        assert turn.receipt is not None
+        assert turn.run_record is not None
         await talk.say("reset")
         await shows(talk, lambda found: found[-1] == words.RESET_DONE)
         assert await by_command(talk, turn=turn.id) == words.WHY_NOT_YOURS
-        assert [row.receipt for row in await talk.bot.turn_rows()] == [None]
+        assert [row.run_record for row in await talk.bot.turn_rows()] == [None]
         account = await TurnReports(talk.bot.database, Prices()).get(turn.id)
         assert account is not None
         assert account.is_reset

@@ -132,4 +132,4 @@ async def test_what_is_changed_while_it_is_being_kept_is_so_when_it_is_kept(
 
 def said_by(row: Any) -> str:
     """What a message says as it was edited last."""
-    return str((row.revised or row.inbound)["text"])
+    return str((row.edited_message or row.message)["text"])

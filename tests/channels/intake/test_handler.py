@@ -143,7 +143,7 @@ class Place:
 
     async def waiting(self) -> list[str]:
         """What waits to be answered."""
-        query = sa.select(inbox.c.inbound).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
+        query = sa.select(inbox.c.message).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
         async with self.database.read() as connection:
             found = (await connection.execute(query.order_by(inbox.c.id))).scalars().all()
         return [InboxMessage.from_json(said).text for said in found]

@@ -17,8 +17,8 @@ from channels.i18n import messages as words
 from channels.intake import interactions as handling
 from channels.slack.interactions.handler import SlackInteractionHandler
 from core.errors import StoreError, SurfaceError
-from core.inbox import interactions
-from core.store.schema import errands
+from core.inbox import interactions as queue_module
+from core.store.schema import interactions
 from core.tools.tool import Tool, adapt
 from sandbox.models import CallTool
 from sandbox.slack import SlackSandbox
@@ -37,7 +37,7 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(queue_module, "POLL_SECONDS", 0.05)
 
 
 async def choose(sandbox: Any) -> None:
@@ -49,7 +49,7 @@ async def choose(sandbox: Any) -> None:
 
 async def rows(bot: Any) -> list[Any]:
     async with bot.database.read() as connection:
-        return list((await connection.execute(sa.select(errands))).all())
+        return list((await connection.execute(sa.select(interactions))).all())
 
 
 def told(sandbox: Any) -> list[str]:
@@ -73,7 +73,7 @@ async def test_a_command_that_was_acknowledged_is_done_by_the_next_process_and_t
         giving = asyncio.create_task(choose(sandbox))
         await asyncio.wait_for(begun.wait(), 30)
         (row,) = await rows(talk.bot)
-        assert all(secret not in str(row.what) for secret in ("response_url", "trigger_id", "https://"))
+        assert all(secret not in str(row.payload) for secret in ("response_url", "trigger_id", "https://"))
     monkeypatch.setattr(CommandHandler, "run", run)
     async with talking(sandbox, tmp_path, "two") as talk:
         await sandbox.wait_for(lambda: told(sandbox), timeout=20)
@@ -157,7 +157,7 @@ async def test_the_token_of_an_interaction_is_sealed_in_the_database(tmp_path: P
         (shown,) = await server.command("ada", place, "ask", question="why?")
         await until(lambda: shown.text == "one")
         (row,) = await talk.bot.inbox_rows()
-        token = str(row.inbound["address"]["token"])
+        token = str(row.message["address"]["token"])
         tokens = {part for call in server.calls for part in call.path.split("/")}
         assert token not in tokens
         assert talk.bot.channel._seal.open(token) in tokens

@@ -63,7 +63,7 @@ def pays(to: str = "Grace") -> CallTool:
 
 async def rows(talk: Talk) -> list[Any]:
     async with talk.bot.database.read() as connection:
-        found = await connection.execute(sa.select(approvals).order_by(approvals.c.asked_at, approvals.c.id))
+        found = await connection.execute(sa.select(approvals).order_by(approvals.c.requested_at, approvals.c.id))
         return list(found.all())
 
 

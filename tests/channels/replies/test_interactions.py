@@ -159,7 +159,7 @@ async def test_any_reader_may_say_what_he_thinks_of_it(sandbox: Any, tmp_path: P
         await talk.sandbox.wait_for(lambda: len(talk.whispers("ada")) == 2 and len(talk.whispers("grace")) == 1)
         assert {*talk.whispers("ada"), *talk.whispers("grace")} == {words.NOTED}
         async with talk.bot.database.read() as connection:
-            kept = (await connection.execute(sa.select(feedback.c.verdict))).scalars().all()
+            kept = (await connection.execute(sa.select(feedback.c.rating))).scalars().all()
         assert kept == ["bad", "bad"]
 
 
@@ -201,7 +201,7 @@ async def test_a_question_that_is_edited_after_its_answer_can_be_answered_anew_a
         await talk.say("two and tow?")
         await talk.bot.settled(1)
         (row,) = await talk.bot.inbox_rows()
-        said = row.inbound["text"]
+        said = row.message["text"]
         for text, wanted in (("two and two?", [words.REVISE, words.WHY, words.GOOD, words.BAD]), (said, FINISHED)):
             await talk.bot.channel._intake.edited(row.event_key, text)
             await has_buttons(talk, wanted)
@@ -273,7 +273,7 @@ async def test_a_deletion_is_not_forgotten_by_whoever_shows_the_answer(sandbox: 
     async with talking(sandbox, tmp_path, "It is 42.") as talk:
         await talk.say("one")
         await talk.bot.settled(1)
-        await talk.bot.restarted(state="answered", cancel=CancelReason.MESSAGE_DELETED, finished_at=None)
+        await talk.bot.restarted(state="answered", cancel_reason=CancelReason.MESSAGE_DELETED, finished_at=None)
         await says(talk, f"It is 42.\n\n{words.WITHDRAWN}")
         (row,) = await talk.bot.settled(1)
         assert (row.state, buttons(talk)) == ("cancelled", [[]])

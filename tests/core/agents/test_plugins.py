@@ -173,7 +173,7 @@ async def test_a_result_of_plain_json_is_told_as_it_is(converse: Converse) -> No
 
 async def journal(conversation: Conversation) -> list[sa.Row[Any]]:
     async with conversation.database.read() as connection:
-        return list((await connection.execute(sa.select(tool_calls).order_by(tool_calls.c.begun_at))).all())
+        return list((await connection.execute(sa.select(tool_calls).order_by(tool_calls.c.started_at))).all())
 
 
 async def test_a_call_is_in_the_journal_with_what_the_model_was_told(converse: Converse) -> None:
@@ -186,7 +186,7 @@ async def test_a_call_is_in_the_journal_with_what_the_model_was_told(converse: C
     [row] = await journal(conversation)
     assert (row.session, row.run, row.id, row.tool, row.state) == (SESSION, "run-1", "c1", "look", "ended")
     assert (row.arguments, row.result) == ({"at": "sea"}, "[redacted]")
-    assert row.hash == hashlib.sha256(b'{"at":"sea"}').hexdigest()
+    assert row.arguments_hash == hashlib.sha256(b'{"at":"sea"}').hexdigest()
 
 
 async def test_the_error_of_a_tool_is_in_the_journal_as_it_was_told(converse: Converse) -> None:

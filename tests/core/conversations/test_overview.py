@@ -75,8 +75,8 @@ async def test_what_is_not_as_it_should_be_is_found_and_told_with_what_to_do(
     assert [finding.kind for finding in await found(database)] == ["stuck"]
     await change(database, sa.update(turns_table).where(row).values(created_at=time.time(), owner=turns.worker_id))
 
-    await change(database, sa.insert(channels).values(name="slack", heard_at=time.time() - DEAF - 60))
-    await change(database, sa.insert(channels).values(name="console", heard_at=1.0))
+    await change(database, sa.insert(channels).values(name="slack", watermark=time.time() - DEAF - 60))
+    await change(database, sa.insert(channels).values(name="console", watermark=1.0))
     assert [(finding.kind, finding.about) for finding in await found(database)] == [("deaf", "slack")]
     await change(database, sa.delete(channels))
 
@@ -119,10 +119,11 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(
 
     await turns.save_answer(turn, "the answer", {"input": 3, "output": 4}, {"history": history})
     asked = {
-        "id": "a1", "turn": turn.id, "session": turn.session_id, "generation": 1, "run": "r", "call": "c",
-        "asks_for": "f", "tool": "pay", "arguments": {}, "hash": "", "hint": "", "askers": [], "approvers": [],
-        "may_always": False, "secret_paths": [], "asked_at": 1.0, "expires_at": 2.0, "chunks": [],
-        "decision": "approved", "decider": "Ada", "decided_at": 3.0,
+        "id": "a1", "turn": turn.id, "session": turn.session_id, "generation": 1, "run": "r",
+        "confirmation_call_id": "c", "tool_call_id": "f", "tool": "pay", "arguments": {}, "arguments_hash": "",
+        "hint": "", "authors": [], "approvers": [], "can_allow_always": False,
+        "secret_paths": [], "requested_at": 1.0, "expires_at": 2.0, "chunks": [],
+        "decision": "approved", "decided_by_name": "Ada", "decided_at": 3.0,
     }  # fmt: skip
     await change(database, sa.insert(approvals).values(**asked))
     await turns.save_message_ids(turn, ["m1", "m2"])
@@ -193,5 +194,5 @@ async def test_a_turn_that_ends_without_an_answer_keeps_its_receipt_and_one_that
     await inbox.reset_session(inbound(text="reset"))
     await turns.end(turn, "cancelled", receipt={"seconds": 1.0})
     async with database.read() as connection:
-        kept = (await connection.execute(sa.select(turns_table.c.receipt))).scalars().all()
+        kept = (await connection.execute(sa.select(turns_table.c.run_record))).scalars().all()
     assert set(kept) == {None}

@@ -296,7 +296,7 @@ async def test_who_spoke_with_it_last_goes_on_until_somebody_else_speaks(room: R
     assert await room.hears("ada")
     async with database.read() as connection:
         kept = (await connection.execute(sa.select(inbox_table))).all()
-    assert [row.inbound for row in kept if row.outcome == "unaddressed"] == [None, None]
+    assert [row.message for row in kept if row.outcome == "unaddressed"] == [None, None]
     assert "secret" not in str(kept)
 
 
@@ -414,8 +414,8 @@ async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_i
 
     async def kept() -> set[tuple[str, str]]:
         async with database.read() as connection:
-            rows = await connection.execute(sa.select(feedback_table.c.author, feedback_table.c.verdict))
-            return {(row.author, row.verdict) for row in rows}
+            rows = await connection.execute(sa.select(feedback_table.c.author, feedback_table.c.rating))
+            return {(row.author, row.rating) for row in rows}
 
     assert not await opinions.save_feedback("nothing", "ada", "good")
     turn = await begun(inbox, turns)

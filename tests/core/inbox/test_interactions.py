@@ -8,16 +8,16 @@ import pytest
 import sqlalchemy as sa
 
 from core.errors import StoreError
-from core.inbox import interactions
+from core.inbox import interactions as queue_module
 from core.inbox.interactions import MAX_AGE_SECONDS, InteractionQueue
 from core.store.database import Database
-from core.store.schema import errands
+from core.store.schema import interactions
 from core.workers.lease import Lease
 
 
 @pytest.fixture(autouse=True)
 def frequent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interactions, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(queue_module, "POLL_SECONDS", 0.01)
 
 
 async def new_worker(database: Database) -> InteractionQueue:
@@ -31,7 +31,7 @@ async def new_worker(database: Database) -> InteractionQueue:
 
 async def stored(database: Database) -> list[str]:
     async with database.read() as connection:
-        return list((await connection.execute(sa.select(errands.c.key).order_by(errands.c.key))).scalars())
+        return list((await connection.execute(sa.select(interactions.c.key).order_by(interactions.c.key))).scalars())
 
 
 @asynccontextmanager
@@ -93,7 +93,9 @@ async def test_an_interaction_that_is_too_old_is_dropped(database: Database) -> 
     dead = await new_worker(database)
     await dead.add("slack", "a press", "payload")
     async with database.write() as connection:
-        await connection.execute(sa.update(errands).values(begun_at=errands.c.begun_at - MAX_AGE_SECONDS - 1))
+        await connection.execute(
+            sa.update(interactions).values(started_at=interactions.c.started_at - MAX_AGE_SECONDS - 1)
+        )
     await dead.add("slack", "a later press", "payload")
     async with running_orphaned(await new_worker(database)) as found:
         assert await asyncio.wait_for(found.get(), 30) == ("a later press", "payload")

@@ -84,7 +84,7 @@ async def test_a_command_is_noted_once_without_its_words_and_begins_no_conversat
     noted = await asyncio.gather(*(inbox.record_command(command, "status") for _ in range(10)))
     assert sorted(noted) == [False] * 9 + [True]
     ((row),) = await rows(database)
-    assert (row.event_key, row.inbound, row.outcome) == (command.event_key, None, "command")
+    assert (row.event_key, row.message, row.outcome) == (command.event_key, None, "command")
     assert not await inbox.has_session(command.session_id)
     assert await inbox.accept(inbound()) is AcceptResult.NEXT
     assert len((await turns.claim(1))[0].messages) == 1

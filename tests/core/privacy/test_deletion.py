@@ -110,8 +110,15 @@ class Office:
         )
         async with self.database.write() as connection:
             await connection.execute(sa.insert(memories), recalled)
-            journal = {"session": session, "run": turn.id, "id": call, "tool": "look", "hash": "h", "state": "ended"}
-            told = {"arguments": {"for": words}, "result": answer, "begun_at": time.time()}
+            journal = {
+                "session": session,
+                "run": turn.id,
+                "id": call,
+                "tool": "look",
+                "arguments_hash": "h",
+                "state": "ended",
+            }
+            told = {"arguments": {"for": words}, "result": answer, "started_at": time.time()}
             await connection.execute(sa.insert(tool_calls).values(**journal, **told))
             own = {
                 "scope": "session",
@@ -122,16 +129,22 @@ class Office:
             await connection.execute(sa.insert(state).values(own))
             asks = {"id": f"a{turn.id}", "turn": turn.id, "session": session, "generation": 1, "run": turn.id}
             what = {
-                "call": "k",
-                "asks_for": call,
+                "confirmation_call_id": "k",
+                "tool_call_id": call,
                 "tool": "look",
                 "arguments": {"for": words},
-                "hash": "h",
+                "arguments_hash": "h",
                 "hint": words,
             }
-            who = {"askers": [author], "approvers": ["author"], "may_always": False, "secret_paths": [], "chunks": []}
-            when = {"asked_at": 1.0, "expires_at": 2.0, "decided_at": 1.5}
-            decided = {"decided_by": author, "decider": name, "decision": "approved"}
+            who = {
+                "authors": [author],
+                "approvers": ["author"],
+                "can_allow_always": False,
+                "secret_paths": [],
+                "chunks": [],
+            }
+            when = {"requested_at": 1.0, "expires_at": 2.0, "decided_at": 1.5}
+            decided = {"decided_by": author, "decided_by_name": name, "decision": "approved"}
             await connection.execute(sa.insert(approvals).values(**asks, **what, **who, **when, **decided))
         turn.meter.place, turn.meter.author, turn.meter.author_name = said.place, f"slack:{author}", name
         turn.meter.day = day or turn.meter.day
@@ -145,7 +158,7 @@ class Office:
 
     async def sum_up(self, session: str, text: str) -> None:
         row = to_columns(to_row(create_summary_event(text, begin=1.0, end=2.0)), 5)
-        values = {**row, "session": session, "generation": 1, "covers": 1, "content": text}
+        values = {**row, "session": session, "generation": 1, "last_covered_id": 1, "content": text}
         async with self.database.write() as connection:
             await connection.execute(sa.insert(messages).values(values))
 
@@ -228,8 +241,8 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
     await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around, is_counted=False)
     await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
-        told = {"person": "slack:U0ZOFIA", "kind": "door", "until": 1.0}
-        await connection.execute(sa.insert(metadata.tables["refusals"]).values(told))
+        told = {"user_key": "slack:U0ZOFIA", "kind": "door", "expires_at": 1.0}
+        await connection.execute(sa.insert(metadata.tables["denial_notices"]).values(told))
         reserved = UsageMeter("t")
         reserved.author, reserved.author_name = "slack:U0ZOFIA", "Zofia"
         rows = make_rows([ModelCall("m", input=1)], reserved.to_attribution(), PRICES, turn="t")
@@ -283,10 +296,10 @@ async def test_a_deleted_persons_name_is_in_no_folded_text(office: Office, datab
     place = SHARED.rpartition(":")[0]
     noted = replied("Zofia and Zoë like tea.")
     await MemoryService(database).add_events_to_memory(app_name="app", user_id=place, events=[noted])
-    assert {"messages.folded", "memories.folded"} <= {*await office.holds("zofia")}
+    assert {"messages.search_text", "memories.search_text"} <= {*await office.holds("zofia")}
     await DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA"))
     assert await office.holds("Zofia", "zofia") == []
-    assert {"messages.folded", "memories.folded"} <= {*await office.holds("like tea.", "harmless")}
+    assert {"messages.search_text", "memories.search_text"} <= {*await office.holds("like tea.", "harmless")}
 
 
 async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(office: Office, database: Faulty) -> None:
@@ -298,7 +311,7 @@ async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(off
     async with database.write() as connection:
         await _age(connection, days=40)
         held = sa.update(messages).where(messages.c.invocation_id == waiting, messages.c.role == "assistant")
-        await connection.execute(held.values(held={"k": False}))
+        await connection.execute(held.values(long_running_calls={"k": False}))
     await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
     retention = RetentionService(database, PRICES, days=30)
     await retention.delete_expired()
@@ -498,7 +511,7 @@ async def test_what_a_worker_has_left_is_ended_first_by_one_who_takes_it_up_and_
 
 async def _is_to_end(database: Faulty) -> bool:
     async with database.read() as connection:
-        return bool((await connection.execute(sa.select(turns_table.c.cancel))).scalar_one_or_none())
+        return bool((await connection.execute(sa.select(turns_table.c.cancel_reason))).scalar_one_or_none())
 
 
 async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forgotten(
@@ -537,7 +550,7 @@ async def _age(connection: Any, *, days: float) -> None:
     for table, name in (
         (messages, "created_at"),
         (turns_table, "finished_at"),
-        (tool_calls, "begun_at"),
+        (tool_calls, "started_at"),
         (inbox_table, "sent_at"),
         (inbox_table, "accepted_at"),
         (sessions, "updated_at"),

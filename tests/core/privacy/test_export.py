@@ -64,7 +64,7 @@ async def conversation(database: Faulty, inbox: InboxStore, turns: TurnStore, se
     await FeedbackStore(database).save_feedback(turn.id, "U2", "good")
     row = to_columns(to_row(create_summary_event("Ada looks.\nAt a cat.", begin=1.0, end=2.0)), 5)
     async with database.write() as connection:
-        values = {**row, "session": SESSION, "generation": 1, "covers": 1, "content": "Ada looks.\nAt a cat."}
+        values = {**row, "session": SESSION, "generation": 1, "last_covered_id": 1, "content": "Ada looks.\nAt a cat."}
         await connection.execute(sa.insert(messages).values(values))
     return turn.id
 

@@ -24,7 +24,7 @@ async def age(database: Faulty, *, days: float) -> None:
         ended = turns_table.c.finished_at.is_not(None)
         await connection.execute(sa.update(turns_table).where(ended).values(finished_at=at, cost=0))
         await connection.execute(sa.update(inbox_table).values(accepted_at=at))
-        await connection.execute(sa.update(tool_calls).values(begun_at=at))
+        await connection.execute(sa.update(tool_calls).values(started_at=at))
 
 
 async def counts(database: Faulty) -> dict[str, int]:
@@ -60,8 +60,16 @@ async def test_what_ended_long_ago_goes_and_where_each_one_speaks_stays_known(
         for number in range(3):
             await answered(inbox, turns, session=f"place:{author}{number}", author=author)
     async with database.write() as connection:
-        call = {"session": "s", "run": "r", "id": "c", "tool": "t", "arguments": {}, "hash": "", "state": "ended"}
-        await connection.execute(sa.insert(tool_calls).values(**call, begun_at=time.time()))
+        call = {
+            "session": "s",
+            "run": "r",
+            "id": "c",
+            "tool": "t",
+            "arguments": {},
+            "arguments_hash": "",
+            "state": "ended",
+        }
+        await connection.execute(sa.insert(tool_calls).values(**call, started_at=time.time()))
     await age(database, days=31)
     await emptied(database)
     assert await counts(database) == {"turns": 0, "inbox": 2, "tool_calls": 0}
@@ -88,7 +96,7 @@ async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(
     now = time.time()
     async with database.write() as connection:
         for id_, lease in (("gone", now - 2 * HOUR), ("silent", now - HOUR / 2)):
-            await connection.execute(sa.insert(workers).values(id=id_, lease=lease, live={}))
+            await connection.execute(sa.insert(workers).values(id=id_, lease_expires_at=lease, rate_limit_usage={}))
     await emptied(database)
     async with database.read() as connection:
         left = set((await connection.execute(sa.select(workers.c.id))).scalars())

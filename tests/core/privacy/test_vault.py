@@ -18,7 +18,7 @@ def vault(database: Database) -> Vault:
 
 async def sealed(database: Database) -> list[str]:
     async with database.read() as connection:
-        return [str(one) for one in (await connection.scalars(sa.select(table.c.sealed))).all()]
+        return [str(one) for one in (await connection.scalars(sa.select(table.c.ciphertext))).all()]
 
 
 async def test_what_is_kept_is_read_again_and_not_by_who_has_the_database_alone(

@@ -86,7 +86,7 @@ async def test_unreadable_open_calls_are_reported_at_the_next_message(
 ) -> None:
     session = await create(service)
     await service.append_event(session, said("hi"))
-    await run(database, "UPDATE messages SET held = '[7]'")
+    await run(database, "UPDATE messages SET long_running_calls = '[7]'")
     with pytest.raises(DamagedSessionError):
         await service.append_event(session, said("again"))
     async with database.read() as connection:

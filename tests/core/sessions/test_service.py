@@ -392,8 +392,10 @@ async def test_each_read_of_a_turn_uses_an_index(service: SessionService, databa
             assert not any("pk_messages" in step for step in steps), (sql, steps)  # which has those of all sessions
         if database.is_sqlite and "count(*)" in sql:
             assert any("COVERING INDEX ix_messages_turns" in step for step in steps), (sql, steps)
-        if database.is_sqlite and "held IS NOT NULL" in sql:  # PostgreSQL chooses by what there is, and here is little
-            assert any("ix_messages_held" in step for step in steps), (sql, steps)
+        if (
+            database.is_sqlite and "long_running_calls IS NOT NULL" in sql
+        ):  # PostgreSQL chooses by what there is, and here is little
+            assert any("ix_messages_long_running_calls" in step for step in steps), (sql, steps)
 
 
 async def test_reads_of_one_session_do_not_scan_the_others(service: SessionService, database: Database) -> None:

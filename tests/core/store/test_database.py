@@ -16,7 +16,7 @@ from core.observability import metrics
 from core.store import database as database_module
 from core.store.database import Database
 from core.store.fast_path import Statement
-from core.store.schema import pulse, state
+from core.store.schema import state, write_checks
 from sandbox.postgres import PostgresSandbox
 from tests.core.conftest import Faulty, with_tables
 
@@ -324,8 +324,8 @@ async def test_a_parameter_that_the_driver_knows_is_passed_on(postgres: str) -> 
 async def test_a_cancelled_transaction_unlocks_the_file_at_once(database: Faulty) -> None:
     async def write() -> None:
         async with database.write() as connection:
-            await connection.execute(sa.update(pulse).values(at=1.0))
-            (await connection.execute(sa.select(pulse))).all()
+            await connection.execute(sa.update(write_checks).values(written_at=1.0))
+            (await connection.execute(sa.select(write_checks))).all()
 
     await database.ping()
     cancelled = []  # the traceback of each holds its cursors

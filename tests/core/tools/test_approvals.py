@@ -147,7 +147,7 @@ async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     async with database.write() as connection:
-        await connection.execute(sa.update(turns_table).values(claims=2))
+        await connection.execute(sa.update(turns_table).values(claim_number=2))
     with pytest.raises(TurnLostError):
         await approvals.answered(turn, "text", {}, [ask()])
     assert await count(database, table) == 0
@@ -170,7 +170,7 @@ async def test_an_expired_approval_that_cannot_be_read_blocks_no_other(
 ) -> None:
     await both_late(inbox, turns, database, approvals)
     async with database.write() as connection:
-        await connection.exec_driver_sql("UPDATE approvals SET askers = '7' WHERE session = 'one'")
+        await connection.exec_driver_sql("UPDATE approvals SET authors = '7' WHERE session = 'one'")
     assert [approval.session_id for approval in await approvals.expire()] == ["two"]
 
 

@@ -135,7 +135,7 @@ class Talk:
     async def summaries(self) -> list[Any]:
         c = messages.c
         async with self.database.read() as connection:
-            query = sa.select(c.content, c.covers, c.tokens).where(c.covers.is_not(None))
+            query = sa.select(c.content, c.last_covered_id, c.tokens).where(c.last_covered_id.is_not(None))
             return list(await connection.execute(query))
 
     async def reads(self) -> list[str]:
@@ -319,7 +319,7 @@ async def test_no_summary_is_stored_of_a_history_that_changes_meanwhile(talk: Ta
 
     async def sum_up_while_redacted(*args: Any, **more: Any) -> Any:
         async with talk.database.write() as connection:
-            await connection.execute(sa.update(sessions).values(folder=None))
+            await connection.execute(sa.update(sessions).values(summarizing_worker=None))
         return await sum_up(*args, **more)
 
     talk.compaction._summarizer.summarize = sum_up_while_redacted  # type: ignore[method-assign]

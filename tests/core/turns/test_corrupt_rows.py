@@ -20,12 +20,12 @@ NOWHERE = {**inbound("left", session="p:left").to_json(), "spot": {"channel": ["
 TURNS = ["chunks = '7'", "usage = '[1]'"]
 TURNS_OF_SQLITE = [
     "attempt = 'many'",
-    "claims = 'many'",
+    "claim_number = 'many'",
     "text = CAST(X'ff' AS TEXT)",
     "agent = CAST(X'ff' AS TEXT)",
 ]
-MESSAGES = ["inbound = '7'", "inbound = '{\"text\": 3}'", f"inbound = '{json.dumps(NOWHERE)}'"]
-MESSAGES_OF_SQLITE = ["inbound = '{'", "inbound = CAST(X'ff' AS TEXT)"]
+MESSAGES = ["message = '7'", "message = '{\"text\": 3}'", f"message = '{json.dumps(NOWHERE)}'"]
+MESSAGES_OF_SQLITE = ["message = '{'", "message = CAST(X'ff' AS TEXT)"]
 
 
 def on_each(both: list[str], sqlite: list[str]) -> list[tuple[str, str]]:
@@ -107,7 +107,7 @@ async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_
         await turns.claim(1)
     async with database.write() as connection:
         asked = f"turn = '{turn.id}'"
-        await connection.exec_driver_sql(f"UPDATE inbox SET inbound = CAST(X'ff' AS TEXT) WHERE {asked}")
+        await connection.exec_driver_sql(f"UPDATE inbox SET message = CAST(X'ff' AS TEXT) WHERE {asked}")
     await inbox.accept(inbound("other", session="p:other"))
     told = await ended(turns)
     assert ("p:other", "other", False) in told
@@ -133,7 +133,7 @@ async def test_of_a_session_in_which_nothing_can_be_read_the_others_hear_nothing
     await ended(turns)
     await inbox.accept(inbound("left", session="p:left"))
     async with database.write() as connection:
-        await connection.exec_driver_sql("UPDATE inbox SET inbound = CAST(X'ff' AS TEXT)")
+        await connection.exec_driver_sql("UPDATE inbox SET message = CAST(X'ff' AS TEXT)")
     await inbox.accept(inbound("other", session="p:other"))
     assert await ended(turns) == [("p:other", "other", False)]
 

@@ -58,8 +58,15 @@ async def answered_turn(inbox: InboxStore, turns: TurnStore, service: SessionSer
     call = called("c1"), answered("c1")
     await store(service, turn, said(" ".join(words)), *call, replied(f"about {words[-1]}"))
     async with inbox._database.write() as connection:
-        row = {"session": turn.session_id, "run": turn.origin, "id": "c1", "tool": "t", "arguments": {}, "hash": ""}
-        await connection.execute(sa.insert(tool_calls).values(**row, state="ended", begun_at=time.time()))
+        row = {
+            "session": turn.session_id,
+            "run": turn.origin,
+            "id": "c1",
+            "tool": "t",
+            "arguments": {},
+            "arguments_hash": "",
+        }
+        await connection.execute(sa.insert(tool_calls).values(**row, state="ended", started_at=time.time()))
     await turns.save_message_ids(turn, ["m1", "m2"])
     await done(turns, turn)
     return turn

@@ -243,7 +243,7 @@ async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itse
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     async with database.write() as connection:
-        await connection.execute(sa.update(workers).values(lease=0.0))
+        await connection.execute(sa.update(workers).values(lease_expires_at=0.0))
     assert await turns.claim(1, running=[turn.id]) == []
     assert [again.id for again in await turns.claim(1)] == [turn.id]
 
@@ -269,7 +269,7 @@ async def test_a_reset_forgets_what_was_said_when_the_turn_that_answered_it_has_
     (taken,) = await new.claim(1)
     assert (taken.messages, taken.cancel) == (failed.messages, "reset")
     await new.end(taken, "cancelled")
-    assert set(await column(database, inbox_table.c.inbound)) == {None}
+    assert set(await column(database, inbox_table.c.message)) == {None}
 
 
 async def test_a_turn_ends_with_the_message_that_it_answered(
@@ -321,7 +321,7 @@ async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
         await inbox.accept(message)
     async with database.write() as connection:
         broken = inbox_table.c.event_key.in_([left.event_key, said.event_key])
-        await connection.execute(sa.update(inbox_table).where(broken).values(inbound=sa.text(f"'{damage}'")))
+        await connection.execute(sa.update(inbox_table).where(broken).values(message=sa.text(f"'{damage}'")))
     claimed = await turns.claim(10)
     assert [(turn.session_id, len(turn.messages)) for turn in claimed] == [("p:a", 1), ("p:b", 1)]
     assert f"what is stored of {begun.id} cannot be read" in caplog.text

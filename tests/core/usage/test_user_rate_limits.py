@@ -57,7 +57,7 @@ async def test_concurrent_workers_share_a_persons_limit_and_lose_no_message(
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(table).order_by(table.c.id))).all()
     assert sorted(row.outcome or "" for row in rows) == [""] * 5 + [InboxOutcome.RATE_LIMITED] * 7
-    assert all((row.inbound is None) == (row.outcome == InboxOutcome.RATE_LIMITED) for row in rows)
+    assert all((row.message is None) == (row.outcome == InboxOutcome.RATE_LIMITED) for row in rows)
     assert await two[0].accept(inbound(session="place:1", author="grace")) is not AcceptResult.DUPLICATE
 
 

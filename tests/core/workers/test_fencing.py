@@ -306,7 +306,7 @@ async def test_wherever_the_lease_ends_in_the_middle_the_history_is_one_run_and_
         turn = replace(turn, generation=turn.generation + 1)
         async with database.write() as connection:  # all is as it was before
             await begin_generation(connection, SESSION)
-            anew = {"owner": turns.worker_id, "claims": turn.claim_number, "generation": turn.generation}
+            anew = {"owner": turns.worker_id, "claim_number": turn.claim_number, "generation": turn.generation}
             await connection.execute(sa.update(turns_table).values(**anew))
         await turns._lease.acquire()
     assert {"statement", "transaction"} == set(met)

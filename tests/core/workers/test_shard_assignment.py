@@ -142,7 +142,7 @@ async def test_parts_are_shared_out_evenly_over_those_who_are_there(postgres: st
     await ended(workers.pop(0).task, keepers.pop(0))  # and what one has led who is gone, the others share
     async with database.write() as connection:
         is_gone = sa.update(workers_table).where(workers_table.c.id == leases[0].worker_id)
-        await connection.execute(is_gone.values(lease=0.0))
+        await connection.execute(is_gone.values(lease_expires_at=0.0))
     await until(is_even)
     _, assignment = await candidate(database)
     assert await assignment.get_shard_count() == 4

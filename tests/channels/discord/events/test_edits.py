@@ -35,7 +35,7 @@ async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_says_t
 
 
 async def until_revised(bot: Any, text: str) -> None:
-    await bot.database.until(bot.inbox_rows, lambda rows: rows[-1].inbound["text"] == text)
+    await bot.database.until(bot.inbox_rows, lambda rows: rows[-1].message["text"] == text)
 
 
 async def test_an_answer_to_what_was_edited_since_is_given_anew_when_that_is_asked(

@@ -113,7 +113,7 @@ async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_
         assert await post(bot, bodies[1], slack.requests.signed(bodies[1])) == 200
         assert await mentioned == 200
         await bot.settled(2)
-        assert [[file["name"] for file in row.inbound["attachments"]] for row in await bot.inbox_rows()] == [
+        assert [[file["name"] for file in row.message["attachments"]] for row in await bot.inbox_rows()] == [
             ["plan.txt"],
             ["plan.txt"],
         ]

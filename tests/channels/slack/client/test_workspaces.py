@@ -91,7 +91,7 @@ def texts(workspace: SlackSandbox, question: SlackMessage) -> list[str]:
 
 async def kept(bot: Bot) -> list[str]:
     """What is stored for good: used states are known for a while."""
-    rows = sa.select(vault.c.name, vault.c.sealed).where(vault.c.expires_at.is_(None))
+    rows = sa.select(vault.c.name, vault.c.ciphertext).where(vault.c.expires_at.is_(None))
     async with bot.database.read() as connection:
         return [f"{name} {sealed}" for name, sealed in (await connection.execute(rows))]
 
