@@ -28,7 +28,7 @@ from core.models.selection import AgentRunConfig
 from core.models.tool_calls import unique_id
 from core.secret_redaction import redact
 from core.sessions.history import INTERRUPTED
-from core.sessions.session import StoredSession
+from core.sessions.writer import StoredSession
 from core.tools.adk_confirmations import allow, find_secret_paths, rule_on
 from core.tools.call_log import Call, Entry, Journal
 from core.tools.results import kept, told

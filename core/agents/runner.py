@@ -20,7 +20,7 @@ from core.sessions.history import HistoryWindow, is_user_message
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
 from core.sessions.service import SessionService
-from core.sessions.session import StoredSession
+from core.sessions.writer import StoredSession
 from core.workers.fencing import FencingToken
 
 with warnings.catch_warnings():  # ADK: to go on with a run is an experiment

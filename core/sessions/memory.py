@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retried
 from core.sessions.codec import fold_text, has_word, to_folded_column
-from core.sessions.session import StoredSession
+from core.sessions.writer import StoredSession
 from core.store.database import Database
 from core.store.schema import memories
 from core.store.upsert import insert_new

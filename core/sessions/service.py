@@ -34,8 +34,7 @@ from core.sessions.history import DEFAULT_MAX_TURNS, is_user_message, repair_his
 from core.sessions.lifecycle import delete_session_data, find_session_row, insert_session
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.reader import HistoryLoader, read_snapshot
-from core.sessions.session import StoredSession
-from core.sessions.writer import EventWriter
+from core.sessions.writer import EventWriter, StoredSession
 from core.store.database import Database
 from core.store.schema import messages, sessions, state
 

@@ -1,4 +1,4 @@
-"""Writer of events: each once, and only into the session generation that was loaded."""
+"""Loaded sessions, and the writer of their events: once, into the loaded generation."""
 
 import asyncio
 from dataclasses import dataclass
@@ -8,18 +8,45 @@ from typing import Any
 import sqlalchemy as sa
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
+from google.adk.sessions import Session
+from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import SessionResetError
 from core.sessions import state as scopes
 from core.sessions.codec import EventRow, to_columns
-from core.sessions.history import is_user_message
-from core.sessions.session import StoredSession
+from core.sessions.history import HistoryWindow, is_user_message
+from core.sessions.prompt_text import AttributedPrompt
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, sessions
 from core.store.upsert import insert_new, insert_of
-from core.workers.fencing import OWNS_TURN, join_owned_turn
+from core.workers.fencing import OWNS_TURN, FencingToken, join_owned_turn
+
+
+class StoredSession(Session):
+    """A loaded session.
+
+    Attributes:
+        generation: the session generation that appended events belong to.
+        created_at: when the session was created, in seconds since the epoch.
+        fence: the turn whose run appends to it, if there is one.
+        prompt: the user messages of that turn, with their authors.
+        window: the part of the history that was loaded.
+    """
+
+    generation: int = Field(default=0, exclude=True)
+    created_at: float = Field(default=0.0, exclude=True)
+    fence: FencingToken | None = Field(default=None, exclude=True)
+    prompt: AttributedPrompt | None = Field(default=None, exclude=True)
+    window: HistoryWindow = Field(default=HistoryWindow(), exclude=True)
+
+    def get_attribution(self, event: Event) -> dict[str, Any] | None:
+        """Return the authors of the prompt's parts, if `event` is the prompt."""
+        first = next(iter((event.content and event.content.parts) or ()), None)
+        if self.prompt is None or first is None or first.text != self.prompt.text or not is_user_message(event):
+            return None
+        return self.prompt.to_json()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from google.adk.tools.tool_context import ToolContext
 
 from core.sessions.codec import fold_text
 from core.sessions.service import SessionService
-from core.sessions.session import StoredSession
+from core.sessions.writer import StoredSession
 from core.tools.tool import idempotent
 
 #: How many messages are found at most, and how much is told of each, in characters.

@@ -23,7 +23,7 @@ from core.models.provider import Done, Failed, Text, ToolCall, ToolResult
 from core.sessions.history import INTERRUPTED
 from core.sessions.resume import resume_run
 from core.sessions.service import SessionService
-from core.sessions.session import StoredSession
+from core.sessions.writer import StoredSession
 from core.tools.call_log import Call, Journal
 from core.tools.tool import Tool, adapt
 from tests.core.sessions.events import reset_session

@@ -25,8 +25,8 @@ from core.sessions.history import repair_history
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt, build_quote, quote_message
 from core.sessions.service import SessionService
-from core.sessions.session import StoredSession
 from core.sessions.summarizer import create_summary_event
+from core.sessions.writer import StoredSession
 from core.store.schema import approvals, memories, messages, metadata, sessions, state, tool_calls
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table

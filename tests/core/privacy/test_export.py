@@ -19,8 +19,8 @@ from core.sessions.artifacts import ArtifactService
 from core.sessions.codec import to_columns, to_row
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.service import SessionService
-from core.sessions.session import StoredSession
 from core.sessions.summarizer import create_summary_event
+from core.sessions.writer import StoredSession
 from core.store.schema import messages, sessions
 from core.turns.store import TurnStore
 from core.usage.meter import ModelCall

@@ -18,7 +18,7 @@ from core.errors import SessionResetError, StoreError
 from core.models.tokens import TokenCounter
 from core.sessions.history import count_sent_turns
 from core.sessions.service import SessionService
-from core.sessions.session import StoredSession
+from core.sessions.writer import StoredSession
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, metadata, sessions, state

@@ -25,8 +25,8 @@ from core.sessions.prompt_text import QUOTE_OPEN, AttributedPrompt
 from core.sessions.resume import resume_run
 from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
-from core.sessions.session import StoredSession
 from core.sessions.summarizer import Summarizer
+from core.sessions.writer import StoredSession
 from core.store.schema import messages, sessions, spending
 from core.store.schema import turns as turns_table
 from core.tools.call_log import Journal

@@ -24,7 +24,7 @@ from core.models.tokens import TokenCounter
 from core.sessions.history import INTERRUPTED
 from core.sessions.lifecycle import begin_generation
 from core.sessions.service import SessionService
-from core.sessions.session import StoredSession
+from core.sessions.writer import StoredSession
 from core.store.fast_path import Statement
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
