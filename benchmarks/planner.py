@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from channels.base import Priority
 from channels.discord.text import DiscordMarkdown
-from channels.discord.text import size as utf16
-from channels.markdown.dialect import Limits
+from channels.discord.text import utf16_size as utf16
+from channels.markdown.dialect import MessageLimits
 from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown
 from channels.slack.text import size as utf8
@@ -17,8 +17,8 @@ DELTA = 4
 DELTAS_A_PLAN = 100
 
 PLATFORMS = {
-    "Slack": Limits(chunk_size=3_500, measure=utf8, reserve=102, dialect=SlackMarkdown()),
-    "Discord": Limits(chunk_size=2_000, measure=utf16, reserve=170, dialect=DiscordMarkdown()),
+    "Slack": MessageLimits(chunk_size=3_500, measure=utf8, status_reserve=102, dialect=SlackMarkdown()),
+    "Discord": MessageLimits(chunk_size=2_000, measure=utf16, status_reserve=170, dialect=DiscordMarkdown()),
 }
 
 SECTION = """\
@@ -44,7 +44,7 @@ def section_{n}(text: str) -> int:
 """
 
 
-def kept(limits: Limits, text: str) -> int:
+def kept(limits: MessageLimits, text: str) -> int:
     """The planner that is fed; how many chunks come of it."""
     planner = Planner(limits)
     for number, start in enumerate(range(0, len(text), DELTA)):
@@ -54,7 +54,7 @@ def kept(limits: Limits, text: str) -> int:
     return len(planner.plan(Priority.FINAL).chunks)
 
 
-def anew(limits: Limits, text: str) -> int:
+def anew(limits: MessageLimits, text: str) -> int:
     """A new planner for the whole text, each time."""
     for number, start in enumerate(range(0, len(text), DELTA)):
         if number % DELTAS_A_PLAN == 0:
@@ -66,7 +66,7 @@ def anew(limits: Limits, text: str) -> int:
     return len(planner.plan(Priority.FINAL).chunks)
 
 
-def seconds(way: Callable[[Limits, str], int], limits: Limits, text: str) -> tuple[float, int]:
+def seconds(way: Callable[[MessageLimits, str], int], limits: MessageLimits, text: str) -> tuple[float, int]:
     began = time.process_time()
     chunks = way(limits, text)
     return time.process_time() - began, chunks

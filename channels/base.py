@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from aiohttp import web
 
-from channels.markdown.dialect import Limits
+from channels.markdown.dialect import MessageLimits
 from core.conversations.history_state import HistoryState
 from core.errors import SurfaceError
 from core.inbox_message import Attachment, InboxMessage
@@ -197,7 +197,7 @@ class Surface(Protocol):
     """Place where one reply is shown."""
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> MessageLimits: ...
 
     def track_reply(self) -> AbstractContextManager[None]:
         """Count the reply among those that share the rate limits, for as long as it is being shown."""

@@ -26,7 +26,7 @@ from channels.base import (
 )
 from channels.intake.context import ContextBuilder
 from channels.intake.downloads import UnreadableFileError
-from channels.markdown.dialect import Limits
+from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.registry import RateLimiters
 from core.agents.config import AgentConfig
 from core.agents.factory import make_app
@@ -125,7 +125,7 @@ class Place:
 
 
 class _Board:
-    limits = Limits(chunk_size=4000, measure=len)
+    limits = MessageLimits(chunk_size=4000, measure=len)
 
     def __init__(self, place: Place) -> None:
         self._place = place

@@ -7,7 +7,7 @@ from pydantic_settings import NoDecode
 
 from bot.settings.base import SettingsSection
 from bot.settings.parsing import parse_ids, validate_http_url
-from channels.discord.settings import DISCORD_API, DiscordSettings, Sessions
+from channels.discord.settings import DISCORD_API, DiscordSettings, SessionScope
 
 DISCORD_APPS = "https://discord.com/developers/applications"
 
@@ -18,7 +18,7 @@ class DiscordSection(SettingsSection):
     discord_bot_token: SecretStr | None = None
     discord_api_url: str = DISCORD_API
     discord_guild_ids: Annotated[tuple[int, ...], NoDecode] = ()
-    discord_channel_sessions: Sessions = "shared"
+    discord_channel_sessions: SessionScope = "shared"
     discord_auto_thread: bool = False
     discord_free_channel_ids: Annotated[tuple[int, ...], NoDecode] = ()
     discord_silent_messages: bool = False

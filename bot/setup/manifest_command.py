@@ -29,4 +29,4 @@ def manifest(platform: Platform, settings: AccessSection) -> str:
             if settings.discord is None:
                 raise SettingsError("DISCORD_BOT_TOKEN is not set: it tells the bot's id, which is part of the link")
             token, auto_thread = settings.discord.bot_token, settings.discord.auto_thread
-            return invite.link(invite.application_of(token), auto_thread=auto_thread)
+            return invite.invite_link(invite.application_id_of(token), auto_thread=auto_thread)

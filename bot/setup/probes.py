@@ -75,10 +75,10 @@ async def discord(login: DiscordSettings) -> list[Finding]:
     Raises:
         SettingsError: Discord does not take it, or cannot be reached.
     """
-    standing = await discord_login.verify(login)
+    standing = await discord_login.verify_token(login)
     return [
-        *good(f"Discord: {standing.who}"),
-        *(Finding(Verdict.NOTE, f"Discord: {line}") for line in standing.lacks),
+        *good(f"Discord: {standing.summary}"),
+        *(Finding(Verdict.NOTE, f"Discord: {line}") for line in standing.warnings),
         *(Finding(Verdict.FAIL, line) for line in standing.faults),
     ]
 

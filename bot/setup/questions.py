@@ -108,7 +108,7 @@ def invitation(token: str) -> str:
         SettingsError: it is no token, or another setting of Discord's is wrong.
     """
     part = _sound(DiscordSection, discord_bot_token=SecretStr(token))
-    return invite.link(invite.application_of(token), auto_thread=part.discord_auto_thread)
+    return invite.invite_link(invite.application_id_of(token), auto_thread=part.discord_auto_thread)
 
 
 def model() -> Question:

@@ -13,7 +13,7 @@ import discord
 
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import log_in, make_client
-from channels.discord.session_ids import NAME, guild_of
+from channels.discord.session_ids import NAME, guild_id_of
 from channels.discord.settings import DiscordSettings
 from channels.intake.handler import IncomingMessage
 from channels.lookup_cache import LookupCache
@@ -25,82 +25,85 @@ from core.identity import Actor, Location
 CACHE_SECONDS = 300.0
 
 #: Discord's codes for a user who is not in a server, and for a server that the bot is not in.
-_NOT_THERE = {"10007", "10013", "10004", "50001"}
+_NOT_FOUND_CODES = {"10007", "10013", "10004", "50001"}
 
 
-class Visits:
-    """Resolves the author and the place of an event.
+class DiscordIdentityResolver:
+    """Resolver of the author and the location of an event.
 
     Args:
-        homes: the ids of the servers whose members and roles count in direct messages.
-        looks: whether access or approvals depend on roles and places; if not, they are not looked up.
+        home_guilds: the ids of the servers whose members and roles count in direct messages.
+        needs_roles: whether access or approvals depend on roles and locations; if not, they are not fetched.
     """
 
-    def __init__(self, api: DiscordApi, *, homes: Collection[int], looks: bool) -> None:
+    def __init__(self, api: DiscordApi, *, home_guilds: Collection[int], needs_roles: bool) -> None:
         self._api = api
-        self._homes = sorted(homes) if looks else []
-        self._looks = looks
+        self._home_guilds = sorted(home_guilds) if needs_roles else []
+        self._needs_roles = needs_roles
         self._roles = LookupCache[tuple[int, int], tuple[str, ...] | None]("roles", CACHE_SECONDS)
         self._channels = LookupCache[int, Any]("channel", CACHE_SECONDS)
 
-    async def of_call(self, call: IncomingMessage, message: discord.Message) -> IncomingMessage:
-        """Return a message with its author and place.
+    async def resolve_message(self, call: IncomingMessage, message: discord.Message) -> IncomingMessage:
+        """Return a message with its author and location.
 
         Raises:
-            SurfaceError: they are not known.
+            SurfaceError: Discord does not return them.
         """
-        visitor = await self._visitor(guild_of(message), message.author)
-        spot = await self._spot(guild_of(message), message.channel)
+        visitor = await self._resolve_actor(guild_id_of(message), message.author)
+        spot = await self._resolve_location(guild_id_of(message), message.channel)
         return replace(call, inbound=replace(call.inbound, visitor=visitor, spot=spot))
 
-    async def of_interaction(self, interaction: discord.Interaction) -> tuple[Actor, Location]:
-        """Return the author and the place of an interaction.
+    async def resolve_interaction(self, interaction: discord.Interaction) -> tuple[Actor, Location]:
+        """Return the author and the location of an interaction.
 
         Raises:
-            SurfaceError: they are not known.
+            SurfaceError: Discord does not return them.
         """
         guild = interaction.guild_id
-        return await self._visitor(guild, interaction.user), await self._spot(guild, interaction.channel)
+        actor = await self._resolve_actor(guild, interaction.user)
+        return actor, await self._resolve_location(guild, interaction.channel)
 
-    async def _visitor(self, guild: int | None, user: discord.abc.User) -> Actor:
+    async def _resolve_actor(self, guild: int | None, user: discord.abc.User) -> Actor:
         if guild is not None:
-            roles = _roles(user) if isinstance(user, discord.Member) else await self._roles_in(guild, user.id)
+            roles = _role_ids(user) if isinstance(user, discord.Member) else await self._get_roles(guild, user.id)
             return Actor(NAME, str(user.id), roles=roles or (), workspaces=(str(guild),))
-        found = [(home, await self._roles_in(home, user.id)) for home in self._homes]
-        there = {home: roles for home, roles in found if roles is not None}
-        every = {role for roles in there.values() for role in roles}
-        return Actor(NAME, str(user.id), roles=tuple(sorted(every)), workspaces=tuple(map(str, there)))
+        found = [(home, await self._get_roles(home, user.id)) for home in self._home_guilds]
+        memberships = {home: roles for home, roles in found if roles is not None}
+        role_ids = {role for roles in memberships.values() for role in roles}
+        return Actor(NAME, str(user.id), roles=tuple(sorted(role_ids)), workspaces=tuple(map(str, memberships)))
 
-    async def _spot(self, guild: int | None, channel: Any) -> Location:
+    async def _resolve_location(self, guild: int | None, channel: Any) -> Location:
         if guild is None:
             return Location("", str(channel.id) if channel else "", is_direct=True)
-        parents = [channel.parent_id] if isinstance(channel, discord.Thread) else []
-        category = await self._category(channel)
-        above = tuple(str(id_) for id_ in (*parents, category) if id_)
-        return Location(str(guild), str(channel.id) if channel else "", above)
+        thread_parent = channel.parent_id if isinstance(channel, discord.Thread) else None
+        category = await self._find_category(channel)
+        parents = tuple(str(id_) for id_ in (thread_parent, category) if id_)
+        return Location(str(guild), str(channel.id) if channel else "", parents)
 
-    async def _category(self, channel: Any) -> int | None:
+    async def _find_category(self, channel: Any) -> int | None:
         """Return the category of a channel, or of the channel of a thread."""
-        place = channel.parent if isinstance(channel, discord.Thread) else channel
-        if place is None and isinstance(channel, discord.Thread) and self._looks:
-            place = await self._channels.get(channel.parent_id, lambda: self._api.channel(channel.parent_id))
-        return getattr(place, "category_id", None)
+        source = channel.parent if isinstance(channel, discord.Thread) else channel
+        if source is None and isinstance(channel, discord.Thread) and self._needs_roles:
+            source = await self._channels.get(channel.parent_id, lambda: self._api.fetch_channel(channel.parent_id))
+        return getattr(source, "category_id", None)
 
-    async def _roles_in(self, guild: int, user: int) -> tuple[str, ...] | None:
+    async def _get_roles(self, guild: int, user: int) -> tuple[str, ...] | None:
         """Return the ids of a user's roles in a server; None if they are not a member."""
-        return await self._roles.get((guild, user), lambda: self._fetch(guild, user)) if self._looks else None
+        if not self._needs_roles:
+            return None
+        return await self._roles.get((guild, user), lambda: self._fetch_roles(guild, user))
 
-    async def _fetch(self, guild: int, user: int) -> tuple[str, ...] | None:
+    async def _fetch_roles(self, guild: int, user: int) -> tuple[str, ...] | None:
         try:
-            member = await self._api.member(guild, user)
+            member = await self._api.fetch_member(guild, user)
         except RefusedError as refusal:
-            if refusal.code not in _NOT_THERE:
+            if refusal.code not in _NOT_FOUND_CODES:
                 raise
             return None
         return tuple(map(str, member["roles"]))
 
 
-def _roles(member: discord.Member) -> tuple[str, ...]:
+def _role_ids(member: discord.Member) -> tuple[str, ...]:
     return tuple(str(role.id) for role in member.roles)
 
 
@@ -110,38 +113,34 @@ async def find_unknown_ids(settings: DiscordSettings, rules: Iterable[str]) -> l
     Raises:
         SettingsError: Discord cannot be reached.
     """
-    named = [rule.partition(":") for rule in rules]
-    if not named:
+    parsed = [rule.partition(":") for rule in rules]
+    if not parsed:
         return []
     client = make_client(settings)
     try:
         await log_in(client, settings)
-        guilds = [guild async for guild in client.fetch_guilds(limit=None)]
-        roles = set[int]()
-        if any(kind == "role" for kind, _, _ in named):
-            roles = {role.id for guild in guilds for role in await guild.fetch_roles()}
-        lines = list[str]()
-        for kind, _, id_ in named:
-            match kind:
-                case "guild":
-                    is_known = int(id_) in {guild.id for guild in guilds}
-                case "role":
-                    is_known = int(id_) in roles
-                case "user":
-                    is_known = await _is_there(client.fetch_user, id_)
-                case _:
-                    is_known = id_ == "dm" or await _is_there(client.fetch_channel, id_)
-            if not is_known:
-                lines.append(f"the bot finds no {kind}:{id_} in Discord: copy the id anew, or remove it")
-        return lines
+        roles = set[str]()
+        if any(kind == "role" for kind, _, _ in parsed):
+            async for guild in client.fetch_guilds(limit=None):
+                roles |= {str(role.id) for role in await guild.fetch_roles()}
+        fetch: dict[str, Callable[[int], Awaitable[Any]]] = {"guild": client.fetch_guild, "user": client.fetch_user}
+        return [
+            f"the bot finds no {kind}:{id_} in Discord: copy the id anew, or remove it"
+            for kind, _, id_ in parsed
+            if not (
+                id_ in roles
+                if kind == "role"
+                else id_ == "dm" or await _exists(fetch.get(kind, client.fetch_channel), id_)
+            )
+        ]
     except (discord.HTTPException, aiohttp.ClientError, TimeoutError, OSError) as error:
-        said = f"cannot be asked ({type(error).__name__}); try again"
-        raise SettingsError(f"DISCORD_API_URL: {settings.api_url} {said}.") from error
+        reason = f"cannot be reached ({type(error).__name__}); try again"
+        raise SettingsError(f"DISCORD_API_URL: {settings.api_url} {reason}.") from error
     finally:
         await client.close()
 
 
-async def _is_there(fetch: Callable[[int], Awaitable[Any]], id_: str) -> bool:
+async def _exists(fetch: Callable[[int], Awaitable[Any]], id_: str) -> bool:
     try:
         await fetch(int(id_))
     except (discord.NotFound, discord.Forbidden):

@@ -1,4 +1,4 @@
-"""Discord, through discord.py."""
+"""Discord channel adapter, built on discord.py."""
 
 import asyncio
 import logging
@@ -10,26 +10,26 @@ from typing import Any
 from discord.http import Route
 
 from channels.base import FetchedFile, FileCheck, MessageText, Surface, SurroundingMessages
-from channels.discord.access import Visits
-from channels.discord.client.api import MESSAGES, DiscordApi
-from channels.discord.client.auth import hears_all, log_in, make_client
-from channels.discord.client.gateway import PULSE, Shard, intents
-from channels.discord.client.shards import IDENTIFY_SECONDS, Shards, shard_of
+from channels.discord.access import DiscordIdentityResolver
+from channels.discord.client.api import DiscordApi
+from channels.discord.client.auth import has_message_content, log_in, make_client
+from channels.discord.client.gateway import HEARTBEAT_SECONDS, Shard, make_intents
+from channels.discord.client.shards import IDENTIFY_SECONDS, ShardConnections, shard_for_place
 from channels.discord.dispatcher import Dispatcher
-from channels.discord.events.downloads import Downloads
-from channels.discord.events.history import History
-from channels.discord.events.listener import Ear
-from channels.discord.events.parser import threaded
-from channels.discord.events.thread_context import Surroundings
-from channels.discord.interactions.commands import WAYS, commands_of
-from channels.discord.interactions.ephemeral import Aside
+from channels.discord.events.downloads import DiscordDownloads
+from channels.discord.events.history import DiscordHistory
+from channels.discord.events.listener import MessageListener
+from channels.discord.events.parser import move_to_thread
+from channels.discord.events.thread_context import DiscordContextFetcher
+from channels.discord.interactions.commands import COMMAND_SYNTAX, make_commands
+from channels.discord.interactions.ephemeral import EphemeralSurface
 from channels.discord.interactions.handler import DiscordInteractionHandler
-from channels.discord.interactions.responses import Token
-from channels.discord.replies.reactions import receipts, send_away
+from channels.discord.interactions.responses import InteractionToken
+from channels.discord.replies.reactions import make_queued_reactions, mark_denied
 from channels.discord.replies.surface import DiscordSurface
-from channels.discord.session_ids import ASIDE, NAME
+from channels.discord.session_ids import EPHEMERAL, NAME
 from channels.discord.settings import DiscordSettings
-from channels.discord.text import headline
+from channels.discord.text import shorten
 from channels.intake.backfill import Backfill
 from channels.intake.handler import IncomingMessage, MessageHandler
 from channels.rate_limits.caller import RefusedError
@@ -50,27 +50,26 @@ log = logging.getLogger(__name__)
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT = 60.0
 
-#: Seconds that beginning a thread may take; then the reply is in the channel.
+#: Seconds that starting a thread may take; after that, the reply is in the channel.
 THREAD_TIMEOUT = 10.0
 
-#: Characters in the name of a thread, so that it can be read in the list of them.
+#: Most characters in the name of a thread, so that the list of threads shows all of it.
 MAX_THREAD_NAME = 80
 
-#: Seconds that a stop waits for what is being heard, and for confirmations and receipts.
+#: Seconds that a stop waits for messages and interactions in progress.
 SETTLE_TIMEOUT = 2.0
 
 
 class DiscordChannel:
-    """The Discord adapter. To be made inside a running event loop, and closed when no reply is shown any more.
+    """Discord channel adapter. Create it inside a running event loop.
 
-    What is shown goes through a client of its own, which outlives any connection to the gateway.
+    Replies go through a client of their own, which outlives every gateway connection. Close it when no reply is shown.
 
-    Discord tells each connection all that happens in the servers of its shard. So of several workers each hears some of
-    the shards, or one hears the only one: it keeps what is said for all.
+    Discord sends each connection the events of its shard's servers. Each worker holds some of the shards.
     """
 
     name = NAME
-    heartbeat_interval = PULSE
+    heartbeat_interval = HEARTBEAT_SECONDS
 
     def __init__(
         self,
@@ -82,37 +81,37 @@ class DiscordChannel:
     ) -> None:
         self._settings = settings
         self._client = make_client(settings)
-        self._seal = Seal(settings.bot_token)
+        self._cipher = Seal(settings.bot_token)
         self._api = DiscordApi(self._client, silent=settings.silent)
         self.limiters = self._api.limiters
-        self._downloads = Downloads(self._api, settings.api_url)
-        self._surroundings = Surroundings(self._api)
-        self._receipts = receipts(self._api)
-        self._door = desk.access_policy
+        self._downloads = DiscordDownloads(self._api, settings.api_url)
+        self._context_fetcher = DiscordContextFetcher(self._api)
+        self._receipts = make_queued_reactions(self._api)
+        self._access_policy = desk.access_policy
         self._intake = MessageHandler(
             desk,
             self._receipts,
-            self._surface_of,
+            self._get_surface,
             self.get_locale,
-            self._send_away,
-            syntax=WAYS,
-            choose_address=self._in_thread,
+            self._deny_privately,
+            syntax=COMMAND_SYNTAX,
+            choose_address=self._start_thread,
         )
         self._work = Work()
-        homes = {
-            int(id_) for id_ in {*self._door.get_rules(NAME).list_ids("guild"), *self._door.get_rules(NAME).guilds}
-        }
-        visits = Visits(self._api, homes=homes, looks=bool(homes or self._door.list_ids(NAME)))
-        self._ear = Ear(
+        rules = self._access_policy.get_rules(NAME)
+        home_guilds = set(map(int, {*rules.list_ids("guild"), *rules.guilds}))
+        needs_roles = bool(home_guilds or self._access_policy.list_ids(NAME))
+        identities = DiscordIdentityResolver(self._api, home_guilds=home_guilds, needs_roles=needs_roles)
+        self._listener = MessageListener(
             settings,
             self._api,
             self._intake,
             desk.conversations,
             self._work,
-            visits=visits,
-            serves=self._serves,
-            follows=desk.follow != "never",
-            backfill_of=self._backfill_of,
+            identities=identities,
+            is_served=self._is_served,
+            follows_threads=desk.follow != "never",
+            get_backfill=self._get_backfill,
         )
         self._interactions = DiscordInteractionHandler(
             settings,
@@ -120,29 +119,30 @@ class DiscordChannel:
             desk,
             self._intake,
             self._work,
-            seal=self._seal,
-            visits=visits,
-            surface=self._standing,
-            token=self._token,
+            cipher=self._cipher,
+            identities=identities,
+            get_surface=self._get_message_surface,
+            get_token=self._get_token,
         )
-        self._look = History(self._api, serves=self._serves, hear=self._ear.call_in).look
+        history = DiscordHistory(self._api, is_served=self._is_served, parse=self._listener.parse_call)
+        self._read_history = history.read_since
         self._places = places
         self._bounds = bounds
         self._assignment = assignment
-        self._shards = self._divided(1, 1)
-        self._leading: asyncio.Task[None] | None = None
-        self._led = frozenset[int]()
-        self._deaf_since = 0.0  # when this worker began to be meant to hear, and nobody does (seconds since the epoch)
+        self._shards = self._make_shards(1, 1)
+        self._assignment_task: asyncio.Task[None] | None = None
+        self._assigned_shards = frozenset[int]()
+        self._disconnected_since = 0.0  # seconds since the epoch
 
     async def start(self) -> None:
-        standing = await log_in(self._client, self._settings)
-        for line in (*standing.lacks, *standing.faults):
+        report = await log_in(self._client, self._settings)
+        for line in (*report.warnings, *report.faults):
             log.warning("%s", line)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                self._shards = self._divided(*await self._count())
+                self._shards = self._make_shards(*await self._get_shard_limits())
             changes = self._assignment.watch(self._shards.count)
-            failed = await self._lead(await anext(changes))
+            failed = await self._connect_shards(await anext(changes))
             for error in failed.values():
                 raise error
         except (SurfaceError, TimeoutError) as error:
@@ -151,42 +151,42 @@ class DiscordChannel:
                 f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
                 "the log says why"
             ) from error
-        self._leading = asyncio.create_task(self._follow(changes), name="discord shards")
+        self._assignment_task = asyncio.create_task(self._follow_assignment(changes), name="discord shards")
         self._interactions.start()
 
     async def stop(self) -> None:
         self._work.is_ending = True
-        if self._leading is not None:
-            self._leading.cancel()
-            await asyncio.wait([self._leading], timeout=SETTLE_TIMEOUT)  # it may be at a database that hangs
+        if self._assignment_task is not None:
+            self._assignment_task.cancel()
+            await asyncio.wait([self._assignment_task], timeout=SETTLE_TIMEOUT)  # the database may hang
         await self._interactions.stop(SETTLE_TIMEOUT)
         await self._work.end(SETTLE_TIMEOUT)
         await self._shards.stop()
         await self._assignment.release()
         await self._intake.drain(SETTLE_TIMEOUT)
 
-    async def _follow(self, changes: AsyncGenerator[frozenset[int], None]) -> None:
-        """Hear what this worker leads, and nothing else."""
+    async def _follow_assignment(self, changes: AsyncGenerator[frozenset[int], None]) -> None:
+        """Connect the shards that are assigned to this worker, and disconnect all others."""
         async with aclosing(changes):
-            async for led in changes:
-                if led and not self.last_event_at():
-                    self._deaf_since = time.time()
-                failed = await self._lead(led)
+            async for shards in changes:
+                if shards and not self.last_event_at():
+                    self._disconnected_since = time.time()
+                failed = await self._connect_shards(shards)
                 for error in failed.values():
-                    log.error("this worker cannot hear what is said: %s", traced(error))
-                if failed:  # perhaps another one can
+                    log.error("this worker cannot connect a shard: %s", traced(error))
+                if failed:  # another worker may succeed
                     await self._assignment.report_failure(failed.keys(), self._shards.count)
 
-    async def _lead(self, shards: frozenset[int]) -> dict[int, Exception]:
-        count, self._led = self._shards.count, shards
+    async def _connect_shards(self, shards: frozenset[int]) -> dict[int, Exception]:
+        count, self._assigned_shards = self._shards.count, shards
         if count > 1 and shards:
-            log.info("this worker hears the shards %s of %d", ", ".join(map(str, sorted(shards))), count)
+            log.info("this worker connects the shards %s of %d", ", ".join(map(str, sorted(shards))), count)
         else:
-            log.info("this worker hears what is said" if shards else "another worker hears what is said")
-        return await self._shards.lead(shards, CONNECT_TIMEOUT)
+            log.info("this worker connects to the gateway" if shards else "another worker connects to the gateway")
+        return await self._shards.connect(shards, CONNECT_TIMEOUT)
 
-    def _divided(self, count: int, at_once: int) -> Shards:
-        """The shards, of which none is heard yet."""
+    def _make_shards(self, count: int, max_concurrency: int) -> ShardConnections:
+        """Return the shard connections, none of them connected."""
 
         def backfill(shard: int, heard_at: Callable[[], float]) -> Backfill:
             return Backfill(
@@ -194,67 +194,69 @@ class DiscordChannel:
                 self._places,
                 self._bounds,
                 store_message=self._intake.accept,
-                fetch_since=self._look,
+                fetch_since=self._read_history,
                 last_event_at=heard_at,
                 delays_new_messages=True,
                 watermark_name=self._assignment.row_name(shard, count),
-                has_place=lambda place: shard_of(place, count) == shard,
+                has_place=lambda place: shard_for_place(place, count) == shard,
             )
 
-        async def acquire_slot(shard: int) -> None:  # Discord: one session after the other in each group
-            await self._assignment.acquire_slot(shard % at_once, count, IDENTIFY_SECONDS)
+        async def acquire_slot(shard: int) -> None:  # Discord: sessions of a group start one after another
+            await self._assignment.acquire_slot(shard % max_concurrency, count, IDENTIFY_SECONDS)
 
-        return Shards(count, at_once, self._connection, backfill, acquire_slot)
+        return ShardConnections(count, max_concurrency, self._make_client, backfill, acquire_slot)
 
     def last_event_at(self) -> float:
-        """Until what it hears has come, it is deaf from when on it was to hear, unless another worker does so."""
-        heard_at = self._shards.heard_at
-        if heard_at or not (self._led or self._assignment.has_free_shard):
-            self._deaf_since = 0.0
-        return heard_at or self._deaf_since
+        """Return until when every event has been received, in seconds since the epoch.
+
+        Before the first event, it is the time since which this worker should be connected; 0 if another worker is.
+        """
+        heard_at = self._shards.last_event_at
+        if heard_at or not (self._assigned_shards or self._assignment.has_free_shard):
+            self._disconnected_since = 0.0
+        return heard_at or self._disconnected_since
 
     async def reconnect(self) -> None:
         await self._shards.reconnect()
 
     async def aclose(self) -> None:
-        """Give back the connections; from now on nothing can be shown."""
+        """Close the connections. No reply can be shown afterwards."""
         await self._api.aclose()
         await self._client.close()
 
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
-        del turn_id  # a reply is found by whom its messages answer
+        del turn_id  # a reply is found by the message that it replies to
         if "token" in address:
-            return Aside(self._token(address), self._receipts, address)
-        return self._standing(address)
+            return EphemeralSurface(self._get_token(address), self._receipts, address)
+        return self._get_message_surface(address)
 
-    def _standing(self, address: Mapping[str, Any]) -> DiscordSurface:
+    def _get_message_surface(self, address: Mapping[str, Any]) -> DiscordSurface:
         return DiscordSurface(self._api, self._receipts, address, ping_after=self._settings.ping_after)
 
-    def _token(self, address: Mapping[str, Any]) -> Token:
-        """What an interaction allows: see `Token`."""
-        return Token(self._api, self._client, {**address, "token": self._seal.open(str(address["token"]))})
+    def _get_token(self, address: Mapping[str, Any]) -> InteractionToken:
+        return InteractionToken(self._api, self._client, {**address, "token": self._cipher.open(str(address["token"]))})
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        return {**address, "apart": name}
+        return {**address, "side_name": name}
 
     def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
         if "token" in address:
-            return {**address, "apart": message_id}
-        own = {key: value for key, value in address.items() if key != "root"}
-        return {**own, "message": message_id, "shown": True}
+            return {**address, "side_name": message_id}
+        reply_address = {key: value for key, value in address.items() if key != "root"}
+        return {**reply_address, "message": message_id, "is_bot_message": True}
 
     async def get_locale(self, inbound: InboxMessage) -> str:
-        """That of the server, if it has chosen one: of a person's own, only interactions tell."""
+        """Return the language of the server, if it has chosen one. Only interactions have the user's language."""
         return str(inbound.address.get("locale", ""))
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
-        is_alone = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{ASIDE}:"))
+        is_private = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{EPHEMERAL}:"))
         return MessageText.from_message(
             inbound.text,
             str(inbound.address["speaker"]),
             inbound.attachments,
-            is_one_to_one=is_alone,
-            bot_name=self._api.me.display_name,
+            is_one_to_one=is_private,
+            bot_name=self._api.bot_user.display_name,
         )
 
     async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
@@ -263,39 +265,38 @@ class DiscordChannel:
     async def fetch_context(
         self, messages: Sequence[InboxMessage], history: HistoryState | None
     ) -> SurroundingMessages:
-        return await self._surroundings.look(messages, history)
+        return await self._context_fetcher.fetch(messages, history)
 
-    async def _count(self) -> tuple[int, int]:
-        """How many shards there are to be, and how many sessions may be begun at once. Workers that hear by now have
-        been told how many, and Discord may recommend more since.
+    async def _get_shard_limits(self) -> tuple[int, int]:
+        """Return the number of shards, and how many sessions may start at once.
+
+        Workers that are connected use a number of their own, and Discord may recommend more since.
         """
 
         async def ask() -> tuple[int, int]:
-            told = await self._client.http.request(Route("GET", "/gateway/bot"))
-            return told["shards"], told["session_start_limit"]["max_concurrency"]
+            gateway = await self._client.http.request(Route("GET", "/gateway/bot"))
+            return gateway["shards"], gateway["session_start_limit"]["max_concurrency"]
 
-        told = await self._api.call("gateway", ask, self._api.budget(("gateway",), MESSAGES))
-        assert told is not None, "only a tick may be dropped"
-        recommended, at_once = told
-        divided = await retried(self._assignment.get_shard_count, what="how many shards there are")
-        return self._settings.shards or divided or recommended, at_once
+        recommended, max_concurrency = await self._api.fetch("gateway", ask, "gateway")
+        agreed = await retried(self._assignment.get_shard_count, what="how many shards there are")
+        return self._settings.shards or agreed or recommended, max_concurrency
 
-    async def _connection(
-        self, shard: Shard, on_connected: Callable[[], None], on_sign: Callable[[], None]
+    async def _make_client(
+        self, shard: Shard, on_connected: Callable[[], None], on_event: Callable[[], None]
     ) -> tuple[Dispatcher, str]:
-        """A new client. What the app may hear is asked each time: it can be changed while the bot runs."""
+        """Return a new client, with the intents that the app has now, and the gateway address."""
         flags = (await self._client.application_info()).flags
         _shards, address, limit = await self._client.http.get_bot_gateway()
-        if limit["remaining"] < shard.of:  # all of them may be about to begin one
-            raise ParleyError(f"Discord lets this bot begin no session for {limit['reset_after'] // 60_000} minutes")
+        if limit["remaining"] < shard.count:  # all shards may be about to start one
+            raise ParleyError(f"Discord allows this bot no new session for {limit['reset_after'] // 60_000} minutes")
         connection = Dispatcher(
             shard=shard,
-            intents=intents(hears_all=hears_all(flags)),
-            commands=commands_of(self._interactions),
-            ear=self._ear,
-            on_pressed=self._interactions.pressed,
+            intents=make_intents(message_content=has_message_content(flags)),
+            commands=make_commands(self._interactions),
+            listener=self._listener,
+            on_button=self._interactions.handle_press,
             on_connected=on_connected,
-            on_sign=on_sign,
+            on_event=on_event,
             trace=self._api.trace,
         )
         try:
@@ -305,34 +306,34 @@ class DiscordChannel:
             raise
         return connection, address
 
-    def _backfill_of(self, place: str) -> Backfill | None:
-        return self._shards.backfill_of(place)
+    def _get_backfill(self, place: str) -> Backfill | None:
+        return self._shards.get_backfill(place)
 
-    async def _in_thread(self, call: IncomingMessage) -> IncomingMessage:
-        """Begin a thread for the reply to a message, if there is to be one and the author has not asked too much."""
-        moved = threaded(call) if self._settings.auto_thread and call.is_mention else None
-        if moved is None or await self._intake.get_rate_limit(call.inbound):
+    async def _start_thread(self, call: IncomingMessage) -> IncomingMessage:
+        """Start a thread for the reply to a message, if threads are enabled and the author is within their rate."""
+        in_thread = move_to_thread(call) if self._settings.auto_thread and call.is_mention else None
+        if in_thread is None or await self._intake.get_rate_limit(call.inbound):
             return call
         address = call.inbound.address
-        name = headline(call.inbound.text, MAX_THREAD_NAME) or str(address["speaker"])
+        name = shorten(call.inbound.text, MAX_THREAD_NAME) or str(address["speaker"])
         try:
             async with asyncio.timeout(THREAD_TIMEOUT):
-                await self._api.begin_thread(int(address["channel"]), int(address["message"]), name)
+                await self._api.start_thread(int(address["channel"]), int(address["message"]), name)
         except (SurfaceError, TimeoutError) as error:
-            log.warning("no thread can be begun, so the reply is in the channel: %s", traced(error))
+            log.warning("no thread could be started, so the reply is in the channel: %s", traced(error))
             return call
-        return moved
+        return in_thread
 
-    def _serves(self, guild: int | None) -> bool:
-        return guild is None or self._door.get_rules(NAME).is_workspace_allowed(str(guild))
+    def _is_served(self, guild: int | None) -> bool:
+        return guild is None or self._access_policy.get_rules(NAME).is_workspace_allowed(str(guild))
 
-    async def _send_away(self, inbound: InboxMessage, text: str) -> None:
-        """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""
+    async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
+        """Send a refusal to the author by direct message; if Discord refuses that, add a reaction."""
         try:
-            await self._api.tell(int(inbound.author), text)
+            await self._api.send_direct_message(int(inbound.author), text)
         except RefusedError as refusal:
-            log.info("somebody cannot be told that he is not answered: %s", refusal)
-            await send_away(self._api, inbound.address)
+            log.info("a refusal could not be sent by direct message: %s", refusal)
+            await mark_denied(self._api, inbound.address)
 
-    def _surface_of(self, inbound: InboxMessage) -> Surface:
+    def _get_surface(self, inbound: InboxMessage) -> Surface:
         return self.create_surface(inbound.address, turn_id=inbound.event_key)

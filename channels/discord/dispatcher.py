@@ -1,4 +1,4 @@
-"""Dispatcher: passes the events of one gateway client to the message listener and the interaction listener."""
+"""Dispatcher of the events of one gateway client."""
 
 import asyncio
 import logging
@@ -10,8 +10,8 @@ import discord
 from discord import app_commands
 
 from channels.discord.client.gateway import GatewayClient, Shard
-from channels.discord.events.listener import Ear
-from channels.discord.interactions.commands import Command, Translator, sync
+from channels.discord.events.listener import MessageListener
+from channels.discord.interactions.commands import Command, CommandTranslator
 from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
@@ -25,11 +25,11 @@ class Dispatcher(GatewayClient):
 
     Args:
         shard: the shard of this connection. The first one registers the commands.
-        commands: the application commands to register; Discord is called only if they changed.
-        ear: gets each message, the bot's own included, and each edit and deletion.
-        on_pressed: awaited with each press of a button, and with the button's id.
-        on_connected: called with each new session. Discord may begin one anew at any time.
-        on_sign: called with each sign of life of a session.
+        commands: the application commands. Discord: known ones do not count towards its daily limit.
+        listener: receives each message, the bot's own included, and each edit and deletion.
+        on_button: awaited with each button press and the id of the button.
+        on_connected: called with each new session. Discord may start one at any time.
+        on_event: called with each event or heartbeat of a session.
         trace: see `DiscordApi.trace`.
     """
 
@@ -39,17 +39,17 @@ class Dispatcher(GatewayClient):
         shard: Shard,
         intents: discord.Intents,
         commands: Sequence[Command],
-        ear: Ear,
-        on_pressed: Callable[[discord.Interaction, str], Awaitable[None]],
+        listener: MessageListener,
+        on_button: Callable[[discord.Interaction, str], Awaitable[None]],
         on_connected: Callable[[], None],
-        on_sign: Callable[[], None],
+        on_event: Callable[[], None],
         trace: aiohttp.TraceConfig,
     ) -> None:
-        super().__init__(shard=shard, intents=intents, on_connected=on_connected, on_sign=on_sign, trace=trace)
-        self._ear = ear
-        self._on_pressed = on_pressed
+        super().__init__(shard=shard, intents=intents, on_connected=on_connected, on_event=on_event, trace=trace)
+        self._listener = listener
+        self._on_button = on_button
         self._registers_commands = shard.id == 0
-        self._tree = _Tree(self)
+        self._tree = _CommandTree(self)
         for command in commands:
             self._tree.add_command(command)
 
@@ -59,36 +59,35 @@ class Dispatcher(GatewayClient):
             return
         try:
             async with asyncio.timeout(SYNC_TIMEOUT):
-                await self._tree.set_translator(Translator())
-                if await sync(self._tree):
-                    log.info("the commands are registered anew")
+                await self._tree.set_translator(CommandTranslator())
+                await self._tree.sync()
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:
-            log.error("the commands cannot be registered: %s", traced(error))
+            log.error("the commands could not be registered: %s", traced(error))
 
     async def on_message(self, message: discord.Message) -> None:
-        await self._ear.heard(message)
+        await self._listener.receive_message(message)
 
     async def on_raw_message_edit(self, about: discord.RawMessageUpdateEvent) -> None:
-        await self._ear.edited(about.message)
+        await self._listener.receive_edit(about.message)
 
     async def on_raw_message_delete(self, about: discord.RawMessageDeleteEvent) -> None:
-        await self._ear.deleted(about.guild_id, about.channel_id, {about.message_id})
+        await self._listener.receive_deletion(about.guild_id, about.channel_id, {about.message_id})
 
     async def on_raw_bulk_message_delete(self, about: discord.RawBulkMessageDeleteEvent) -> None:
-        await self._ear.deleted(about.guild_id, about.channel_id, about.message_ids)
+        await self._listener.receive_deletion(about.guild_id, about.channel_id, about.message_ids)
 
     async def on_raw_thread_delete(self, about: discord.RawThreadDeleteEvent) -> None:
-        await self._ear.closed(about.guild_id, about.parent_id, about.thread_id)
+        await self._listener.stop_channel(about.guild_id, about.parent_id, about.thread_id)
 
     async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
-        await self._ear.closed(channel.guild.id, channel.id, None)
+        await self._listener.stop_channel(channel.guild.id, channel.id, None)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         if interaction.type is discord.InteractionType.component:
             data: Any = interaction.data
-            await self._on_pressed(interaction, str(data["custom_id"]))
+            await self._on_button(interaction, str(data["custom_id"]))
 
 
-class _Tree(app_commands.CommandTree[Dispatcher]):
+class _CommandTree(app_commands.CommandTree[Dispatcher]):
     async def on_error(self, _interaction: discord.Interaction, error: app_commands.AppCommandError, /) -> None:
         log.error("a command failed: %s", traced(error.__cause__ or error))

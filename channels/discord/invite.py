@@ -1,4 +1,4 @@
-"""What the bot asks a server for when it is invited: no more than its code needs."""
+"""Invite link of the bot, with the permissions that it needs."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from core.errors import SettingsError
 
 SCOPES = ("bot", "applications.commands")
 
-#: See and read, answer in channels and threads, mark what waits, send what is too long as a file.
+#: Read messages, reply in channels and threads, add reactions, attach files.
 PERMISSIONS = discord.Permissions(
     view_channel=True,
     send_messages=True,
@@ -20,31 +20,31 @@ PERMISSIONS = discord.Permissions(
 )
 
 
-def permissions(*, auto_thread: bool) -> discord.Permissions:
-    """What the bot needs; to begin threads is a permission of its own."""
+def required_permissions(*, auto_thread: bool) -> discord.Permissions:
+    """Return the permissions that the bot needs. Starting threads is a separate permission."""
     return PERMISSIONS | discord.Permissions(create_public_threads=auto_thread)
 
 
-def link(application: int, *, auto_thread: bool, guild: int | None = None) -> str:
-    """The link that invites the bot, to that server if one is given.
+def invite_link(application: int, *, auto_thread: bool, guild: int | None = None) -> str:
+    """Return the link that invites the bot, optionally to one server.
 
     Args:
-        application: the app's id, which is its bot's too.
+        application: the id of the app, which is also its bot's.
     """
     server = discord.utils.MISSING if guild is None else discord.Object(guild)
     return discord.utils.oauth_url(
-        application, permissions=permissions(auto_thread=auto_thread), scopes=SCOPES, guild=server
+        application, permissions=required_permissions(auto_thread=auto_thread), scopes=SCOPES, guild=server
     )
 
 
-def application_of(token: str) -> int:
-    """The app's id, which Discord writes into the token of its bot.
+def application_id_of(token: str) -> int:
+    """Return the id of the app, which Discord encodes in the first part of the bot token.
 
     Raises:
-        SettingsError: it is no such token.
+        SettingsError: the token has no such part.
     """
     first = token.partition(".")[0]
     try:
         return int(base64.b64decode(first + "=" * (-len(first) % 4), validate=True))
     except (binascii.Error, ValueError):
-        raise SettingsError("DISCORD_BOT_TOKEN: it is no bot's token; its first part tells no id") from None
+        raise SettingsError("DISCORD_BOT_TOKEN: it is no bot's token: its first part is not an id") from None

@@ -1,32 +1,32 @@
-"""What the bot is told of Discord."""
+"""Settings of the Discord adapter."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
 DISCORD_API = "https://discord.com/api/v10"
 
-#: Whose conversation a channel is.
-Sessions = Literal["shared", "user"]
+#: Scope of the session of a channel: all authors, or each author.
+SessionScope = Literal["shared", "user"]
 
 
 @dataclass(frozen=True, slots=True)
 class DiscordSettings:
-    """How to reach Discord.
+    """Settings of the Discord adapter.
 
     Attributes:
-        guilds: the ids of the servers that are served; all of them if none is given.
-        sessions: whether a channel is one conversation, or one for each person in it.
-        auto_thread: whether each new question in a channel is answered in a thread of its own.
-        free_channels: the ids of channels in which the bot is called without being mentioned.
-        silent: whether what the bot posts notifies nobody.
-        ping_after: after how many seconds the end of an answer is told to who asked; 0 for never.
-        shards: over how many connections the servers are spread; 0 for as many as Discord recommends.
+        guilds: the ids of the servers in which the bot answers; empty for all.
+        sessions: whether a channel is one session, or one per author.
+        auto_thread: whether each question in a channel is answered in a new thread.
+        free_channels: the ids of channels in which the bot answers without a mention.
+        silent: whether the bot's posts notify nobody.
+        ping_after: seconds after which the author is notified of the end of a reply; 0 for never.
+        shards: number of gateway connections; 0 for the number that Discord recommends.
     """
 
     bot_token: str = field(repr=False)
     api_url: str = DISCORD_API
     guilds: frozenset[int] = frozenset()
-    sessions: Sessions = "shared"
+    sessions: SessionScope = "shared"
     auto_thread: bool = False
     free_channels: frozenset[int] = frozenset()
     silent: bool = False

@@ -1,4 +1,4 @@
-"""Discord's markup: incoming text as plain words, and outgoing Markdown in Discord's dialect.
+"""Markup of Discord: incoming text without tokens, and outgoing Markdown in Discord's dialect.
 
 Discord: support.discord.com/hc/en-us/articles/210298617, "Markdown Text 101". It has headings of three levels, lists,
 quotations, code between backticks and links to the web; no tables, images, rules, HTML, footnotes or tilde fences.
@@ -10,20 +10,19 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from channels.markdown.dialect import Dialect
-from channels.markdown.links import Link, openly
-from channels.markdown.split_points import boundaries
+from channels.markdown.links import Link, show_target
+from channels.markdown.split_points import cluster_starts
 
 _TOKEN = re.compile(r"<(?P<kind>@!?|@&|#)(?P<id>\d+)>")
 
-#: What stands for an emoji of a server, a command, a place that every server has, and a time (in seconds since the
-#: epoch).
+#: Custom emoji, slash command, guild navigation, and time in seconds since the epoch.
 _EMOJI = re.compile(r"<a?(:\w+:)\d+>")
 _COMMAND = re.compile(r"<(/[^:<>\n]+):\d+>")
-_PLACE = re.compile(r"<id:([\w-]+)>")
+_NAVIGATION = re.compile(r"<id:([\w-]+)>")
 _TIME = re.compile(r"<t:(?P<at>-?\d{1,12})(?::[A-Za-z])?>")
 
-#: What calls somebody or names a place, and `@everyone` and `@here`.
-_CALLS = re.compile(r"<(?=@|#|/)|@(?=everyone|here)")
+#: Start of a mention of a user, role, channel or command, and of `@everyone` and `@here`.
+_MENTION_START = re.compile(r"<(?=@|#|/)|@(?=everyone|here)")
 _ZERO_WIDTH_SPACE = "\u200b"
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+\-.#]+")
@@ -42,35 +41,35 @@ _FOOTNOTE = re.compile(r"\[\^(\w{1,30})\]")
 
 _BOLD = re.compile(r"(?<![\w_])__(?=[^\s_])([^_\n]+)(?<=\S)__(?![\w_])")
 
-#: HTML comments. One that is not closed is matched up to the end, so that the text behind it is read only once.
+#: HTML comments. One that is not closed is matched up to the end, so that the text after it is read only once.
 _COMMENT = re.compile(r"<!--(?:(?!-->).)*+(?P<end>-->)?", re.DOTALL)
 
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 
-_PAIR = re.compile(r"<(b|strong|i|em|u|s|del|strike|code|kbd|summary)>([^<>]*)</\1>", re.IGNORECASE)
+_PAIRED_TAGS = re.compile(r"<(b|strong|i|em|u|s|del|strike|code|kbd|summary)>([^<>]*)</\1>", re.IGNORECASE)
 
 _ANCHOR = re.compile(r"<a\s[^<>]*?href=[\"'](https?://[^\"'\s<>]+)[\"'][^<>]*>([^<>\[\]]*)</a>", re.IGNORECASE)
 
 _TAG = r"</?(?:p|div|span|details|summary|center|small|sub|sup|ul|ol|font)(?:\s[^<>]*)?/?>"
 
-_BOX = re.compile(rf"^[ \t]*{_TAG}[ \t]*\n|{_TAG}", re.IGNORECASE | re.MULTILINE)
+_BLOCK_TAGS = re.compile(rf"^[ \t]*{_TAG}[ \t]*\n|{_TAG}", re.IGNORECASE | re.MULTILINE)
 
-_MARKS = {"b": "**", "strong": "**", "summary": "**", "i": "*", "em": "*", "u": "__", "code": "`", "kbd": "`"}
+_TAG_MARKS = {"b": "**", "strong": "**", "summary": "**", "i": "*", "em": "*", "u": "__", "code": "`", "kbd": "`"}
 
 
-def without_mention(text: str, *ids: int) -> str:
-    """`text` without the mentions of these users or roles."""
+def remove_mentions(text: str, *ids: int) -> str:
+    """Return a text without the mentions of these users or roles."""
     targets = "|".join(str(one) for one in ids)
     return re.sub(rf"(?:(?<!\s)\s++)?<@[!&]?(?:{targets})>\s*", " ", text).strip()
 
 
-def named(text: str) -> set[tuple[str, int]]:
-    """The roles and channels that `text` has, by sign and id."""
+def find_mentions(text: str) -> set[tuple[str, int]]:
+    """Return the sign and the id of each role and channel that a text mentions."""
     return {(token["kind"], int(token["id"])) for token in _TOKEN.finditer(text) if token["kind"] in ("@&", "#")}
 
 
-def to_words(text: str, names: Mapping[tuple[str, int], str]) -> str:
-    """What a person reads where Discord writes tokens.
+def replace_tokens(text: str, names: Mapping[tuple[str, int], str]) -> str:
+    """Replace the tokens of Discord by the text that a reader sees.
 
     Args:
         names: by sign (`@`, `@&` or `#`) and id.
@@ -82,73 +81,73 @@ def to_words(text: str, names: Mapping[tuple[str, int], str]) -> str:
         return f"{kind[0]}{name or token['id']}"
 
     text = _COMMAND.sub(r"\1", _EMOJI.sub(r"\1", _TOKEN.sub(words, text)))
-    return _TIME.sub(_time, _PLACE.sub(r"#\1", text))
+    return _TIME.sub(_format_time, _NAVIGATION.sub(r"#\1", text))
 
 
-def _time(token: re.Match[str]) -> str:
-    """Discord: it shows each reader that of his own place."""
+def _format_time(token: re.Match[str]) -> str:
+    """Return the time in UTC. Discord shows it in the time zone of each reader."""
     try:
         return datetime.fromtimestamp(int(token["at"]), UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (ValueError, OverflowError, OSError):
         return token[0]
 
 
-def inert(text: str) -> str:
-    """`text` with nothing in it that would call anyone: Discord parses no token that has a space in it."""
-    return _CALLS.sub(lambda sign: sign[0] + _ZERO_WIDTH_SPACE, text)
+def make_inert(text: str) -> str:
+    """Return a text whose mentions notify nobody. Discord parses no token that contains a space."""
+    return _MENTION_START.sub(lambda sign: sign[0] + _ZERO_WIDTH_SPACE, text)
 
 
-def headline(text: str, most: int) -> str:
-    """The beginning of `text` in one line of so many characters."""
+def shorten(text: str, max_size: int) -> str:
+    """Return the start of a text in one line of at most `max_size` characters."""
     line = " ".join(text.split())
-    if len(line) <= most:
+    if len(line) <= max_size:
         return line
-    end = max(at for at in boundaries(line, 0, most) if at < most)
+    end = max(at for at in cluster_starts(line, 0, max_size) if at < max_size)
     return f"{line[:end].rstrip()}…"
 
 
-def quoted(text: str) -> str:
-    """`text` as a quotation."""
+def quote_lines(text: str) -> str:
+    """Return a text as a block quote."""
     return "\n".join(f"> {line}" for line in text.splitlines())
 
 
 class DiscordMarkdown(Dialect):
-    """How Discord shows what a model writes."""
+    """Markdown dialect of Discord."""
 
-    tables = False
-    nests = False
-    leads = "("
-    empty_code = _ZERO_WIDTH_SPACE  # a block without it would go on to the next one
+    has_tables = False
+    nests_code = False
+    link_openers = "("
+    empty_code_line = _ZERO_WIDTH_SPACE  # Discord continues an empty block to the next fence
 
-    def growth(self, source: str) -> int:
+    def max_growth(self, source: str) -> int:
         return sum(map(source.count, ("<", "@", "`", "](")))
 
-    def prose(self, text: str) -> str:
-        text = _TICK.sub(r"\\`", text)  # it is not code, and would pair with a tick further down
+    def render_prose(self, text: str) -> str:
+        text = _TICK.sub(r"\\`", text)  # it would pair with a later tick
         text = _BOLD.sub(r"**\1**", _FOOTNOTE.sub(r"[\1]", text))  # two underscores would underline it
-        return inert(_without_html(text) if "<" in text else text)
+        return make_inert(_convert_html(text) if "<" in text else text)
 
-    def code(self, text: str) -> str:
+    def render_code(self, text: str) -> str:
         inside = text.strip("`")
         if not text.startswith("```") or len(inside) == len(text):
             return text
-        return f"```{self.code_line(inside) if inside.strip() else _ZERO_WIDTH_SPACE}```"  # it ends with the next three
+        return f"```{self.render_code_line(inside) if inside.strip() else _ZERO_WIDTH_SPACE}```"
 
-    def code_line(self, line: str) -> str:
+    def render_code_line(self, line: str) -> str:
         return re.sub("``(?=`)", f"``{_ZERO_WIDTH_SPACE}", line)
 
-    def fence(self, marks: str, info: str) -> tuple[str, str]:
+    def render_fence(self, marks: str, info: str) -> tuple[str, str]:
         del marks
         language = _LANGUAGE.match(info)
         return f"```{language[0] if language else ''}", "```"
 
-    def heading(self, marks: str, text: str) -> str:
+    def render_heading(self, marks: str, text: str) -> str:
         text = _ENDING_MARKS.sub("", text).strip()
         if marks.count("#") <= 3:
             return f"{marks.strip()} {text}"
-        return f"**{inert(text.replace('**', ''))}**"  # what stood between may have kept a token from being one
+        return f"**{make_inert(text.replace('**', ''))}**"  # the removed marks may have split a token
 
-    def line(self, line: str) -> str:
+    def render_line(self, line: str) -> str:
         line = _QUOTATION.sub("> ", line)  # `>>> ` would quote all that follows
         if not (item := _ITEM.match(line)):
             return line
@@ -156,32 +155,32 @@ class DiscordMarkdown(Dialect):
         box = {"[ ]": "☐ ", "[x]": "☑ "}[item["box"].strip().lower()] if item["box"] else ""
         return f"{item['indent']}{marker}{item['space']}{box}{line[item.end() :]}"
 
-    def rule(self, line: str) -> str:
+    def render_rule(self, line: str) -> str:
         del line
         return "───"
 
-    def link(self, link: Link) -> tuple[str, str]:
+    def render_link(self, link: Link) -> tuple[str, str]:
         if link.is_disguised or not link.label.strip() or not link.target.lower().startswith(("https://", "http://")):
-            return openly(link)
+            return show_target(link)
         if _BRACKETS.fullmatch(link.label):
             return "", f"({link.target})"
         if "[" in link.label:  # the label would begin at any bracket further up that is open
-            return openly(link)
+            return show_target(link)
         return "[", f"]({link.target})"
 
 
-def size(text: str) -> int:
-    """The size of `text` in UTF-16 units: Discord does not say what it counts, and no way comes to more."""
+def utf16_size(text: str) -> int:
+    """Return the size of a text in UTF-16 units. Discord documents no unit, and this one counts the most."""
     return len(text.encode("utf-16-le")) // 2
 
 
-def _without_html(text: str) -> str:
+def _convert_html(text: str) -> str:
     text = _BREAK.sub("\n", _COMMENT.sub(lambda found: "" if found["end"] else found[0], text))
-    text = _PAIR.sub(lambda found: f"{(mark := _MARKS.get(found[1].lower(), '~~'))}{found[2]}{mark}", text)
-    return _BOX.sub("", _ANCHOR.sub(_anchor, text))
+    text = _PAIRED_TAGS.sub(lambda found: f"{(mark := _TAG_MARKS.get(found[1].lower(), '~~'))}{found[2]}{mark}", text)
+    return _BLOCK_TAGS.sub("", _ANCHOR.sub(_convert_anchor, text))
 
 
-def _anchor(found: re.Match[str]) -> str:
+def _convert_anchor(found: re.Match[str]) -> str:
     link = Link(found[2], found[1], found[0], is_image=False)
-    before, behind = openly(link) if link.is_disguised else ("[", f"]({link.target})")
-    return f"{before}{link.label}{behind}"
+    before, after = show_target(link) if link.is_disguised else ("[", f"]({link.target})")
+    return f"{before}{link.label}{after}"

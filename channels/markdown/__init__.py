@@ -1,1 +1,1 @@
-"""Markdown: parsing, rendering in a platform dialect, and pages that fit a message."""
+"""Markdown: parsing, rendering in a platform dialect, and splitting into chunks."""

@@ -7,78 +7,78 @@ from channels.markdown.links import Link
 
 
 class Dialect:
-    """How a platform wants Markdown written; this one takes it as it comes.
+    """Markdown dialect of a platform; this one renders standard Markdown unchanged.
 
-    What a method returns must not be longer than what it was given by more than `growth` tells.
+    No method returns a text that is longer than its input by more than `max_growth`.
 
     Attributes:
-        tables: whether tables are shown as tables; else they become code with aligned columns.
-        nests: whether a block of code may be part of a list; else it stands at the margin.
-        empty_code: a line that a block of code needs when it has no other.
-        leads: the signs that, behind brackets, make a link of these or say where others lead. What has them and is not
-            read as a link here is broken.
+        has_tables: whether the platform renders tables; if not, they become code with aligned columns.
+        nests_code: whether a code block may be part of a list; if not, it starts in the first column.
+        empty_code_line: the line that an empty code block needs.
+        link_openers: the characters that may follow a bracketed label in a link or a link definition. Text that looks
+            like a link and is not parsed as one is broken before them.
     """
 
-    tables = True
-    nests = True
-    empty_code = ""
-    leads = ""
+    has_tables = True
+    nests_code = True
+    empty_code_line = ""
+    link_openers = ""
 
-    def growth(self, source: str) -> int:
-        """The most by which `source` may be longer when it is shown, in the platform's unit of size."""
+    def max_growth(self, source: str) -> int:
+        """Return the most by which rendering makes `source` longer, in the platform's unit of size."""
         del source
         return 0
 
-    def prose(self, text: str) -> str:
-        """`text`, which is no code, so that nothing in it calls anybody."""
+    def render_prose(self, text: str) -> str:
+        """Render prose, with inert mentions."""
         return text
 
-    def code(self, text: str) -> str:
-        """`text`, from within code, so that nothing in it calls anybody."""
+    def render_code(self, text: str) -> str:
+        """Render inline code, with inert mentions."""
         return text
 
-    def code_line(self, line: str) -> str:
-        """A line of a block of code."""
-        return self.code(line)
+    def render_code_line(self, line: str) -> str:
+        """Render a line of a code block."""
+        return self.render_code(line)
 
-    def fence(self, marks: str, info: str) -> tuple[str, str]:
-        """What opens and what closes a block of code."""
-        return f"{marks}{self.code(info)}", marks
+    def render_fence(self, marks: str, info: str) -> tuple[str, str]:
+        """Return the opening and the closing fence of a code block."""
+        return f"{marks}{self.render_code(info)}", marks
 
-    def heading(self, marks: str, text: str) -> str:
-        """A heading; `marks` with the space behind them."""
+    def render_heading(self, marks: str, text: str) -> str:
+        """Render a heading; `marks` includes the space after them."""
         return marks + text
 
-    def line(self, line: str) -> str:
-        """A line of a paragraph, a list or a quotation, before what is in it is looked at."""
+    def render_line(self, line: str) -> str:
+        """Render the start of a line of a paragraph, a list or a block quote; its inline content is still Markdown."""
         return line
 
-    def rule(self, line: str) -> str:
-        """What parts two sections."""
+    def render_rule(self, line: str) -> str:
+        """Render a thematic break."""
         return line
 
-    def link(self, link: Link) -> tuple[str, str]:
-        """What stands before and behind the label."""
+    def render_link(self, link: Link) -> tuple[str, str]:
+        """Return the text before and after the label of a link."""
         start = link.source.index("[") + 1
         return link.source[:start], link.source[start + len(link.label) :]
 
 
-#: Standard Markdown, as it comes.
+#: Standard Markdown, unchanged.
 MARKDOWN = Dialect()
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a platform lets a message be.
+class MessageLimits:
+    """Limits of a platform's messages.
 
     Attributes:
         chunk_size: the most that one message of a reply may hold, in units of `measure`.
-        measure: the size of a text in the platform's own unit (bytes, UTF-16 units, ...).
-        reserve: what of `chunk_size` is kept free for a line under the text that says what is going on.
-        dialect: how the platform wants Markdown written.
+        measure: returns the size of a text in the platform's unit (bytes, UTF-16 units, ...).
+        status_reserve: the part of `chunk_size` that stays free for a status line under the text.
+        dialect: the Markdown dialect of the platform.
     """
 
     chunk_size: int
     measure: Callable[[str], int]
-    reserve: int = 0
+    status_reserve: int = 0
     dialect: Dialect = MARKDOWN

@@ -1,4 +1,4 @@
-"""What a link of Markdown is, and whether it says one address and leads to another."""
+"""Links of Markdown, and the detection of labels that disguise the target."""
 
 import re
 import unicodedata
@@ -9,27 +9,27 @@ from html import unescape
 _LABEL = r"!?\[(?P<label>(?:[^\[\]\\]|\\.|\[[^\[\]]{0,200}+\](?:\([^()\s]{0,2000}+\))?+){0,500}+)"
 
 
-def _balanced(depth: int) -> str:
-    """What has no white space in it, and parentheses in pairs, within one another to this depth."""
+def _balanced_pattern(depth: int) -> str:
+    """Return the pattern of text without white space whose parentheses are balanced, nested up to this depth."""
     plain = r"(?:[^\s()\\]|\\\S)*+"
-    return rf"{plain}(?:\({_balanced(depth - 1)}\){plain})*+" if depth else plain
+    return rf"{plain}(?:\({_balanced_pattern(depth - 1)}\){plain})*+" if depth else plain
 
 
-_TARGET = rf"(?P<target><(?:[^<>\n\\]|\\[^\n])*+>|{_balanced(3)})"
-_TARGET_BEGUN = r"(?:<(?:[^<>\n\\]|\\[^\n])*+(?:>|\\?)|(?:[^\s\\]|\\\S|\\\Z)*+)"
+_TARGET = rf"(?P<target><(?:[^<>\n\\]|\\[^\n])*+>|{_balanced_pattern(3)})"
+_UNFINISHED_TARGET = r"(?:<(?:[^<>\n\\]|\\[^\n])*+(?:>|\\?)|(?:[^\s\\]|\\\S|\\\Z)*+)"
 
 _QUOTED = [r"\"(?:[^\"\\\n]|\\.){0,300}+", r"'(?:[^'\\\n]|\\.){0,300}+", r"\((?:[^()\\\n]|\\.){0,300}+"]
 _TITLE = rf"(?:\s++(?:{_QUOTED[0]}\"|{_QUOTED[1]}'|{_QUOTED[2]}\)))?+"
-_TITLE_BEGUN = rf"(?:\s++(?:{_QUOTED[0]}[\"\\]?+|{_QUOTED[1]}['\\]?+|{_QUOTED[2]}[)\\]?+)?+)?+"
+_UNFINISHED_TITLE = rf"(?:\s++(?:{_QUOTED[0]}[\"\\]?+|{_QUOTED[1]}['\\]?+|{_QUOTED[2]}[)\\]?+)?+)?+"
 
-#: A link or an image: its groups are `label` and `target`.
+#: Pattern of a link or an image, with the groups `label` and `target`.
 LINK = rf"{_LABEL}\]\(\s*+{_TARGET}{_TITLE}\s*+\)"
 
-#: At the end of a text that still grows: what may become one.
-LINK_BEGUN = re.compile(rf"{_LABEL}(?:\](?:\(\s*+{_TARGET_BEGUN}{_TITLE_BEGUN}\s*+)?)?\Z", re.DOTALL)
+#: A link or an image that the end of a growing text cuts.
+UNFINISHED_LINK = re.compile(rf"{_LABEL}(?:\](?:\(\s*+{_UNFINISHED_TARGET}{_UNFINISHED_TITLE}\s*+)?)?\Z", re.DOTALL)
 
-#: What a reader takes for an address: a scheme, or names with dots between them. The last branch matches names that
-#: are no address, so that each character is read a fixed number of times.
+#: Text that a reader takes for an address: a scheme, or names with dots between them. The last branch matches names
+#: that are no address, so that each character is matched a fixed number of times.
 _ADDRESS = re.compile(
     r"""
       (?<![\w.+-])(?P<word>[\w.+-]++)(?P<rest>://[^\s<>]+)
@@ -43,18 +43,18 @@ _SCHEME = re.compile(r"^(?:https?://)?(?:www\.)?", re.IGNORECASE)
 _MARKUP = re.compile(r"[*_~`\\]")
 _TAG = re.compile(r"<[^<>]*>")
 
-#: Letters that are not to be seen, beside what Unicode calls formatting and marks upon others.
-_FILLERS = "\u115f\u1160\u3164"
+#: Invisible letters outside of the Unicode categories for formatting and combining marks.
+_INVISIBLE_LETTERS = "\u115f\u1160\u3164"
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link or an image of Markdown.
+    """Link or image of Markdown.
 
     Attributes:
-        label: what is to be read, in Markdown.
-        target: where it leads.
-        source: all of it, as it was written.
+        label: the Markdown between the brackets.
+        target: the address.
+        source: the Markdown of the whole link.
     """
 
     label: str
@@ -64,30 +64,31 @@ class Link:
 
     @property
     def is_disguised(self) -> bool:
-        """Whether the label looks like an address, and like another one than the target."""
-        target = _bare(self.target)
-        if _bare(self.label) == target:
+        """True if the label looks like an address other than the target."""
+        target = _normalize_address(self.target)
+        if _normalize_address(self.label) == target:
             return False
-        readings = (_plain(self.label), _plain(_TAG.sub("", self.label)))  # a platform shows tags, or leaves them out
-        return any(not _leads(target, _bare(address)) for text in readings for address in _addresses(text))
+        readings = (self.label, _TAG.sub("", self.label))  # a platform shows tags or hides them
+        addresses = (address for text in readings for address in _find_addresses(_visible_label(text)))
+        return any(not _is_prefix_of_target(target, _normalize_address(address)) for address in addresses)
 
 
-def openly(link: Link) -> tuple[str, str]:
-    """What stands before and behind the label when the address is to be seen."""
+def show_target(link: Link) -> tuple[str, str]:
+    """Return the text before and after the label that makes the target visible."""
     return "", f" ({link.target})" if link.label.strip() else link.target
 
 
-def _plain(label: str) -> str:
-    """What a reader sees of the label: without marks, invisible characters and lookalike forms of letters."""
+def _visible_label(label: str) -> str:
+    """Return a label as a reader sees it: without marks, invisible characters and lookalike letters."""
     text = unicodedata.normalize("NFKC", unescape(_MARKUP.sub("", label))).replace("\u3002", ".")
     return "".join(
         character
         for character in text
-        if unicodedata.category(character) not in ("Cf", "Mn") and character not in _FILLERS
+        if unicodedata.category(character) not in ("Cf", "Mn") and character not in _INVISIBLE_LETTERS
     )
 
 
-def _addresses(text: str) -> Iterator[str]:
+def _find_addresses(text: str) -> Iterator[str]:
     for found in _ADDRESS.finditer(text):
         if found["word"] and (scheme := _SCHEME_END.search(found["word"])):
             yield scheme["scheme"] + found["rest"]
@@ -95,10 +96,10 @@ def _addresses(text: str) -> Iterator[str]:
             yield found[0]
 
 
-def _bare(address: str) -> str:
+def _normalize_address(address: str) -> str:
     return _SCHEME.sub("", unicodedata.normalize("NFKC", address)).casefold().rstrip("/.,;:!?)")
 
 
-def _leads(target: str, said: str) -> bool:
-    """Whether who reads `said` expects to get to `target`, or further up the same path."""
-    return target == said or (target.startswith(said) and target[len(said)] in "/?#")
+def _is_prefix_of_target(target: str, address: str) -> bool:
+    """Return whether an address is the target or a parent path of it."""
+    return target == address or (target.startswith(address) and target[len(address)] in "/?#")

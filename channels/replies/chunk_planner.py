@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from channels.base import FINAL_PRIORITIES, Chunk, Plan, Priority
 from channels.i18n.messages import PLACEHOLDER
-from channels.markdown.blocks import Place
-from channels.markdown.dialect import Limits
-from channels.markdown.page import Page
+from channels.markdown.blocks import BlockContext
+from channels.markdown.dialect import MessageLimits
+from channels.markdown.chunk_reader import ChunkReader
 
 #: Checks for a full chunk while one chunk fills.
 _CHECKS_PER_CHUNK = 16
@@ -22,7 +22,7 @@ class Planner:
     deltas.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: MessageLimits) -> None:
         self._limits = limits
         self._reset()
 
@@ -31,7 +31,7 @@ class Planner:
         self._read_count = 0  # how many of them are in the chunks
         self._unread_length = 0  # how many characters are not
         self._full_chunks: list[Chunk] = []
-        self._page = Page(self._limits, Place())
+        self._page = ChunkReader(self._limits, BlockContext())
 
     @property
     def text(self) -> str:
@@ -73,17 +73,22 @@ class Planner:
         chunks, page = [*self._full_chunks], self._page
         is_final = priority in FINAL_PRIORITIES
         if is_final:
-            page = _cut_full_chunks(page.fork(), chunks, self._limits, is_final=True)
+            page = _cut_full_chunks(
+                ChunkReader(self._limits, page.context, page.source, page.hidden_size),
+                chunks,
+                self._limits,
+                is_final=True,
+            )
         if page.source.strip():
             start = chunks[-1].end if chunks else 0
-            end = start + page.unseen + len(page.source)
-            written = page.written(is_final=is_final)
+            end = start + page.hidden_size + len(page.source)
+            written = page.render(is_final=is_final)
             if is_final and chunks and not written.text:
                 chunks[-1] = replace(chunks[-1], end=end)
             elif is_final:
                 chunks.append(Chunk(start, end, written.text or empty_text))
             else:
-                chunks.append(Chunk(start, end, written.text or PLACEHOLDER, written.settled))
+                chunks.append(Chunk(start, end, written.text or PLACEHOLDER, written.settled_size))
         return Plan(chunks, priority, is_growing=not is_final)
 
     async def catch_up(self) -> None:
@@ -107,13 +112,15 @@ class Planner:
         self._read_count, self._unread_length = until, self._unread_length - size
 
 
-def _cut_full_chunks(page: Page, chunks: list[Chunk], limits: Limits, *, is_final: bool = False) -> Page:
+def _cut_full_chunks(
+    page: ChunkReader, chunks: list[Chunk], limits: MessageLimits, *, is_final: bool = False
+) -> ChunkReader:
     """Append the full chunks of a page, each with the invisible text before it; return the rest of the page."""
-    while cut := page.cut(is_final=is_final):
-        start, size = chunks[-1].end if chunks else 0, page.unseen + cut.at
+    while cut := page.find_break(is_final=is_final):
+        start, size = chunks[-1].end if chunks else 0, page.hidden_size + cut.position
         if cut.text:
             chunks.append(Chunk(start, start + size, cut.text))
-        page = Page(limits, cut.place, page.source[cut.at :], 0 if cut.text else size)
+        page = ChunkReader(limits, cut.context, page.source[cut.position :], 0 if cut.text else size)
     return page
 
 

@@ -19,7 +19,7 @@ from channels.base import (
     Priority,
     RecordMessageId,
 )
-from channels.markdown.dialect import Limits
+from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import RateLimiter
 from channels.replies.reactions import Address, QueuedReactions
@@ -99,7 +99,7 @@ class MessageSurface(ABC):
     A subclass posts, edits, deletes and finds the messages of its platform.
     """
 
-    limits: Limits
+    limits: MessageLimits
 
     def __init__(self, queued_reactions: QueuedReactions, address: Address) -> None:
         self._queued_reactions = queued_reactions

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from textwrap import shorten
 
 from channels.markdown.dialect import Dialect
-from channels.markdown.links import Link, openly
+from channels.markdown.links import Link, show_target
 
 #: Most characters of a title.
 TITLE_SIZE = 60
@@ -76,19 +76,19 @@ def make_inert(text: str) -> str:
 class SlackMarkdown(Dialect):
     """Slack's `markdown` block: standard Markdown with tables, in which `<...>` is Slack's own, even within code."""
 
-    leads = "(:"
+    link_openers = "(:"
 
-    def growth(self, source: str) -> int:
+    def max_growth(self, source: str) -> int:
         return 3 * source.count("<") + source.count("](") + source.count("]:")
 
-    def prose(self, text: str) -> str:
+    def render_prose(self, text: str) -> str:
         return make_inert(_AUTOLINK.sub(r"\1", text))
 
-    def code(self, text: str) -> str:
+    def render_code(self, text: str) -> str:
         return make_inert(text)
 
-    def link(self, link: Link) -> tuple[str, str]:
-        return openly(link) if link.is_disguised or set(link.target) & set("|<>") else super().link(link)
+    def render_link(self, link: Link) -> tuple[str, str]:
+        return show_target(link) if link.is_disguised or set(link.target) & set("|<>") else super().render_link(link)
 
 
 def size(text: str) -> int:

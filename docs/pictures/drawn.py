@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from channels.base import Priority
-from channels.markdown.dialect import Limits
+from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.limiter import RateLimiter
 from channels.replies.chunk_planner import Planner
 from channels.slack.client.rate_limits import TIER_3
@@ -139,7 +139,7 @@ _PIECES = (
     " one commit** and leave the files as they are:\n\n```sh\ngit reset --soft HEAD~1\ngit sta",
     "tus\ngit commit --all --message 'Fix the build'\ngit push\n```\n\nIf it is pushed, `git revert HEAD` undoes it.",
 )
-_SMALL = Limits(chunk_size=94, measure=len)
+_SMALL = MessageLimits(chunk_size=94, measure=len)
 _COLUMN, _CHARACTERS = 300, 38
 
 

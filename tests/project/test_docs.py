@@ -29,12 +29,12 @@ from bot.setup.manifest_command import manifest
 from channels.commands.handlers import COMMANDS as WORDS
 from channels.discord.adapter import DiscordChannel
 from channels.discord.client import api as discord_api
-from channels.discord.client.gateway import intents
+from channels.discord.client.gateway import make_intents
 from channels.discord.invite import PERMISSIONS
-from channels.discord.invite import permissions as permissions_of
+from channels.discord.invite import required_permissions as permissions_of
 from channels.discord.replies import surface as discord_surface
 from channels.discord.settings import DiscordSettings
-from channels.markdown.dialect import Limits
+from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.limiter import Window
 from channels.services import ChannelServices
 from channels.settings import BackfillLimits
@@ -236,12 +236,12 @@ def test_the_page_of_slack_has_the_ways_in_which_a_reply_grows() -> None:
 def test_the_page_of_discord_has_the_limits_of_the_code() -> None:
     page = (REFERENCE / "discord.md").read_text()
     windows = {
-        "Posts": discord_api.MESSAGES,
-        "Edits": discord_api.MESSAGES,
-        "Looking for a post": discord_api.MESSAGES,
-        "Deletions": discord_api.DELETIONS,
-        "Reactions": discord_api.REACTIONS,
-        "All of these together": discord_api.ALL,
+        "Posts": discord_api.MESSAGE_WINDOW,
+        "Edits": discord_api.MESSAGE_WINDOW,
+        "Looking for a post": discord_api.MESSAGE_WINDOW,
+        "Deletions": discord_api.DELETION_WINDOW,
+        "Reactions": discord_api.REACTION_WINDOW,
+        "All of these together": discord_api.GLOBAL_WINDOW,
     }
     check_limits(page, discord_surface.LIMITS, windows)
 
@@ -278,7 +278,7 @@ def test_the_page_of_discord_has_the_permissions_and_the_intents() -> None:
     assert named_there == permissions_of(auto_thread=True)
     assert f"`{PERMISSIONS.value}`" in permissions
     named = {name.replace("direct_", "dm_") for name in constants(asked)}  # discord.py's word
-    assert named == {name for name, is_on in intents(hears_all=True) if is_on}
+    assert named == {name for name, is_on in make_intents(message_content=True) if is_on}
 
 
 def test_the_page_of_slack_has_its_commands() -> None:
@@ -436,7 +436,7 @@ def constants(text: str) -> set[str]:
     return {name.lower() for row in rows for name in re.findall(r"[A-Z_]+", row)}
 
 
-def check_limits(page: str, limits: Limits, windows: Mapping[str, Window]) -> None:
+def check_limits(page: str, limits: MessageLimits, windows: Mapping[str, Window]) -> None:
     rows = dict(re.findall(r"^\| (.+?) \| (\d.*) \|$", page, re.M))
     assert rows["One message of a reply"].startswith(f"{limits.chunk_size:,} ")
     for name, window in windows.items():

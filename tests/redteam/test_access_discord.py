@@ -213,7 +213,7 @@ async def test_who_cannot_be_seen_does_nothing_by_a_press_and_is_told(server: Di
         question = await server.say("ada", server.open_dm("ada"), "hello")
         (answer,) = await bot.says(question, "heard: hello")
         await server.wait_for(lambda: words.WHY in answer.buttons)
-        bot.channel._interactions._visits._roles._fresh.clear()
+        bot.channel._interactions._identities._roles._fresh.clear()
         server.faults.fail("GET /guilds/{guild}/members/{user}", status=403, code=50013, times=9)
         seen = await server.press("ada", answer, answer.buttons[words.WHY])
         await server.wait_for(

@@ -16,7 +16,7 @@ import regex  # type: ignore[import-untyped]  # it comes without types
 import bot
 import channels
 import core
-from channels.discord.text import without_mention as without_discord_mention
+from channels.discord.text import remove_mentions as without_discord_mention
 from channels.replies.tool_status import plain_text
 from channels.slack.text import make_title
 from channels.slack.text import remove_mention as without_slack_mention

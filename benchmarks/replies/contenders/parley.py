@@ -83,7 +83,7 @@ class _OnSlack(Writing):
 class _OnDiscord(Writing):
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
-        self._receipts = discord_signs.receipts(api)
+        self._receipts = discord_signs.make_queued_reactions(api)
 
     async def settle(self) -> None:
         """See `_OnSlack`."""

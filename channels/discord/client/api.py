@@ -1,4 +1,4 @@
-"""Discord's REST API: the calls that a reply needs, and what their refusals mean."""
+"""Calls to the REST API of Discord, and the meaning of its error codes."""
 
 import hashlib
 import logging
@@ -12,9 +12,9 @@ import aiohttp
 import discord
 
 from channels.base import Button, File, Priority
-from channels.discord.client.components import view_of
-from channels.discord.client.files import sent
-from channels.discord.client.rate_limits import PRIORITY, Taking, trace_requests
+from channels.discord.client.components import make_view
+from channels.discord.client.files import to_discord_files
+from channels.discord.client.rate_limits import REQUEST_PRIORITY, PendingCalls, trace_requests
 from channels.rate_limits.caller import PAUSES, Caller, RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
@@ -23,58 +23,57 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Discord: parsing of mentions is to be switched off anew with each post and each edit.
+#: Discord: each post and each edit parses mentions unless this is sent with it.
 NO_MENTIONS = discord.AllowedMentions.none()
 
-#: Discord publishes no numbers and tells them in headers, which discord.py keeps to: it then waits inside of the
-#: call. This is what is commonly seen, for a channel, so that a call seldom has to wait there; with a quarter of a
-#: second on top for what the network delays.
-MESSAGES = Window(calls=5, seconds=5.25)
-DELETIONS = Window(calls=5, seconds=1.25)
-REACTIONS = Window(calls=1, seconds=0.3)
+#: Common limits of a channel. Discord documents none and sends them in headers, for which discord.py waits inside a
+#: call. With these, and 0.25 s for network delays, a call seldom waits there.
+MESSAGE_WINDOW = Window(calls=5, seconds=5.25)
+DELETION_WINDOW = Window(calls=5, seconds=1.25)
+REACTION_WINDOW = Window(calls=1, seconds=0.3)
 
-#: Discord: 50 requests a second for a bot, whatever they are; interactions are answered outside of it.
-ALL = Window(calls=45, seconds=1.05)
+#: Discord: 50 requests per second for a bot; answers to interactions do not count.
+GLOBAL_WINDOW = Window(calls=45, seconds=1.05)
 
-#: Discord's codes for what cannot be edited: it is gone, or too old to be edited so often.
-GONE = {"10008", "30046"}
-ARCHIVED = "50083"
+#: Discord's codes for a message that is deleted, or too old to be edited so often.
+UNEDITABLE_CODES = {"10008", "30046"}
+THREAD_ARCHIVED = "50083"
 
-#: Discord's code for a reply where the bot may not read what was said.
-NO_REPLIES = "160002"
+#: Discord's code for a reply where the bot may not read the message history.
+REPLY_FORBIDDEN = "160002"
 
-#: Discord's codes for a message from which a thread was begun before, and for one that is locked.
+#: Discord's codes for a message that has a thread already, and for a locked thread.
 THREAD_EXISTS, THREAD_LOCKED = "160004", "160005"
 
-#: After how many minutes without a word a thread that the bot began is archived.
+#: Minutes of inactivity after which a thread of the bot is archived.
 THREAD_MINUTES: Literal[1440] = 1440
 
-#: What is said, by people or bots; every other type is Discord's own talk (a join, a pin, a boost, ...).
-SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
+#: Types of messages that users and bots write; all others are system messages (a join, a pin, a boost, ...).
+USER_MESSAGE_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 
-_MESSAGES = re.compile(r"/channels/(?P<channel>\d+)/messages(?:/(?P<message>\d+))?$")
+_MESSAGE_PATH = re.compile(r"/channels/(?P<channel>\d+)/messages(?:/(?P<message>\d+))?$")
 
-#: How far behind a question its answers are looked for, in messages.
-_LOOK = 200
+#: Most messages after a question that are searched for its replies.
+_MAX_OWN_MESSAGES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A message that stands."""
+class SentMessage:
+    """Id and text of a message that Discord has accepted."""
 
     id: int
     text: str
 
 
 class DiscordApi:
-    """Makes calls for all surfaces of a bot.
+    """Client of the REST API for all replies of a bot.
 
     Attributes:
         trace: keeps the requests of any client of the bot within the global limit: see `trace_requests`.
 
     Args:
-        client: not logged in yet; it need not be connected to the gateway.
-        silent: whether what is posted notifies nobody.
+        client: not logged in; it need not be connected to the gateway.
+        silent: whether posts notify nobody.
     """
 
     def __init__(
@@ -88,13 +87,13 @@ class DiscordApi:
         self._client = client
         self._silent = silent
         self._caller = Caller("discord", pauses=pauses, speed=speed)
-        self._taking = Taking()
-        assert client.user is None, "who has logged in before does not hear of the limits"
-        self.trace = trace_requests(self._report_headers, lambda: self._caller.limiters.get("all", ALL))
+        self._pending_calls = PendingCalls()
+        assert client.user is None, "a client that has logged in before does not report its limits"
+        self.trace = trace_requests(self._report_headers, lambda: self._caller.limiters.get("all", GLOBAL_WINDOW))
         client.http.http_trace = self.trace  # discord.py reads it when it logs in
 
     @property
-    def me(self) -> discord.ClientUser:
+    def bot_user(self) -> discord.ClientUser:
         """The bot; known once the client is logged in."""
         assert self._client.user is not None, "the client is logged in"
         return self._client.user
@@ -103,100 +102,107 @@ class DiscordApi:
     def limiters(self) -> RateLimiters:
         return self._caller.limiters
 
-    def budget(self, key: Hashable, window: Window) -> RateLimiter:
+    def get_limiter(self, key: Hashable, window: Window) -> RateLimiter:
         return self._caller.limiters.get(key, window)
 
-    def posts(self, channel: int) -> RateLimiter:
-        return self._caller.limiters.get(("post", channel), MESSAGES)
+    def post_limiter(self, channel: int) -> RateLimiter:
+        return self._caller.limiters.get(("post", channel), MESSAGE_WINDOW)
 
-    def edits(self, channel: int) -> RateLimiter:
-        return self._caller.limiters.get(("edit", channel), MESSAGES)
+    def edit_limiter(self, channel: int) -> RateLimiter:
+        return self._caller.limiters.get(("edit", channel), MESSAGE_WINDOW)
 
-    async def post(
+    async def post_message(
         self,
         channel: int,
         text: str,
         controls: Sequence[Button] = (),
         *,
         reply_to: int | None,
-        name: str,
+        nonce_key: str,
         priority: Priority,
-        is_admitted: bool,
-        found: Callable[[], Awaitable[Said | None]],
-    ) -> Said | None:
-        """Post in reply to a message, if to any, or beside it if that is gone, without a preview of links.
+        has_slot: bool,
+        find_posted: Callable[[], Awaitable[SentMessage | None]],
+    ) -> SentMessage | None:
+        """Post a message without link previews, as a reply if `reply_to` exists.
 
         Args:
-            name: what is the same for this message and for no other. Discord: for some minutes, a post with a
-                nonce that it knows posts nothing, and is answered with the first one.
-            found: looks whether the message stands, when the answer to its posting was lost.
+            nonce_key: unique per message. Discord: for some minutes, a post with a known nonce posts nothing and
+                returns the first message.
+            find_posted: looks for the message after the answer to its post was lost.
 
         Returns:
-            The message, which an earlier attempt of the same name may have posted; none for a tick that had no place.
+            The message, which an earlier attempt may have posted; None for a stream update that was dropped.
         """
-        # discord.py's own word for none of them is None, though its types know none
+        # discord.py accepts None, though its types do not
         reference: Any = None if reply_to is None else _reference(channel, reply_to)
 
-        async def send() -> Said:
-            view: Any = view_of(controls)
-            said = await self._taking.taken(
+        async def send() -> SentMessage:
+            view: Any = make_view(controls)
+            message = await self._pending_calls.wait_until_applied(
                 self._client.get_partial_messageable(channel).send(
                     text,
                     reference=reference,
-                    nonce=_nonce(name),
+                    nonce=_nonce(nonce_key),
                     allowed_mentions=NO_MENTIONS,
                     suppress_embeds=True,
                     silent=self._silent,
                     view=view,
                 )
             )
-            return Said(int(said["id"]), said["content"])
+            return SentMessage(int(message["id"]), message["content"])
 
         return await self.call(
-            "post", send, self.posts(channel), priority=priority, is_admitted=is_admitted, found=found
+            "post",
+            send,
+            self.post_limiter(channel),
+            priority=priority,
+            has_slot=has_slot,
+            find_posted=find_posted,
         )
 
-    async def ping(self, channel: int, question: int | None, author: int, text: str, *, name: str) -> None:
-        """Say something that notifies somebody: in reply to his question, or by name if that stands elsewhere.
+    async def send_notification(
+        self, channel: int, question: int | None, author: int, text: str, *, nonce_key: str
+    ) -> None:
+        """Post a message that notifies the author: as a reply to their question, or by a mention.
 
         Args:
-            name: see `post`.
+            question: the message to reply to; None if it is in another channel.
+            nonce_key: see `post_message`.
         """
         reference: Any = None if question is None else _reference(channel, question)
-        named = [] if question is not None else [discord.Object(author)]
-        allowed = discord.AllowedMentions(everyone=False, users=named, roles=False, replied_user=True)
+        mentioned = [] if question is not None else [discord.Object(author)]
+        allowed = discord.AllowedMentions(everyone=False, users=mentioned, roles=False, replied_user=True)
         text = text if question is not None else f"<@{author}> {text}"
 
         async def send() -> None:
-            place = self._client.get_partial_messageable(channel)
-            await place.send(text, reference=reference, nonce=_nonce(name), allowed_mentions=allowed)
+            target = self._client.get_partial_messageable(channel)
+            await target.send(text, reference=reference, nonce=_nonce(nonce_key), allowed_mentions=allowed)
 
-        await self.call("ping", send, self.posts(channel))
+        await self.call("ping", send, self.post_limiter(channel))
 
-    async def tell(self, user: int, text: str) -> None:
-        """Say something to a person directly."""
+    async def send_direct_message(self, user: int, text: str) -> None:
 
         async def send() -> None:
-            user_ = await self._client.fetch_user(user)
-            await user_.send(text, allowed_mentions=NO_MENTIONS, suppress_embeds=True)
+            recipient = await self._client.fetch_user(user)
+            await recipient.send(text, allowed_mentions=NO_MENTIONS, suppress_embeds=True)
 
-        await self.call("tell", send, self._caller.limiters.get(("tell", user), MESSAGES))
+        await self.call("tell", send, self._caller.limiters.get(("tell", user), MESSAGE_WINDOW))
 
-    async def begin_thread(self, channel: int, message: int, name: str) -> None:
-        """Begin a thread from a message: it has the message's id. One that is there already is as good.
+    async def start_thread(self, channel: int, message: int, name: str) -> None:
+        """Start a thread on a message, unless it has one. The thread has the id of the message.
 
         Args:
-            name: what it is called; Discord: 100 characters at the most.
+            name: Discord: at most 100 characters.
         """
         start = self._client.http.start_thread_with_message
         send = partial(start, channel, message, name=name, auto_archive_duration=THREAD_MINUTES)
         try:
-            await self.call("thread", send, self.budget(("thread", channel), MESSAGES))
+            await self.call("thread", send, self.get_limiter(("thread", channel), MESSAGE_WINDOW))
         except RefusedError as refusal:
             if refusal.code != THREAD_EXISTS:
                 raise
 
-    async def edit(
+    async def edit_message(
         self,
         channel: int,
         message: int,
@@ -204,136 +210,172 @@ class DiscordApi:
         controls: Sequence[Button] = (),
         *,
         priority: Priority,
-        is_admitted: bool,
-    ) -> bool:
-        """Edit a message; false for a tick that had no place."""
+        has_slot: bool,
+    ) -> bool | None:
+        """Edit a message; return None for a stream update that was dropped."""
 
         async def send() -> bool:
-            place = self._message(channel, message)
-            await self._taking.taken(place.edit(content=text, view=view_of(controls), allowed_mentions=NO_MENTIONS))
+            target = self._get_partial_message(channel, message)
+            edit = target.edit(content=text, view=make_view(controls), allowed_mentions=NO_MENTIONS)
+            await self._pending_calls.wait_until_applied(edit)
             return True
 
-        edited = await self.call("edit", send, self.edits(channel), priority=priority, is_admitted=is_admitted)
-        return bool(edited)
+        return await self.call("edit", send, self.edit_limiter(channel), priority=priority, has_slot=has_slot)
 
-    async def attach(self, channel: int, message: int, files: Sequence[File]) -> None:
-        """Let a message have these files, and no others."""
+    async def set_files(self, channel: int, message: int, files: Sequence[File]) -> None:
+        """Attach these files to a message, and remove all others."""
 
         async def send() -> None:
-            place = self._message(channel, message)
-            await self._taking.taken(place.edit(attachments=sent(files), allowed_mentions=NO_MENTIONS))
+            target = self._get_partial_message(channel, message)
+            edit = target.edit(attachments=to_discord_files(files), allowed_mentions=NO_MENTIONS)
+            await self._pending_calls.wait_until_applied(edit)
 
-        await self.call("attach", send, self.edits(channel), priority=Priority.FINAL)
+        await self.call("attach", send, self.edit_limiter(channel), priority=Priority.FINAL)
 
-    async def delete(self, channel: int, message: int) -> None:
-        send = self._message(channel, message).delete
-        await self.call("delete", send, self.budget(("delete", channel), DELETIONS))
+    async def delete_message(self, channel: int, message: int) -> None:
+        send = self._get_partial_message(channel, message).delete
+        await self.call("delete", send, self.get_limiter(("delete", channel), DELETION_WINDOW))
 
-    async def react(self, channel: int, message: int, emoji: str) -> None:
-        send = partial(self._message(channel, message).add_reaction, emoji)
-        await self.call("react", send, self.budget(("react", channel), REACTIONS))
+    async def add_reaction(self, channel: int, message: int, emoji: str) -> None:
+        send = partial(self._get_partial_message(channel, message).add_reaction, emoji)
+        await self.call("react", send, self.get_limiter(("react", channel), REACTION_WINDOW))
 
-    async def unreact(self, channel: int, message: int, emoji: str) -> None:
-        send = partial(self._message(channel, message).remove_reaction, emoji, self.me)
-        await self.call("unreact", send, self.budget(("react", channel), REACTIONS))
+    async def remove_reaction(self, channel: int, message: int, emoji: str) -> None:
+        send = partial(self._get_partial_message(channel, message).remove_reaction, emoji, self.bot_user)
+        await self.call("unreact", send, self.get_limiter(("react", channel), REACTION_WINDOW))
 
-    async def unarchive(self, thread: int) -> None:
-        """Open a thread again that was archived. Discord: a new message would do so too, an edit does not."""
+    async def unarchive_thread(self, thread: int) -> None:
+        """Unarchive a thread. Discord: a new message does so too, an edit does not."""
         send = partial(self._client.http.edit_channel, thread, archived=False)
-        await self.call("unarchive", send, self.budget(("channel", thread), MESSAGES))
+        await self.call("unarchive", send, self.get_limiter(("channel", thread), MESSAGE_WINDOW))
 
-    async def channel(self, channel: int, guild: discord.Guild | None = None) -> Any:
-        """Return a channel or thread as discord.py has it; with its `guild`, if that is given."""
-        send = partial((guild or self._client).fetch_channel, channel)
-        return await self.call("channel", send, self.budget(("channel", channel), MESSAGES))
+    async def fetch_channel(self, channel: int, guild: discord.Guild | None = None) -> Any:
+        """Return a channel or thread, with its `guild` if that is known."""
+        return await self.fetch(
+            "channel", partial((guild or self._client).fetch_channel, channel), ("channel", channel)
+        )
 
-    def direct(self, channel: int) -> discord.PartialMessageable:
-        """Direct messages."""
+    def get_partial_channel(self, channel: int) -> discord.PartialMessageable:
+        """Return a channel, thread or direct message of which only the id is known."""
         return self._client.get_partial_messageable(channel)
 
-    async def member(self, guild: int, user: int) -> Any:
+    async def fetch_member(self, guild: int, user: int) -> Any:
         """Return a member of a server. Discord: this needs no privileged intent."""
-        send = partial(self._client.http.get_member, guild, user)
-        return await self.call("member", send, self.budget(("member", guild), MESSAGES))
+        return await self.fetch("member", partial(self._client.http.get_member, guild, user), ("member", guild))
 
-    async def guild(self, guild: int) -> discord.Guild:
+    async def fetch_guild(self, guild: int, *, priority: Priority = Priority.PROGRESS) -> discord.Guild:
         """Return a server with its roles."""
-        return await self._look("guild", partial(self._client.fetch_guild, guild, with_counts=False), ("guild", guild))
+        send = partial(self._client.fetch_guild, guild, with_counts=False)
+        return await self.fetch("guild", send, ("guild", guild), priority)
 
-    async def latest(self, guild: int) -> dict[int, int]:
-        """The id of the latest message of each channel of a server that may have some; 0 where nothing was said."""
+    async def fetch_latest_message_ids(self, guild: int) -> dict[int, int]:
+        """Return the ids of the latest messages of a server's text channels, by channel; 0 in an empty channel."""
 
         async def send() -> dict[int, int]:
             channels: Any = await self._client.http.get_all_guild_channels(guild)  # discord.py would read each kind
-            told = {int(channel["id"]): channel for channel in channels if "last_message_id" in channel}
-            return {id_: int(channel["last_message_id"] or 0) for id_, channel in told.items()}
+            with_text = (channel for channel in channels if "last_message_id" in channel)
+            return {int(channel["id"]): int(channel["last_message_id"] or 0) for channel in with_text}
 
-        return await self._look("channels", send, ("channels", guild))
+        return await self.fetch("channels", send, ("channels", guild), Priority.BACKFILL)
 
-    async def threads(self, guild: discord.Guild) -> list[discord.Thread]:
-        """The threads of a server that are active."""
-        return await self._look("threads", guild.active_threads, ("threads", guild.id))
+    async def fetch_active_threads(self, guild: discord.Guild) -> list[discord.Thread]:
+        """Return the active threads of a server."""
+        return await self.fetch("threads", guild.active_threads, ("threads", guild.id), Priority.BACKFILL)
 
-    async def _look(self, name: str, send: Callable[[], Awaitable[T]], key: Hashable) -> T:
-        """Make a call that nobody waits for."""
-        answer = await self.call(name, send, self._caller.limiters.get(key, MESSAGES), priority=Priority.BACKFILL)
-        assert answer is not None, "only a tick may be dropped"
-        return answer
+    async def fetch_message(self, channel: int, message: int) -> discord.Message:
+        """Return a message."""
+        return await self.fetch(
+            "message", partial(self.get_partial_channel(channel).fetch_message, message), ("message", channel)
+        )
 
-    async def own_behind(self, channel: int, message: int) -> list[discord.Message]:
-        """The bot's own messages after another one, in their order."""
+    async def fetch_messages(
+        self,
+        channel: Any,
+        *,
+        after: int,
+        before: int | None = None,
+        limit: int,
+        priority: Priority = Priority.PROGRESS,
+    ) -> list[discord.Message]:
+        """Return the newest messages of a channel or thread between two ids, the newest first."""
+        start, end = discord.Object(after), None if before is None else discord.Object(before)
 
         async def send() -> list[discord.Message]:
-            place = self._client.get_partial_messageable(channel)
-            behind = place.history(after=discord.Object(message), limit=_LOOK, oldest_first=True)
-            return [message async for message in behind if message.author == self.me]
+            found = channel.history(limit=limit, after=start, before=end, oldest_first=False)
+            return [message async for message in found]
 
-        return await self.call("history", send, self._caller.limiters.get(("history", channel), MESSAGES)) or []
+        return await self.fetch("history", send, ("history", channel.id), priority)
+
+    async def fetch_own_messages(self, channel: int, after: int) -> list[discord.Message]:
+        """Return the bot's own messages after another one, the oldest first."""
+
+        async def send() -> list[discord.Message]:
+            start, target = discord.Object(after), self.get_partial_channel(channel)
+            messages = target.history(after=start, limit=_MAX_OWN_MESSAGES, oldest_first=True)
+            return [message async for message in messages if message.author == self.bot_user]
+
+        return await self.fetch("history", send, ("history", channel))
+
+    async def fetch(
+        self, name: str, send: Callable[[], Awaitable[T]], key: Hashable, priority: Priority = Priority.PROGRESS
+    ) -> T:
+        """Make a call that returns something.
+
+        Raises:
+            SurfaceError: Discord refuses it, or cannot be reached.
+        """
+        answer = await self.call(name, send, self.get_limiter(key, MESSAGE_WINDOW), priority=priority)
+        assert answer is not None, "only a stream update may be dropped"
+        return answer
 
     def _report_headers(self, method: str, path: str, remaining: int, reset_after: float) -> None:
-        found = _MESSAGES.search(path)
+        found = _MESSAGE_PATH.search(path)
         if found is None:
             return
         channel = int(found["channel"])
         if method == "POST" and not found["message"]:
-            self.posts(channel).report_headers(remaining=remaining, reset_after=reset_after)
+            self.post_limiter(channel).report_headers(remaining=remaining, reset_after=reset_after)
         elif method == "PATCH" and found["message"]:
-            self.edits(channel).report_headers(remaining=remaining, reset_after=reset_after)
+            self.edit_limiter(channel).report_headers(remaining=remaining, reset_after=reset_after)
 
     async def aclose(self) -> None:
-        """Wait for nothing more."""
-        await self._taking.aclose()
+        """Cancel the pending calls."""
+        await self._pending_calls.aclose()
 
-    def _message(self, channel: int, message: int) -> discord.PartialMessage:
+    def _get_partial_message(self, channel: int, message: int) -> discord.PartialMessage:
         return self._client.get_partial_messageable(channel).get_partial_message(message)
 
     async def call(
         self,
         name: str,
         send: Callable[[], Awaitable[T]],
-        budget: RateLimiter,
+        limiter: RateLimiter,
         *,
         priority: Priority = Priority.PROGRESS,
-        is_admitted: bool = False,
-        found: Callable[[], Awaitable[T | None]] | None = None,
+        has_slot: bool = False,
+        find_posted: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
-        """Make a call within the limits: see `Caller.call`."""
+        """Make a call within the limits: see `Caller.call`.
+
+        Raises:
+            SurfaceError: Discord refuses it, or cannot be reached.
+        """
 
         async def attempt() -> T:
-            token = PRIORITY.set(priority)
+            token = REQUEST_PRIORITY.set(priority)
             try:
                 return await send()
             except discord.RateLimited as error:
                 raise TransientError("rate limited", retry_after=error.retry_after) from error
             except discord.HTTPException as error:
-                raise _named(name, error) from error
+                raise _to_error(name, error) from error
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise TransientError(type(error).__name__) from error
             finally:
-                PRIORITY.reset(token)
+                REQUEST_PRIORITY.reset(token)
 
         return await self._caller.call(
-            name, attempt, budget, priority=priority, has_slot=is_admitted, find_effect=found
+            name, attempt, limiter, priority=priority, has_slot=has_slot, find_effect=find_posted
         )
 
 
@@ -342,15 +384,15 @@ def _reference(channel: int, message: int) -> discord.MessageReference:
 
 
 def _nonce(name: str) -> str:
-    """Discord: 25 characters at the most."""
+    """Return the nonce of a key. Discord: at most 25 characters."""
     return hashlib.blake2s(name.encode(), digest_size=12).hexdigest()
 
 
-def _named(name: str, error: discord.HTTPException) -> Exception:
-    """Discord's own words stay out of it: they may quote the message."""
-    if str(error.code) in GONE:
+def _to_error(name: str, error: discord.HTTPException) -> Exception:
+    """Return the error for an HTTP error, without Discord's text, which may quote the message."""
+    if str(error.code) in UNEDITABLE_CODES:
         return RefusedError(name, str(error.code))
-    if error.status == 429:  # without a word of Discord's own: it comes from what stands in front of it
+    if error.status == 429:  # without a code of Discord: it is from the proxy before it
         return TransientError("HTTP 429", retry_after=retry_after(error))
     if error.status >= 500 or error.status == 408:
         return TransientError(f"HTTP {error.status}")
@@ -358,7 +400,7 @@ def _named(name: str, error: discord.HTTPException) -> Exception:
 
 
 def retry_after(error: discord.HTTPException) -> float:
-    """Seconds that the answer asks to wait."""
+    """Return the seconds that the answer asks to wait."""
     try:
         return max(1.0, float(error.response.headers.get("Retry-After", "1")))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Logging in: who the bot is, where it is, and what it may hear."""
+"""Login to Discord, and a report on the servers and intents of the bot."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,79 +7,81 @@ from dataclasses import dataclass
 import aiohttp
 import discord
 
-from channels.discord.invite import link
+from channels.discord.invite import invite_link
 from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 
-#: Seconds that logging in may take, with all that discord.py tries again by itself.
+#: Seconds that a login may take, with the retries of discord.py.
 LOGIN_TIMEOUT = 40.0
 
-#: Seconds from which on a wait that Discord asks for is told to us instead of being slept out inside a call.
-LONG_WAIT = 30.0
+#: Longest rate-limit wait, in seconds, that discord.py sleeps inside a call. For a longer one it raises `RateLimited`.
+MAX_WAIT_SECONDS = 30.0
 
-#: How many servers are told by name.
-_NAMED = 3
+#: Most servers that the summary names.
+_MAX_NAMED_GUILDS = 3
 
-_WHERE = "at https://discord.com/developers/applications, your app, under Bot"
+_PORTAL = "at https://discord.com/developers/applications, your app, under Bot"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How the bot stands in Discord.
+class LoginReport:
+    """Report on the login of the bot.
 
     Attributes:
-        who: the bot's name, and where it is.
-        lacks: for each thing that it can do without, a line on what it then cannot do and how to change that.
-        faults: a line for each server that is to be served and that it is not in.
+        summary: the name of the bot and of its servers.
+        warnings: a line for each missing intent or server, and how to add it.
+        faults: a line for each configured server that the bot is not in.
     """
 
-    who: str
-    lacks: tuple[str, ...]
+    summary: str
+    warnings: tuple[str, ...]
     faults: tuple[str, ...]
 
 
 def make_client(settings: DiscordSettings) -> discord.Client:
-    """A client that has not logged in and that never connects to the gateway."""
-    discord.http.Route.BASE = settings.api_url  # of all clients: discord.py has no other place for it
+    """Return a client that has not logged in and never connects to the gateway."""
+    discord.http.Route.BASE = settings.api_url  # discord.py has one base address for all clients
     return discord.Client(
-        intents=discord.Intents.none(), allowed_mentions=discord.AllowedMentions.none(), max_ratelimit_timeout=LONG_WAIT
+        intents=discord.Intents.none(),
+        allowed_mentions=discord.AllowedMentions.none(),
+        max_ratelimit_timeout=MAX_WAIT_SECONDS,
     )
 
 
-def hears_all(flags: discord.ApplicationFlags) -> bool:
-    """Whether the app may read what neither mentions it nor is written to it alone."""
+def has_message_content(flags: discord.ApplicationFlags) -> bool:
+    """Return whether the app has the message content intent."""
     return flags.gateway_message_content or flags.gateway_message_content_limited
 
 
-async def log_in(client: discord.Client, settings: DiscordSettings) -> Standing:
-    """Log `client` in.
+async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginReport:
+    """Log a client in.
 
     Raises:
-        SettingsError: Discord does not take the token, or cannot be reached.
+        SettingsError: Discord refuses the token, or cannot be reached.
     """
     try:
         async with asyncio.timeout(LOGIN_TIMEOUT):
             await client.login(settings.bot_token)
             guilds = {guild.id: guild.name async for guild in client.fetch_guilds(limit=None)}
     except discord.LoginFailure as error:
-        raise SettingsError(f"DISCORD_BOT_TOKEN: Discord does not take it. Copy it {_WHERE}, Reset Token.") from error
+        raise SettingsError(f"DISCORD_BOT_TOKEN: Discord does not take it. Copy it {_PORTAL}, Reset Token.") from error
     except discord.HTTPException as error:
-        said = f"cannot answer right now (HTTP {error.status}); try again"
-        raise SettingsError(f"DISCORD_API_URL: {settings.api_url} {said}.") from error
+        reason = f"cannot answer right now (HTTP {error.status}); try again"
+        raise SettingsError(f"DISCORD_API_URL: {settings.api_url} {reason}.") from error
     except (aiohttp.ClientError, discord.RateLimited, TimeoutError, OSError) as error:
         raise SettingsError(
             f"DISCORD_API_URL: {settings.api_url} cannot be reached ({type(error).__name__})."
         ) from error
-    except (KeyError, TypeError, ValueError) as error:  # what was answered is nothing that discord.py knows
+    except (KeyError, TypeError, ValueError) as error:  # discord.py cannot parse the answer
         raise SettingsError(f"DISCORD_API_URL: no Discord answers at {settings.api_url}.") from error
-    return _standing(client, settings, guilds)
+    return _make_report(client, settings, guilds)
 
 
-async def verify(settings: DiscordSettings) -> Standing:
-    """Try the token for real.
+async def verify_token(settings: DiscordSettings) -> LoginReport:
+    """Log in with the token, and log out.
 
     Raises:
-        SettingsError: Discord does not take it, or cannot be reached.
+        SettingsError: Discord refuses the token, or cannot be reached.
     """
     client = make_client(settings)
     try:
@@ -88,26 +90,26 @@ async def verify(settings: DiscordSettings) -> Standing:
         await client.close()
 
 
-def _standing(client: discord.Client, settings: DiscordSettings, guilds: Mapping[int, str]) -> Standing:
+def _make_report(client: discord.Client, settings: DiscordSettings, guilds: Mapping[int, str]) -> LoginReport:
     user = client.user
     assert user is not None, "the client is logged in"
     is_threading = settings.auto_thread
-    lacks = []
-    if not hears_all(client.application_flags):
+    warnings = []
+    if not has_message_content(client.application_flags):
         free = " and in the channels of DISCORD_FREE_CHANNEL_IDS" if settings.free_channels else ""
-        lacks.append(
-            f"the message content intent is off: in threads{free} I hear only what mentions me. "
-            f"Switch it on {_WHERE}, Privileged Gateway Intents"
+        warnings.append(
+            f"the message content intent is off: in threads{free} the bot sees only mentions. "
+            f"Switch it on {_PORTAL}, Privileged Gateway Intents"
         )
     if not guilds:
-        invite = link(user.id, auto_thread=is_threading)
-        lacks.append(f"I am in no server, and nobody can write to me. Invite me: {invite}")
+        invite = invite_link(user.id, auto_thread=is_threading)
+        warnings.append(f"the bot is in no server, so nobody can write to it. Invite it: {invite}")
     faults = [
         f"DISCORD_GUILD_IDS: the bot is not in the server {guild}. Invite it: "
-        f"{link(user.id, auto_thread=is_threading, guild=guild)}"
+        f"{invite_link(user.id, auto_thread=is_threading, guild=guild)}"
         for guild in sorted(settings.guilds - guilds.keys())
     ]
     names = sorted(guilds.values())
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    where = ", ".join(names[:_NAMED]) + more
-    return Standing(f"{user.name} in {where or 'no server'}", tuple(lacks), tuple(faults))
+    others = f" and {len(names) - _MAX_NAMED_GUILDS} others" if len(names) > _MAX_NAMED_GUILDS else ""
+    where = ", ".join(names[:_MAX_NAMED_GUILDS]) + others
+    return LoginReport(f"{user.name} in {where or 'no server'}", tuple(warnings), tuple(faults))

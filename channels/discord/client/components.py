@@ -1,4 +1,4 @@
-"""Buttons as Discord has them: with a picture, and a label that is read out."""
+"""Buttons as Discord components."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,8 @@ import discord
 
 from channels.base import Button
 
-#: What is on a button besides its label, by what the button does.
-EMOJI = {
+#: Emoji beside the label of a button, by the action of the button.
+BUTTON_EMOJI = {
     "stop": "⏹️",
     "retry": "🔁",
     "regenerate": "🔄",
@@ -21,18 +21,18 @@ EMOJI = {
 
 
 def has_button(message: discord.Message, ending: str) -> bool:
-    """Whether a message has a button whose id ends so."""
+    """Return whether a message has a button whose id ends with `ending`."""
     rows = (row.children for row in message.components if isinstance(row, discord.ActionRow))
     return any((child.custom_id or "").endswith(ending) for row in rows for child in row)
 
 
-def view_of(controls: Sequence[Button]) -> discord.ui.View | None:
-    """The buttons as discord.py wants them. It is not to wait for them to be pressed: that is heard elsewhere."""
+def make_view(controls: Sequence[Button]) -> discord.ui.View | None:
+    """Return the buttons as a discord.py view. It does not wait for presses: the dispatcher receives them."""
     if not controls:
         return None
     view = discord.ui.View(timeout=None)
     for control in controls:
-        emoji = EMOJI.get(control.id.partition(":")[0])  # beside the label, which is what is read out
+        emoji = BUTTON_EMOJI.get(control.id.partition(":")[0])  # screen readers read the label
         view.add_item(discord.ui.Button(label=control.label, custom_id=control.id, emoji=emoji))
     view.stop()
     return view

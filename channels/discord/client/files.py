@@ -1,4 +1,4 @@
-"""Files that go out: as discord.py sends them, and as large as they may be."""
+"""Uploads: files as discord.py sends them, and their size limit."""
 
 import io
 from collections.abc import Sequence
@@ -7,23 +7,26 @@ import discord
 
 from channels.base import File, FileRefusedError
 
-#: Discord: of how many bytes a file may be everywhere; in servers that have been boosted it may be of more.
-FILE_SIZE = 10 * 2**20
+#: Discord: most bytes of a file outside of boosted servers.
+MAX_FILE_BYTES = 10 * 2**20
 
-#: Discord: the most characters that say what a picture shows.
-_ALT_SIZE = 1_024
-
-
-def sent(files: Sequence[File]) -> list[discord.File]:
-    """Anew for each attempt: what was sent once is closed."""
-    return [discord.File(io.BytesIO(file.data), file.name, description=file.alt[:_ALT_SIZE] or None) for file in files]
+#: Discord: most characters of an alternative text.
+_MAX_ALT_CHARACTERS = 1_024
 
 
-def check(files: Sequence[File], most: int = FILE_SIZE) -> None:
-    """Let files pass of at most so many bytes each.
+def to_discord_files(files: Sequence[File]) -> list[discord.File]:
+    """Return the files for one attempt: discord.py closes them after sending."""
+    return [
+        discord.File(io.BytesIO(file.data), file.name, description=file.alt[:_MAX_ALT_CHARACTERS] or None)
+        for file in files
+    ]
+
+
+def check_file_sizes(files: Sequence[File], max_bytes: int = MAX_FILE_BYTES) -> None:
+    """FileCheck that no file is too large.
 
     Raises:
-        FileRefusedError: some are of more.
+        FileRefusedError: some files have more than `max_bytes`.
     """
-    if heavy := [file.name for file in files if len(file.data) > most]:
-        raise FileRefusedError(f"a file may have {most} bytes here", heavy)
+    if heavy := [file.name for file in files if len(file.data) > max_bytes]:
+        raise FileRefusedError(f"a file may have {max_bytes} bytes here", heavy)

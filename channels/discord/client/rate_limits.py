@@ -1,6 +1,6 @@
-"""Discord's rate limits: the global limit, the headers of each answer, and calls that discord.py still holds.
+"""Rate limits of Discord: the global limit, the limits in the headers, and calls that discord.py holds back.
 
-Discord: docs.discord.com/developers/topics/rate-limits. It publishes no numbers, and asks to follow the headers.
+Discord: docs.discord.com/developers/topics/rate-limits. It documents no numbers, and asks to follow the headers.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ import aiohttp
 import discord
 
 from channels.base import Priority
-from channels.discord.client.auth import LONG_WAIT
+from channels.discord.client.auth import MAX_WAIT_SECONDS
 from channels.rate_limits.limiter import RateLimiter
 from core.observability import metrics
 
-#: The priority of the requests that are made in this context.
-PRIORITY = ContextVar("PRIORITY", default=Priority.PROGRESS)
+#: Priority of the requests in this context.
+REQUEST_PRIORITY = ContextVar("PRIORITY", default=Priority.PROGRESS)
 
-#: Has the answer to the call that is made in this context, as soon as Discord has taken it.
-TAKEN: ContextVar[asyncio.Future[bytes]] = ContextVar("TAKEN")
+#: Receives the body of the successful answer to the call in this context.
+RESPONSE_BODY: ContextVar[asyncio.Future[bytes]] = ContextVar("TAKEN")
 
 
 def trace_requests(
@@ -43,9 +43,9 @@ def trace_requests(
 
     async def on_start(_session: aiohttp.ClientSession, context: Any, start: aiohttp.TraceRequestStartParams) -> None:
         context.limiter = None
-        if _is_counted(str(start.url)):
+        if _is_in_global_limit(str(start.url)):
             limiter = global_limiter()
-            await limiter.acquire(PRIORITY.get())
+            await limiter.acquire(REQUEST_PRIORITY.get())
             context.limiter = limiter
 
     async def on_exception(_session: aiohttp.ClientSession, context: Any, _failure: object) -> None:
@@ -56,13 +56,13 @@ def trace_requests(
         if context.limiter is not None:
             context.limiter.complete()
         response, headers = end.response, end.response.headers
-        if response.status == 429 and "Via" in headers and float(headers.get("Retry-After", "0")) <= LONG_WAIT:
+        if response.status == 429 and "Via" in headers and float(headers.get("Retry-After", "0")) <= MAX_WAIT_SECONDS:
             metrics.platform_calls.add(1, {"channel": "discord", "method": end.method, "outcome": "limited"})
         with suppress(KeyError, ValueError):
             remaining, reset_after = headers["X-RateLimit-Remaining"], headers["X-RateLimit-Reset-After"]
             report_headers(end.method, end.url.path, int(remaining), float(reset_after))
-        if response.status < 300 and (taken := TAKEN.get(None)) is not None and not taken.done():
-            taken.set_result(await response.read())
+        if response.status < 300 and (body := RESPONSE_BODY.get(None)) is not None and not body.done():
+            body.set_result(await response.read())
 
     trace = aiohttp.TraceConfig()
     trace.on_request_start.append(on_start)
@@ -71,42 +71,42 @@ def trace_requests(
     return trace
 
 
-def _is_counted(url: str) -> bool:
+def _is_in_global_limit(url: str) -> bool:
     """Return whether a request counts in Discord's limit of all requests: those that answer interactions do not."""
     base: str = discord.http.Route.BASE
     return url.startswith(f"{base}/") and not url.removeprefix(base).startswith(("/interactions/", "/webhooks/"))
 
 
-class Taking:
-    """Waits for calls to take effect, and for no longer.
+class PendingCalls:
+    """Calls that have taken effect while discord.py still holds them back.
 
-    discord.py keeps who has made a call, when it has taken effect, until the window is over in which it was the last
-    one, or in which those under way leave no other; here, whoever wants to make the next one waits.
+    When a call uses up the window of a bucket, discord.py returns from it only when the window ends. The rate limiters
+    make the next call wait instead.
     """
 
     def __init__(self) -> None:
-        self._resting = set[asyncio.Task[Any]]()
+        self._tasks = set[asyncio.Task[Any]]()
 
-    async def taken(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """What Discord answers to `call`, as soon as it has taken it; what is raised until then is raised."""
-        taken, context = asyncio.get_running_loop().create_future(), copy_context()
-        context.run(TAKEN.set, taken)
+    async def wait_until_applied(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """Return Discord's answer to a call as soon as it has come, or raise the error of the call."""
+        body, context = asyncio.get_running_loop().create_future(), copy_context()
+        context.run(RESPONSE_BODY.set, body)
         calling = asyncio.create_task(call, name="call", context=context)
-        self._resting.add(calling)
-        calling.add_done_callback(self._rested)
-        await asyncio.wait([calling, taken], return_when=asyncio.FIRST_COMPLETED)
-        if not taken.done():
+        self._tasks.add(calling)
+        calling.add_done_callback(self._discard_task)
+        await asyncio.wait([calling, body], return_when=asyncio.FIRST_COMPLETED)
+        if not body.done():
             calling.result()
-        return json.loads(taken.result())
+        return json.loads(body.result())
 
     async def aclose(self) -> None:
-        """Wait for nothing more."""
-        for call in self._resting:
+        """Cancel the pending calls."""
+        for call in self._tasks:
             call.cancel()
-        if self._resting:
-            await asyncio.wait(self._resting)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
-    def _rested(self, call: asyncio.Task[Any]) -> None:
-        self._resting.discard(call)
+    def _discard_task(self, call: asyncio.Task[Any]) -> None:
+        self._tasks.discard(call)
         if not call.cancelled():
-            call.exception()  # whoever waited for it has it
+            call.exception()  # its caller has it, and asyncio logs an unread one

@@ -1,7 +1,7 @@
-"""Shards: several connections over which Discord tells what happens, each of a part of the servers.
+"""Shards: gateway connections, each of which receives the events of a part of the servers.
 
-Discord: docs.discord.com/developers/events/gateway#sharding. The servers are spread by their ids; direct messages go to
-the first shard. A connection may have 2500 servers at the most.
+Discord: docs.discord.com/developers/events/gateway#sharding. The servers are divided by their ids; direct messages go
+to the first shard. A connection may have at most 2500 servers.
 """
 
 import asyncio
@@ -10,118 +10,120 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
-from channels.discord.client.gateway import PULSE, Gateway, GatewayClient, Shard
+from channels.discord.client.gateway import HEARTBEAT_SECONDS, GatewayClient, GatewayReconnector, Shard
 from channels.intake.backfill import Backfill
 
-#: Discord: so many seconds after a session was begun the next one of its group may be; with some for the way there.
+#: Seconds between the starts of two sessions of a group. Discord: 5; the rest is for network delays.
 IDENTIFY_SECONDS = 5.25
 
-#: See `Gateway`: a client of that shard.
-Make = Callable[[Shard, Callable[[], None], Callable[[], None]], Awaitable[tuple[GatewayClient, str]]]
+#: Returns a new client of a shard: see `GatewayReconnector`.
+ClientFactory = Callable[[Shard, Callable[[], None], Callable[[], None]], Awaitable[tuple[GatewayClient, str]]]
 
-#: Waits until any worker may begin a session of the shard.
+#: Waits until a worker may start a session of the shard.
 AcquireSlot = Callable[[int], Awaitable[None]]
 
 
-def shard_of(place: str, count: int) -> int:
-    """Of so many shards the one that hears a place."""
+def shard_for_place(place: str, count: int) -> int:
+    """Return the shard that receives the events of a place."""
     server = place.split(":")[1]
     return (int(server) >> 22) % count if server.isdecimal() else 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    gateway: Gateway
+class _ShardConnection:
+    gateway: GatewayReconnector
     backfill: Backfill
 
 
-class Shards:
-    """Keeps the connections of those shards that this process is to hear.
+class ShardConnections:
+    """Connections of the shards that this process holds.
 
     Attributes:
-        count: how many there are in all.
+        count: the number of all shards.
 
     Args:
-        at_once: how many sessions may be begun at once.
-        make: a new client of a shard: see `Gateway`.
-        backfill: returns the backfill of a shard with that last sign of life.
-        acquire_slot: waits until a session of a shard may be begun.
+        max_concurrency: how many sessions may start at once.
+        make_client: see `ClientFactory`.
+        make_backfill: returns the backfill of a shard; its second argument returns the time of the last event.
+        acquire_slot: waits until a session of a shard may start.
     """
 
     def __init__(
         self,
         count: int,
-        at_once: int,
-        make: Make,
-        backfill: Callable[[int, Callable[[], float]], Backfill],
+        max_concurrency: int,
+        make_client: ClientFactory,
+        make_backfill: Callable[[int, Callable[[], float]], Backfill],
         acquire_slot: AcquireSlot,
     ) -> None:
         self.count = count
-        self._at_once = at_once
-        self._make = make
-        self._backfill = backfill
+        self._max_concurrency = max_concurrency
+        self._make_client = make_client
+        self._make_backfill = make_backfill
         self._acquire_slot = acquire_slot
-        self._parts = dict[int, _Part]()
-        self._standing = set[int]()
+        self._connections = dict[int, _ShardConnection]()
+        self._connected = set[int]()
 
     @property
-    def heard_at(self) -> float:
-        """Until when all shards were heard that stand, in seconds since the epoch; 0 if none does."""
-        return min((self._parts[id_].gateway.heard_at for id_ in self._standing), default=0.0)
+    def last_event_at(self) -> float:
+        """The time until which all connected shards have received events, in seconds since the epoch; 0 without one."""
+        return min((self._connections[id_].gateway.last_event_at for id_ in self._connected), default=0.0)
 
-    def backfill_of(self, place: str) -> Backfill | None:
+    def get_backfill(self, place: str) -> Backfill | None:
         """Return the backfill of a place, if this process receives its messages."""
-        part = self._parts.get(shard_of(place, self.count))
-        return part.backfill if part is not None else None
+        connection = self._connections.get(shard_for_place(place, self.count))
+        return connection.backfill if connection is not None else None
 
-    async def lead(self, ids: Collection[int], seconds: float) -> dict[int, Exception]:
-        """Hear these shards, and no others; return when their connections stand.
+    async def connect(self, ids: Collection[int], connect_seconds: float) -> dict[int, Exception]:
+        """Connect these shards and disconnect all others.
 
         Args:
-            seconds: how long that may take, besides the pauses that Discord wants between the shards.
+            connect_seconds: how long that may take, besides the pauses that Discord asks for between sessions.
 
         Returns:
-            Which of them this process cannot hear, and why.
+            The error of each shard that could not be connected.
         """
-        await asyncio.gather(*map(self._end, self._parts.keys() - set(ids)))
-        begins = sorted(set(ids) - self._parts.keys())
-        seconds += IDENTIFY_SECONDS * ((self.count - 1) // self._at_once)
-        ends = await asyncio.gather(*(self._begin(id_, seconds) for id_ in begins), return_exceptions=True)
-        for end in ends:
-            if isinstance(end, BaseException) and not isinstance(end, Exception):
-                raise end
-        return {id_: end for id_, end in zip(begins, ends, strict=True) if isinstance(end, Exception)}
+        await asyncio.gather(*map(self._disconnect, self._connections.keys() - set(ids)))
+        new_ids = sorted(set(ids) - self._connections.keys())
+        connect_seconds += IDENTIFY_SECONDS * ((self.count - 1) // self._max_concurrency)
+        results = await asyncio.gather(
+            *(self._connect(id_, connect_seconds) for id_ in new_ids), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, Exception):
+                raise result
+        return {id_: result for id_, result in zip(new_ids, results, strict=True) if isinstance(result, Exception)}
 
     async def stop(self) -> None:
-        """Hang up; returns when that is done."""
-        await asyncio.gather(*map(self._end, list(self._parts)))
+        """Disconnect all shards."""
+        await asyncio.gather(*map(self._disconnect, list(self._connections)))
 
     async def reconnect(self) -> None:
-        """Give up for dead what is silent, and begin to connect it anew. The others keep their sessions."""
-        latest = max(self.heard_at, time.time() - PULSE)  # the most silent one at least: clocks are set
-        gateways = [self._parts[id_].gateway for id_ in self._standing]  # the others are being connected
-        await asyncio.gather(*(gateway.reconnect() for gateway in gateways if gateway.heard_at <= latest))
+        """Reconnect the shards without events. The others keep their sessions."""
+        latest = max(self.last_event_at, time.time() - HEARTBEAT_SECONDS)  # at least the oldest one
+        gateways = [self._connections[id_].gateway for id_ in self._connected]  # the others are connecting
+        await asyncio.gather(*(gateway.reconnect() for gateway in gateways if gateway.last_event_at <= latest))
 
-    async def _begin(self, id_: int, seconds: float) -> None:
+    async def _connect(self, id_: int, connect_seconds: float) -> None:
         shard = Shard(id_, self.count, self._acquire_slot)
-        backfill = self._backfill(id_, lambda: gateway.heard_at)
-        gateway = Gateway(partial(self._make, shard), on_back=backfill.open_gap)
-        self._parts[id_] = _Part(gateway, backfill)
+        backfill = self._make_backfill(id_, lambda: gateway.last_event_at)
+        gateway = GatewayReconnector(partial(self._make_client, shard), on_reconnect=backfill.open_gap)
+        self._connections[id_] = _ShardConnection(gateway, backfill)
 
         async def connect() -> None:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(connect_seconds):
                 await gateway.start()
 
         try:
             await backfill.start(connect)
         except BaseException:
-            await self._end(id_)
+            await self._disconnect(id_)
             raise
-        self._standing.add(id_)
+        self._connected.add(id_)
 
-    async def _end(self, id_: int) -> None:
-        self._standing.discard(id_)
-        if part := self._parts.get(id_):
-            await part.gateway.stop()
-            await part.backfill.stop()
-            self._parts.pop(id_, None)
+    async def _disconnect(self, id_: int) -> None:
+        self._connected.discard(id_)
+        if connection := self._connections.get(id_):
+            await connection.gateway.stop()
+            await connection.backfill.stop()
+            self._connections.pop(id_, None)

@@ -9,17 +9,16 @@ from urllib.parse import parse_qs, urlsplit
 
 from channels.base import FetchedFile, FileCheck
 from channels.discord.client.api import DiscordApi
-from channels.discord.events.history import message_of
 from channels.intake.downloads import FileClient, UnreadableFileError
 from core.errors import SurfaceError
 from core.inbox_message import Attachment
 
-#: HTTP statuses of an address that has expired.
-_EXPIRED = (403, 404)
+#: HTTP statuses of an expired address.
+_EXPIRED_STATUSES = (403, 404)
 
 
-class Downloads(FileClient):
-    """Downloads files by their signed addresses."""
+class DiscordDownloads(FileClient):
+    """Downloader of files by their signed addresses."""
 
     api_hosts = ("discord.com", "discordapp.com")
     file_hosts = ("cdn.discordapp.com", "media.discordapp.net")
@@ -39,15 +38,15 @@ class Downloads(FileClient):
             try:
                 return await self.download(url, file, check)
             except UnreadableFileError as error:
-                if error.status not in _EXPIRED:
+                if error.status not in _EXPIRED_STATUSES:
                     raise
-        file = await self._asked(file)
+        file = await self._refresh_url(file)
         return await self.download(str(file.source["url"]), file, check)
 
-    async def _asked(self, file: Attachment) -> Attachment:
+    async def _refresh_url(self, file: Attachment) -> Attachment:
         """Return a file with a new address."""
         try:
-            message = await message_of(self._api, int(file.source["channel"]), int(file.source["message"]))
+            message = await self._api.fetch_message(int(file.source["channel"]), int(file.source["message"]))
         except SurfaceError as error:
             raise UnreadableFileError("it is not there any more") from error
         url = next((one.url for one in message.attachments if str(one.id) == str(file.source.get("id", ""))), None)
@@ -57,7 +56,10 @@ class Downloads(FileClient):
 
 
 def _has_expired(url: str) -> bool:
-    """Discord: `ex` is when an address expires, in hexadecimal seconds since the epoch."""
+    """Return whether an address has expired.
+
+    Discord: `ex` is the expiry in hexadecimal seconds since the epoch.
+    """
     try:
         return int(parse_qs(urlsplit(url).query)["ex"][0], 16) <= time.time()
     except (KeyError, ValueError):

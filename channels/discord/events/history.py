@@ -1,7 +1,7 @@
 """Channel history of Discord, for the backfill of missed messages.
 
-Discord: a channel's history has nothing of its threads. A server lists its active threads, and the last message id of
-each channel and thread: one call shows which of them have new messages.
+Discord: the history of a channel does not include its threads. One call lists the active threads of a server, another
+the latest message id of each channel, which shows where there are new messages.
 """
 
 import logging
@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import discord
 
 from channels.base import Priority
-from channels.discord.client.api import MESSAGES, DiscordApi
-from channels.discord.session_ids import ASIDE, snowflake, thread_of
+from channels.discord.client.api import DiscordApi
+from channels.discord.session_ids import EPHEMERAL, thread_id_of, time_snowflake
 from channels.intake.handler import IncomingMessage
 from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
@@ -25,142 +25,114 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Discord: the most messages that one call tells; and the most calls for one channel or thread.
-PAGE = 100
-MOST_PAGES = 5
+#: Messages that are fetched of one channel or thread, the newest ones. Discord returns 100 a call.
+MAX_MESSAGES = 500
 
-#: Discord's codes for a place or a server that is gone, or that the bot may not see or read any more.
-_NOT_TO_BE_SEEN = {"10003", "10004", "50001", "50013"}
+#: Discord's codes for a channel or server that is deleted, or that the bot may not read.
+_HIDDEN_CODES = {"10003", "10004", "50001", "50013"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Server:
-    """A server.
+class _GuildActivity:
+    """Recent activity in a server.
 
     Attributes:
-        latest: the ids of the latest messages of its channels, by their ids.
-        threads: those that are active.
+        latest_ids: the id of the latest message by channel id.
+        threads: the active threads.
     """
 
     guild: discord.Guild
-    latest: Mapping[int, int]
+    latest_ids: Mapping[int, int]
     threads: Sequence[discord.Thread]
 
 
-class History:
-    """Reads what Discord has kept.
+class DiscordHistory:
+    """Reader of the channel history.
 
     Args:
-        serves: whether the bot answers in the server of that id.
-        hear: the call in a message, if it is one.
+        is_served: returns whether the bot answers in a server.
+        parse: returns the message if it is for the bot.
     """
 
     def __init__(
         self,
         api: DiscordApi,
         *,
-        serves: Callable[[int | None], bool],
-        hear: Callable[[discord.Message], Awaitable[IncomingMessage | None]],
+        is_served: Callable[[int | None], bool],
+        parse: Callable[[discord.Message], Awaitable[IncomingMessage | None]],
     ) -> None:
         self._api = api
-        self._serves = serves
-        self._hear = hear
+        self._is_served = is_served
+        self._parse = parse
 
-    def look(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
-        """Begin a look: what was said in a place since then (seconds since the epoch). What may not be seen is left.
+    def read_since(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
+        """Return a function that fetches the messages in a place since a time (seconds since the epoch).
+
+        It skips channels that the bot may not read.
 
         Raises:
-            SurfaceError: Discord is out of reach, or does not take the token.
+            SurfaceError: Discord cannot be reached, or refuses the token.
         """
-        return partial(self._calls, after=snowflake(since), servers=LookupCache("servers", inf))
+        return partial(self._fetch_calls, after=time_snowflake(since), servers=LookupCache("servers", inf))
 
-    async def _calls(
-        self, place: ActivePlace, *, after: int, servers: LookupCache[int, _Server | None]
+    async def _fetch_calls(
+        self, place: ActivePlace, *, after: int, servers: LookupCache[int, _GuildActivity | None]
     ) -> list[IncomingMessage]:
-        """Return the messages for the bot that were sent in a place after the message of that id.
+        """Return the messages for the bot in a place after a message id.
 
         Args:
-            servers: by id; None if the bot is not in it.
+            servers: the activity by server id; None if the bot is not in the server.
         """
-        _, where, channel = place.id.split(":")
-        if where == ASIDE:  # Discord tells nothing of it but once
+        _, kind, channel = place.id.split(":")
+        if kind == EPHEMERAL:  # Discord keeps no history of interactions for the bot
             return []
-        if where == "dm":
-            rooms = [self._api.direct(int(channel))]
-        elif self._serves(guild := int(where)):
-            if (server := await servers.get(guild, partial(self._server, guild))) is None:
+        if kind == "dm":
+            channels = [self._api.get_partial_channel(int(channel))]
+        elif self._is_served(guild := int(kind)):
+            if (server := await servers.get(guild, partial(self._fetch_activity, guild))) is None:
                 return []
-            rooms = await self._rooms(server, int(channel), place, after)
+            channels = await self._find_active_channels(server, int(channel), place, after)
         else:
             return []
-        messages = [message for room in rooms for message in await self._said(room, after)]
-        return [call for message in messages if (call := await self._hear(message)) is not None]
+        messages = [message for one in channels for message in await self._fetch_messages(one, after)]
+        return [call for message in messages if (call := await self._parse(message)) is not None]
 
-    async def _server(self, id_: int) -> _Server | None:
-        guild = await _unless_hidden(self._api.guild(id_))
-        return None if guild is None else _Server(guild, await self._api.latest(id_), await self._api.threads(guild))
+    async def _fetch_activity(self, id_: int) -> _GuildActivity | None:
+        guild = await _unless_hidden(self._api.fetch_guild(id_, priority=Priority.BACKFILL))
+        if guild is None:
+            return None
+        latest_ids = await self._api.fetch_latest_message_ids(id_)
+        return _GuildActivity(guild, latest_ids, await self._api.fetch_active_threads(guild))
 
-    async def _rooms(self, server: _Server, channel_id: int, place: ActivePlace, after: int) -> list[Any]:
-        """The channel, as far as one can speak there and anybody has since the message of that id, its active threads,
-        and those that the bot follows.
+    async def _find_active_channels(
+        self, server: _GuildActivity, channel_id: int, place: ActivePlace, after: int
+    ) -> list[Any]:
+        """Return a channel and its threads that may have messages after an id.
+
+        These are the channel itself, its active threads, and the archived threads in which the bot has answered.
         """
         threads = [thread for thread in server.threads if thread.parent_id == channel_id]
-        followed = {thread for session in place.sessions if (thread := thread_of(session)) is not None}
-        asleep = followed - {channel_id, *(thread.id for thread in threads)}
-        unread = [id_ for id_ in (channel_id, *sorted(asleep)) if server.latest.get(id_, after + 1) > after]
-        rooms = [await _unless_hidden(self._api.channel(id_, server.guild)) for id_ in unread]
-        return [*(room for room in rooms if isinstance(room, discord.abc.Messageable)), *threads]
+        followed = {thread for session in place.sessions if (thread := thread_id_of(session)) is not None}
+        archived = followed - {channel_id, *(thread.id for thread in threads)}
+        unread = [id_ for id_ in (channel_id, *sorted(archived)) if server.latest_ids.get(id_, after + 1) > after]
+        channels = [await _unless_hidden(self._api.fetch_channel(id_, server.guild)) for id_ in unread]
+        return [*(one for one in channels if isinstance(one, discord.abc.Messageable)), *threads]
 
-    async def _said(self, room: Any, after: int) -> list[discord.Message]:
-        """What was said in a channel or thread after the message of that id, oldest first."""
-        latest: int | None = getattr(room, "last_message_id", None)
+    async def _fetch_messages(self, channel: Any, after: int) -> list[discord.Message]:
+        """Return the messages in a channel or thread after an id, the oldest first."""
+        latest: int | None = getattr(channel, "last_message_id", None)
         if latest is not None and latest <= after:
             return []
-        said, before = list[discord.Message](), None
-        for _ in range(MOST_PAGES):
-            look = messages_in(self._api, room, after=after, before=before, limit=PAGE, priority=Priority.BACKFILL)
-            page = await _unless_hidden(look) or []
-            said += page
-            if len(page) < PAGE:
-                break
-            before = page[-1].id
-        return said[::-1]
+        fetch = self._api.fetch_messages(channel, after=after, limit=MAX_MESSAGES, priority=Priority.BACKFILL)
+        return (await _unless_hidden(fetch) or [])[::-1]
 
 
 async def _unless_hidden(call: Awaitable[T]) -> T | None:
-    """The answer, or nothing if it is that this is not for the bot to see."""
+    """Return the result of a call, or None if the bot may not read the channel."""
     try:
         return await call
     except RefusedError as refusal:
-        if refusal.code not in _NOT_TO_BE_SEEN:
+        if refusal.code not in _HIDDEN_CODES:
             raise
-        log.info("a place cannot be looked into: %s", refusal)
+        log.info("the history of a place is not readable: %s", refusal)
         return None
-
-
-async def messages_in(
-    api: DiscordApi, room: Any, *, after: int, before: int | None, limit: int, priority: Priority = Priority.PROGRESS
-) -> list[discord.Message]:
-    """The newest messages of a channel or thread between two ids, newest first."""
-    start, end = discord.Object(after), None if before is None else discord.Object(before)
-
-    async def send() -> list[discord.Message]:
-        return [message async for message in room.history(limit=limit, after=start, before=end, oldest_first=False)]
-
-    return await api.call("history", send, api.budget(("history", room.id), MESSAGES), priority=priority) or []
-
-
-async def message_of(api: DiscordApi, channel: int, message: int) -> discord.Message:
-    """A message.
-
-    Raises:
-        SurfaceError: it cannot be had.
-    """
-    room = api.direct(channel)
-
-    async def send() -> discord.Message:
-        return await room.fetch_message(message)
-
-    found = await api.call("message", send, api.budget(("message", channel), MESSAGES))
-    assert found is not None, "only a tick may be dropped"
-    return found

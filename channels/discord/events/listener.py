@@ -1,4 +1,4 @@
-"""Listens for messages, edits and deletions on Discord, and passes on what is for the bot."""
+"""Listener for messages, edits and deletions on Discord."""
 
 import asyncio
 import logging
@@ -10,11 +10,10 @@ from weakref import WeakValueDictionary
 
 import discord
 
-from channels.discord.access import Visits
+from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import DiscordApi
-from channels.discord.events.history import message_of
-from channels.discord.events.parser import hear, is_named, is_spoken, is_to_others, text_of
-from channels.discord.session_ids import event_key, guild_of, place_of, sent_at
+from channels.discord.events.parser import is_for_others, is_mention, is_user_message, parse_message, parse_text
+from channels.discord.session_ids import channel_place_id, event_key, guild_id_of, snowflake_time
 from channels.discord.settings import DiscordSettings
 from channels.intake.backfill import Backfill
 from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage, MessageHandler
@@ -28,22 +27,22 @@ from core.secret_redaction import traced
 
 log = logging.getLogger(__name__)
 
-#: Seconds that it may take to look up the author and the place of a message, behind those before it in its channel.
-#: Then the message is fetched again. A fetch goes back further than that: see `OVERLAP_SECONDS`.
-EXAMINE_TIMEOUT = 30.0
+#: Seconds in which a message and the earlier ones of its channel must be resolved; after that, the backfill fetches it.
+#: The backfill starts earlier than that: see `OVERLAP_SECONDS`.
+RESOLVE_TIMEOUT = 30.0
 
-#: Seconds for which the author of the message that a thread was opened on is cached.
-STARTER_SECONDS = 3_600.0
+#: Seconds for which the author of the first message of a thread is cached.
+STARTER_CACHE_SECONDS = 3_600.0
 
 
-class Ear:
-    """Listens for messages.
+class MessageListener:
+    """Listener that stores the messages for the bot, and their edits and deletions.
 
     Args:
-        api: logged in before anything is received.
-        serves: whether the bot answers in the server of that id.
-        follows: whether the bot answers messages that do not mention it.
-        backfill_of: the backfill of a place, if this process receives its messages.
+        api: logged in before any event arrives.
+        is_served: returns whether the bot answers in a server.
+        follows_threads: whether the bot answers messages that do not mention it.
+        get_backfill: returns the backfill of a place, if this process receives its messages.
     """
 
     def __init__(
@@ -54,109 +53,118 @@ class Ear:
         conversations: ConversationService,
         work: Work,
         *,
-        visits: Visits,
-        serves: Callable[[int | None], bool],
-        follows: bool,
-        backfill_of: Callable[[str], Backfill | None],
+        identities: DiscordIdentityResolver,
+        is_served: Callable[[int | None], bool],
+        follows_threads: bool,
+        get_backfill: Callable[[str], Backfill | None],
     ) -> None:
         self._settings = settings
         self._api = api
         self._intake = intake
         self._conversations = conversations
         self._work = work
-        self._visits = visits
-        self._serves = serves
-        self._follows = follows
-        self._threads_on_answers = LookupCache[int, bool]("thread", STARTER_SECONDS)
-        self._backfill_of = backfill_of
-        self._locks = WeakValueDictionary[int, asyncio.Lock]()  # by channel: events are examined in their order
+        self._identities = identities
+        self._is_served = is_served
+        self._follows_threads = follows_threads
+        self._answer_threads = LookupCache[int, bool]("thread", STARTER_CACHE_SECONDS)
+        self._get_backfill = get_backfill
+        self._locks = WeakValueDictionary[int, asyncio.Lock]()  # by channel, to keep the order of its events
 
-    async def heard(self, message: discord.Message) -> None:
-        """Have a message stored, behind those before it in its channel. Discord sends it once, so what fails is done
-        again or fetched.
+    async def receive_message(self, message: discord.Message) -> None:
+        """Store a message after the earlier ones of its channel.
+
+        Discord sends a message once. If its author cannot be resolved, the backfill fetches it.
         """
-        if self._work.is_ending or not is_spoken(message):
+        if self._work.is_ending or not is_user_message(message):
             return
         with self._work.under_way():
             try:
-                async with asyncio.timeout(EXAMINE_TIMEOUT), self._lock(message.channel.id):
-                    call = await self._examine(message)
+                async with asyncio.timeout(RESOLVE_TIMEOUT), self._get_lock(message.channel.id):
+                    call = await self._fetch_call(message)
             except (SurfaceError, TimeoutError) as error:
-                log.error("the author or the place of a message is not known: %s", traced(error))
-                self._fetch_again(message)
+                log.error("the author of a message could not be resolved: %s", traced(error))
+                self._start_backfill(message)
                 return
             if call is not None:
-                await self._receive(call)  # first it is pending, so that an edit that waits for the lock finds it
+                await self._store_call(call)  # pending before the lock is free, so that an edit finds it
 
-    async def _examine(self, message: discord.Message) -> IncomingMessage | None:
-        """Return a message that may be for the bot, with its author and place.
+    async def _fetch_call(self, message: discord.Message) -> IncomingMessage | None:
+        """Return a message that may be for the bot, with its author and location.
 
         Raises:
-            SurfaceError: Discord does not tell them.
+            SurfaceError: Discord does not return them.
         """
-        if guild_of(message) is not None and isinstance(message.channel, discord.PartialMessageable):
-            message.channel = await self._api.channel(message.channel.id)
-        return await self.call_in(message)
+        if guild_id_of(message) is not None and isinstance(message.channel, discord.PartialMessageable):
+            message.channel = await self._api.fetch_channel(message.channel.id)
+        return await self.parse_call(message)
 
-    def _fetch_again(self, message: discord.Message) -> None:
-        if backfill := self._backfill_of(place_of(guild_of(message), message.channel.id)):
-            backfill.open_gap(sent_at(message.id))
+    def _start_backfill(self, message: discord.Message) -> None:
+        if backfill := self._get_backfill(channel_place_id(guild_id_of(message), message.channel.id)):
+            backfill.open_gap(snowflake_time(message.id))
 
-    async def _receive(self, call: IncomingMessage) -> None:
-        backfill = self._backfill_of(call.inbound.place)
+    async def _store_call(self, call: IncomingMessage) -> None:
+        backfill = self._get_backfill(call.inbound.place)
         try:
             await (backfill.receive(call) if backfill is not None else self._intake.accept(call))
         except StoreError as error:
             log.warning("a message is not stored yet: %s", error)
 
-    def _lock(self, channel: int) -> asyncio.Lock:
+    def _get_lock(self, channel: int) -> asyncio.Lock:
         return self._locks.setdefault(channel, asyncio.Lock())
 
-    async def edited(self, message: discord.Message) -> None:
-        """Store an edit; one soon after the message may mention the bot. Discord updates a message for other reasons
-        too, and withholds its text where the bot may not read it any more.
+    async def receive_edit(self, message: discord.Message) -> None:
+        """Store an edit. One soon after the message may add a mention of the bot.
+
+        Discord also updates messages that nobody edited, and withholds a text that the bot may not read.
         """
         at = message.edited_at
-        if at is None or not is_spoken(message) or not (message.content or message.attachments):
+        if at is None or not is_user_message(message) or not (message.content or message.attachments):
             return
-        key, text = event_key(message.channel.id, message.id), text_of(message, self._api.me)
+        key, text = event_key(message.channel.id, message.id), parse_text(message, self._api.bot_user)
         call: IncomingMessage | None = None
-        async with self._lock(message.channel.id):
-            if at.timestamp() - sent_at(message.id) <= EDIT_MENTION_WINDOW_SECONDS and is_named(message, self._api.me):
-                with suppress(SurfaceError):  # without its author and place, the edit calls nobody
-                    call = await self._examine(message)
+        async with self._get_lock(message.channel.id):
+            if at.timestamp() - snowflake_time(message.id) <= EDIT_MENTION_WINDOW_SECONDS and is_mention(
+                message, self._api.bot_user
+            ):
+                with suppress(SurfaceError):  # an edit without an author adds no mention
+                    call = await self._fetch_call(message)
 
         async def store() -> None:
             if await self._intake.handle_edit(key, text, is_mention=call is not None) and call is not None:
-                await self._receive(replace(call, inbound=replace(call.inbound, sent_at=at.timestamp())))
+                await self._store_call(replace(call, inbound=replace(call.inbound, sent_at=at.timestamp())))
 
-        if not await self._change(guild_of(message), message.channel.id, {key: text}, store) and call is not None:
-            self._fetch_again(message)
+        if (
+            not await self._store_change(guild_id_of(message), message.channel.id, {key: text}, store)
+            and call is not None
+        ):
+            self._start_backfill(message)
 
-    async def deleted(self, guild: int | None, channel: int, messages: Collection[int]) -> None:
+    async def receive_deletion(self, guild: int | None, channel: int, messages: Collection[int]) -> None:
         """Store that messages were deleted."""
         keys = [event_key(channel, id_) for id_ in sorted(messages)]
-        async with self._lock(channel):  # they may be just examined
+        async with self._get_lock(channel):  # a deleted message may be in progress
             pass
 
         async def store() -> None:
             for key in keys:
                 await self._intake.handle_deletion(key)
 
-        await self._change(guild, channel, dict.fromkeys(keys), store)
+        await self._store_change(guild, channel, dict.fromkeys(keys), store)
 
-    async def closed(self, guild: int, channel: int, thread: int | None) -> None:
-        """Stop what runs in a channel or thread that was deleted."""
+    async def stop_channel(self, guild: int, channel: int, thread: int | None) -> None:
+        """Stop the turns in a channel or thread that was deleted."""
 
         async def stop() -> None:
-            where = place_of(guild, channel)
-            sessions = [where] if thread is None else [f"{where}:{thread}", f"{place_of(guild, thread)}:{thread}"]
+            place = channel_place_id(guild, channel)
+            sessions = (
+                [place] if thread is None else [f"{place}:{thread}", f"{channel_place_id(guild, thread)}:{thread}"]
+            )
             for session in sessions:
                 await self._conversations.stop_session(session, author=None)
 
-        await self._change(guild, channel, {}, stop)
+        await self._store_change(guild, channel, {}, stop)
 
-    async def _change(
+    async def _store_change(
         self,
         guild: int | None,
         channel: int,
@@ -166,15 +174,15 @@ class Ear:
         """Store a change, and apply it to messages that are not stored yet.
 
         Args:
-            edits: the new texts by event key; None: deleted.
+            edits: the new text by event key; None for a deleted message.
 
         Returns:
-            Whether it is stored, if it had to be.
+            False if the change could not be stored.
         """
-        if self._work.is_ending or not self._serves(guild):
+        if self._work.is_ending or not self._is_served(guild):
             return True
         with self._work.under_way():
-            if backfill := self._backfill_of(place_of(guild, channel)):
+            if backfill := self._get_backfill(channel_place_id(guild, channel)):
                 for key, text in edits.items():
                     await backfill.apply_edit(key, text)
             try:
@@ -184,39 +192,39 @@ class Ear:
                 return False
             return True
 
-    async def call_in(self, message: discord.Message) -> IncomingMessage | None:
-        """The call in a message, if it is one.
+    async def parse_call(self, message: discord.Message) -> IncomingMessage | None:
+        """Return a message with its author and location, if it is for the bot.
 
         Raises:
-            SurfaceError: Discord does not tell the author's roles, or the message that a thread was opened on.
+            SurfaceError: Discord does not return the author's roles, or the message that a thread was started on.
         """
-        call = hear(message, self._api.me, self._settings) if is_spoken(message) else None
+        call = parse_message(message, self._api.bot_user, self._settings) if is_user_message(message) else None
         if call is None:
             return None
         if (
             not call.is_mention
-            and not is_to_others(message, self._api.me)
-            and await self._is_on_answer(message.channel)
+            and not is_for_others(message, self._api.bot_user)
+            and await self._is_answer_thread(message.channel)
         ):
             call = replace(call, is_in_answer_thread=True)
-        return await self._visits.of_call(call, message)
+        return await self._identities.resolve_message(call, message)
 
-    async def _is_on_answer(self, channel: Any) -> bool:
-        """Return whether a channel is a thread that was opened on a message of the bot.
+    async def _is_answer_thread(self, channel: Any) -> bool:
+        """Return whether a channel is a thread that was started on a message of the bot.
 
-        Discord: such a thread has the id of the message.
+        Discord: the thread has the id of that message.
 
         Raises:
-            SurfaceError: Discord does not tell.
+            SurfaceError: Discord cannot be reached.
         """
-        if not (self._follows and isinstance(channel, discord.Thread)) or channel.is_private():
+        if not (self._follows_threads and isinstance(channel, discord.Thread)) or channel.is_private():
             return False
 
         async def fetch() -> bool:
             try:
-                starter = await message_of(self._api, channel.parent_id, channel.id)
-            except RefusedError:  # it was opened on no message, or on one that is gone
+                starter = await self._api.fetch_message(channel.parent_id, channel.id)
+            except RefusedError:  # it has no first message, or that one is deleted
                 return False
-            return starter.author == self._api.me
+            return starter.author == self._api.bot_user
 
-        return await self._threads_on_answers.get(channel.id, fetch)
+        return await self._answer_threads.get(channel.id, fetch)

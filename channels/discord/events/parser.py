@@ -1,4 +1,4 @@
-"""What of all that Discord tells is meant for the bot."""
+"""Parser of Discord messages."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,121 +6,130 @@ from typing import Any
 
 import discord
 
-from channels.discord.client.api import SPOKEN
-from channels.discord.events.content import names_in, passed_on, said, says_nothing
-from channels.discord.session_ids import ASIDE, NAME, event_key, guild_of, place, sent_at, session_id, thread_of
+from channels.discord.client.api import USER_MESSAGE_TYPES
+from channels.discord.events.content import get_forwarded_messages, get_mention_names, get_message_text, is_empty
+from channels.discord.session_ids import (
+    EPHEMERAL,
+    NAME,
+    event_key,
+    guild_id_of,
+    place_id,
+    session_id,
+    snowflake_time,
+    thread_id_of,
+)
 from channels.discord.settings import DiscordSettings
-from channels.discord.text import without_mention
+from channels.discord.text import remove_mentions
 from channels.intake.handler import IncomingMessage
 from core.inbox_message import Attachment, InboxMessage, storable_text
 
 
-def is_spoken(message: discord.Message) -> bool:
-    """Whether a person wrote it."""
-    return not message.author.bot and message.webhook_id is None and message.type in SPOKEN
+def is_user_message(message: discord.Message) -> bool:
+    """Return whether a person wrote a message."""
+    return not message.author.bot and message.webhook_id is None and message.type in USER_MESSAGE_TYPES
 
 
-def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> IncomingMessage | None:
-    """The call in a message that a person wrote, if it is one."""
-    guild, channel = guild_of(message), message.channel
-    is_called = guild is None or is_named(message, bot) or _is_reply_to(message, bot)
-    is_free = not is_called and _is_free(message, bot, settings.free_channels)
-    if not (is_called or is_free) and not isinstance(channel, discord.Thread):
+def parse_message(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> IncomingMessage | None:
+    """Return a message of a person as an inbox message, if it may be for the bot."""
+    guild, channel = guild_id_of(message), message.channel
+    is_for_bot = guild is None or is_mention(message, bot) or _is_reply_to(message, bot)
+    is_free = not is_for_bot and _is_in_free_channel(message, bot, settings.free_channels)
+    if not (is_for_bot or is_free) and not isinstance(channel, discord.Thread):
         return None
-    if not (guild is None or is_named(message, bot)) and says_nothing(message):  # withheld for want of the intent
+    if not (guild is None or is_mention(message, bot)) and is_empty(message):  # the message content intent is missing
         return None
     inbound = InboxMessage(
         event_key=event_key(channel.id, message.id),
         session_id=session_id(guild, channel, message.author.id, settings.sessions),
-        place=place(guild, channel),
+        place=place_id(guild, channel),
         channel=NAME,
         address={
             "channel": str(channel.id),
             "message": str(message.id),
             "speaker": message.author.display_name,
             "author": str(message.author.id),
-            "locale": _locale(message.guild),
+            "locale": _get_guild_locale(message.guild),
             **({"guild": str(guild)} if guild else {}),
         },
         author=str(message.author.id),
-        text=text_of(message, bot),
-        sent_at=sent_at(message.id),
-        attachments=attachments_of(message),
-        brings=tuple(_brings(message)),
+        text=parse_text(message, bot),
+        sent_at=snowflake_time(message.id),
+        attachments=parse_attachments(message),
+        brings=tuple(_parse_references(message)),
     )
-    return IncomingMessage(inbound, is_called or is_free, is_free_channel=is_free)
+    return IncomingMessage(inbound, is_for_bot or is_free, is_free_channel=is_free)
 
 
-def is_named(message: discord.Message, bot: discord.abc.User) -> bool:
-    """Whether it mentions the bot. Discord: a bot's own role goes by its name."""
-    role = _self_role(message)
+def is_mention(message: discord.Message, bot: discord.abc.User) -> bool:
+    """Return whether a message mentions the bot or the bot's own role."""
+    role = _get_bot_role(message)
     return bot in message.mentions or (role is not None and role in message.role_mentions)
 
 
-def text_of(message: discord.Message, bot: discord.abc.User) -> str:
-    """What was said, names in place of ids, without the mention of the bot."""
-    role = _self_role(message)
+def parse_text(message: discord.Message, bot: discord.abc.User) -> str:
+    """Return the text of a message, with names for ids, without the mention of the bot."""
+    role = _get_bot_role(message)
     own = [bot.id] if role is None else [bot.id, role.id]
-    return storable_text(said(message, names_in(message), without_mention(message.content, *own)))
+    return storable_text(get_message_text(message, get_mention_names(message), remove_mentions(message.content, *own)))
 
 
-def _brings(message: discord.Message) -> Iterator[dict[str, Any]]:
-    """Where the message is that it replies to, and what it passes on."""
+def _parse_references(message: discord.Message) -> Iterator[dict[str, Any]]:
+    """Yield the message that a message replies to, and the messages that it forwards."""
     to = message.reference
     if to is not None and to.message_id is not None and message.type is discord.MessageType.reply:
         yield {"channel": str(to.channel_id), "message": str(to.message_id)}
-    yield from passed_on(message)
+    yield from get_forwarded_messages(message)
 
 
-def _self_role(message: discord.Message) -> discord.Role | None:
-    """Discord: the bot's own role goes by its name."""
+def _get_bot_role(message: discord.Message) -> discord.Role | None:
+    """Return the role that Discord creates for the bot."""
     return message.guild.self_role if message.guild else None
 
 
 def _is_reply_to(message: discord.Message, user: discord.abc.User) -> bool:
-    """Whether it replies to what `user` has said; who replies may leave the mention out."""
+    """Return whether a message replies to a message of the user."""
     quoted = message.reference.resolved if message.reference else None
     return isinstance(quoted, discord.Message) and quoted.author == user
 
 
-def _is_free(message: discord.Message, bot: discord.abc.User, channels: frozenset[int]) -> bool:
-    """Whether it was said where nobody has to be mentioned, and to nobody else."""
+def _is_in_free_channel(message: discord.Message, bot: discord.abc.User, channels: frozenset[int]) -> bool:
+    """Return whether a message needs no mention, and is not for others."""
     channel = message.channel
     parent = channel.parent_id if isinstance(channel, discord.Thread) else None
-    return (channel.id in channels or parent in channels) and not is_to_others(message, bot)
+    return (channel.id in channels or parent in channels) and not is_for_others(message, bot)
 
 
-def is_to_others(message: discord.Message, bot: discord.abc.User) -> bool:
-    """Return whether a message mentions somebody, or replies to a message of somebody, other than the bot."""
+def is_for_others(message: discord.Message, bot: discord.abc.User) -> bool:
+    """Return whether a message mentions somebody, or replies to somebody, other than the bot."""
     quoted = message.reference.resolved if message.reference else None
     is_reply = isinstance(quoted, discord.Message) and quoted.author != bot
     return is_reply or bool(message.role_mentions) or any(one != bot for one in message.mentions)
 
 
-def attachments_of(message: discord.Message) -> tuple[Attachment, ...]:
-    return tuple(_attachment(file, message) for file in message.attachments)
+def parse_attachments(message: discord.Message) -> tuple[Attachment, ...]:
+    return tuple(_parse_attachment(file, message) for file in message.attachments)
 
 
-def _locale(guild: discord.Guild | None) -> str:
-    """The language of a server. Discord: one that is no community has not chosen any, and is said to speak English."""
+def _get_guild_locale(guild: discord.Guild | None) -> str:
+    """Return the language of a server. Discord: only a community server has chosen one."""
     return guild.preferred_locale.value if guild is not None and "COMMUNITY" in guild.features else ""
 
 
-def threaded(call: IncomingMessage) -> IncomingMessage | None:
-    """The call as the first one of a thread that is begun from its message; none where there can be no such thread.
+def move_to_thread(call: IncomingMessage) -> IncomingMessage | None:
+    """Return a message as the first one of a thread on it; None if it cannot have a thread.
 
-    Discord: such a thread has the id of the message.
+    Discord: the thread has the id of the message.
     """
     inbound = call.inbound
-    is_private = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{ASIDE}:"))
-    if is_private or thread_of(inbound.session_id) is not None:
+    is_private = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{EPHEMERAL}:"))
+    if is_private or thread_id_of(inbound.session_id) is not None:
         return None
     message = inbound.address["message"]
     address = {**inbound.address, "channel": message, "root": inbound.address["channel"]}
     return replace(call, inbound=replace(inbound, session_id=f"{inbound.place}:{message}", address=address))
 
 
-def _attachment(file: discord.Attachment, message: discord.Message) -> Attachment:
+def _parse_attachment(file: discord.Attachment, message: discord.Message) -> Attachment:
     return Attachment(
         name=storable_text(file.filename),
         mime_type=file.content_type,

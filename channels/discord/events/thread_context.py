@@ -1,8 +1,7 @@
-"""What was said around a question: in its thread by others, in what it replies to, and in what it forwards.
+"""Context of a question: its thread, the message that it replies to, and the messages that it forwards.
 
-Discord: a thread's history is told newest first. The message that a thread was begun from stands in the channel; the
-one that opens a post of a forum, in the post; both have the thread's id. What was edited reads as it does now, and what
-was deleted is not there.
+Discord returns the history of a thread newest first. The message that a thread was started on is in the channel; the
+first message of a forum post is in the post. Both have the id of the thread.
 """
 
 import asyncio
@@ -12,140 +11,135 @@ from typing import Any
 import discord
 
 from channels.base import ContextMessage, SurroundingMessages
-from channels.discord.client.api import SPOKEN, DiscordApi
-from channels.discord.events.content import names_in, passed_on, says_nothing, shown
-from channels.discord.events.history import message_of, messages_in
-from channels.discord.events.mentions import Names
-from channels.discord.session_ids import sent_at, snowflake, thread_of
-from channels.discord.text import headline
+from channels.discord.client.api import USER_MESSAGE_TYPES, DiscordApi
+from channels.discord.events.content import get_context_text, get_forwarded_messages, get_mention_names, is_empty
+from channels.discord.events.mentions import DiscordMentionResolver
+from channels.discord.session_ids import snowflake_time, thread_id_of, time_snowflake
+from channels.discord.text import shorten
 from channels.rate_limits.caller import RefusedError
 from core.conversations.history_state import HistoryState
 from core.identity import BOT_PREFIX
 from core.inbox_message import InboxMessage, storable_text
 
-#: Discord: the most messages that one call tells. And the most calls for one question.
-PAGE = 100
-MOST_PAGES = 3
+#: Messages of a thread that are fetched for one question, the newest ones. Discord returns 100 a call.
+MAX_MESSAGES = 300
 
-#: What of the bot's own words is told where somebody replies to them: the history has the rest.
-OWN = 200
+#: Most characters of a quoted message of the bot: the history has the rest.
+MAX_OWN_CHARACTERS = 200
 
-_SPOKEN = (
-    *SPOKEN,
+_CONTEXT_TYPES = (
+    *USER_MESSAGE_TYPES,
     discord.MessageType.chat_input_command,
     discord.MessageType.context_menu_command,
     discord.MessageType.thread_starter_message,
 )
 
-Reference = tuple[int, int]
+MessageKey = tuple[int, int]
 
 
-class Surroundings:
-    """Looks it up."""
+class DiscordContextFetcher:
+    """Fetcher of the context of a question."""
 
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
-        self._names = Names(api)
+        self._mentions = DiscordMentionResolver(api)
 
-    async def look(self, messages: Sequence[InboxMessage], behind: HistoryState | None) -> SurroundingMessages:
-        """See `Channel.around`.
+    async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
+        """Return the context of a question: see `Channel.around`.
 
         Raises:
-            SurfaceError: Discord is out of reach, or does not let the bot read there.
+            SurfaceError: Discord cannot be reached, or does not let the bot read the channel.
         """
-        thread, said = messages[-1].address["channel"], dict[Reference, discord.Message]()
-        if behind is not None and (id_ := thread_of(messages[-1].session_id)) is not None:
-            thread, said = id_, await self._thread(id_, messages, behind)
-        wanted = {message.event_key: reference for message in messages if (reference := _quoted(message))}
-        missing = set(wanted.values()) - said.keys()
-        found = await asyncio.gather(*(self._message(*reference) for reference in missing))
-        known = said | {reference: one for reference, one in zip(missing, found, strict=True) if one is not None}
+        thread, messages_by_key = messages[-1].address["channel"], dict[MessageKey, discord.Message]()
+        if history is not None and (id_ := thread_id_of(messages[-1].session_id)) is not None:
+            thread, messages_by_key = id_, await self._fetch_thread(id_, messages, history)
+        references = {message.event_key: key for message in messages if (key := _get_reply_reference(message))}
+        missing = set(references.values()) - messages_by_key.keys()
+        found = await asyncio.gather(*(self._fetch_message(*reference) for reference in missing))
+        known = messages_by_key | {key: one for key, one in zip(missing, found, strict=True) if one is not None}
         forwarded = [(message, part) for message in messages for part in message.brings if "text" in part]
-        names = await self._names.of(_guild(messages[-1]), (one.content for one in known.values()))
-        asked = {int(message.address["message"]) for message in messages}
+        names = await self._mentions.resolve_names(_get_guild_id(messages[-1]), (one.content for one in known.values()))
+        question_ids = {int(message.address["message"]) for message in messages}
         return SurroundingMessages(
             [
                 *(
-                    _said(one, names, opens=one.id == thread)
-                    for one in sorted(said.values(), key=lambda one: one.id)
-                    if (one.author != self._api.me or one.id == thread)
-                    and one.id not in asked
-                    and not says_nothing(one)
+                    _to_context_message(one, names, opens=one.id == thread)
+                    for one in sorted(messages_by_key.values(), key=lambda one: one.id)
+                    if (one.author != self._api.bot_user or one.id == thread)
+                    and one.id not in question_ids
+                    and not is_empty(one)
                 ),
                 *(
-                    _said(known[reference], names, kind="quoted", to=key, me=self._api.me)
-                    for key, reference in wanted.items()
+                    _to_context_message(known[reference], names, kind="quoted", to=key, me=self._api.bot_user)
+                    for key, reference in references.items()
                     if reference in known
                 ),
-                *(_forwarded(message, part) for message, part in forwarded),
+                *(_to_forwarded_message(message, part) for message, part in forwarded),
             ],
-            {one.author: str(one.address.get("speaker", "")) for one in behind.others} if behind is not None else {},
+            {one.author: str(one.address.get("speaker", "")) for one in history.others} if history is not None else {},
         )
 
-    async def _thread(
-        self, thread: int, messages: Sequence[InboxMessage], behind: HistoryState
-    ) -> dict[Reference, discord.Message]:
-        """What was said in a thread since the newest that the history holds, with what it is about if that is new."""
-        if not behind.since and any(int(message.address["message"]) == thread for message in messages):
-            return {}  # it was begun for the question
-        after = snowflake(behind.since) if behind.since else 0
-        before, said = int(messages[-1].address["message"]), list[discord.Message]()
-        room = self._api.direct(thread)
-        for _ in range(MOST_PAGES):
-            page = await messages_in(self._api, room, after=after, before=before, limit=PAGE)
-            said += page
-            if len(page) < PAGE:
-                break
-            before = page[-1].id
-        found = {(thread, one.id): one for one in map(_starter, said) if one.type in _SPOKEN}
+    async def _fetch_thread(
+        self, thread: int, messages: Sequence[InboxMessage], history: HistoryState
+    ) -> dict[MessageKey, discord.Message]:
+        """Return the messages in a thread since the newest one in the history, by channel and id."""
+        if not history.since and any(int(message.address["message"]) == thread for message in messages):
+            return {}  # the thread was started for the question
+        after = time_snowflake(history.since) if history.since else 0
+        before, channel = int(messages[-1].address["message"]), self._api.get_partial_channel(thread)
+        page = await self._api.fetch_messages(channel, after=after, before=before, limit=MAX_MESSAGES)
+        found = {(thread, one.id): one for one in map(_resolve_starter, page) if one.type in _CONTEXT_TYPES}
         if thread > after and not any(one.id == thread for one in found.values()):
             parent = int(messages[-1].place.rpartition(":")[2])
-            starter = await self._message(parent, thread) or await self._message(thread, thread)
+            starter = await self._fetch_message(parent, thread) or await self._fetch_message(thread, thread)
             found |= {} if starter is None else {(thread, starter.id): starter}
-        return {key: one for key, one in found.items() if sent_at(one.id) > behind.since}
+        return {key: one for key, one in found.items() if snowflake_time(one.id) > history.since}
 
-    async def _message(self, channel: int, message: int) -> discord.Message | None:
-        """A message, if it stands and the bot may read it."""
+    async def _fetch_message(self, channel: int, message: int) -> discord.Message | None:
+        """Return a message if it exists and the bot may read it."""
         try:
-            return await message_of(self._api, channel, message)
+            return await self._api.fetch_message(channel, message)
         except RefusedError:
             return None
 
 
-def _quoted(inbound: InboxMessage) -> Reference | None:
-    """The message that one replies to."""
+def _get_reply_reference(inbound: InboxMessage) -> MessageKey | None:
+    """Return the message that an inbox message replies to."""
     found = ((int(to["channel"]), int(to["message"])) for to in inbound.brings if "message" in to)
     return next(found, None)
 
 
-def _guild(inbound: InboxMessage) -> int | None:
-    where = inbound.place.split(":")[1]
-    return int(where) if where.isdecimal() else None
+def _get_guild_id(inbound: InboxMessage) -> int | None:
+    server = inbound.place.split(":")[1]
+    return int(server) if server.isdecimal() else None
 
 
-def _starter(message: discord.Message) -> discord.Message:
-    """The message that a thread was begun from, for the one that stands for it in the thread."""
+def _resolve_starter(message: discord.Message) -> discord.Message:
+    """Return the message that a thread was started on in place of its copy in the thread."""
     if message.type is not discord.MessageType.thread_starter_message:
         return message
     resolved = message.reference.resolved if message.reference else None
     return resolved if isinstance(resolved, discord.Message) else message
 
 
-def _said(
+def _to_context_message(
     message: discord.Message, names: Mapping[tuple[str, int], str], *, me: Any = None, **how: Any
 ) -> ContextMessage:
-    parts = [shown(message, {**names, **names_in(message)}), *(part["text"] for part in passed_on(message))]
+    parts = [
+        get_context_text(message, {**names, **get_mention_names(message)}),
+        *(part["text"] for part in get_forwarded_messages(message)),
+    ]
     text, author = storable_text("\n".join(filter(None, parts))), message.author
     return ContextMessage(
         author=f"{BOT_PREFIX}{author.id}" if author.bot else str(author.id),
         name=author.display_name,
-        text=headline(text, OWN) if author == me else text,
-        sent_at=sent_at(message.id),
+        text=shorten(text, MAX_OWN_CHARACTERS) if author == me else text,
+        sent_at=snowflake_time(message.id),
         **how,
     )
 
 
-def _forwarded(message: InboxMessage, part: Mapping[str, Any]) -> ContextMessage:
+def _to_forwarded_message(message: InboxMessage, part: Mapping[str, Any]) -> ContextMessage:
     return ContextMessage(
         author="somebody",
         name="somebody",

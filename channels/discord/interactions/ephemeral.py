@@ -1,126 +1,91 @@
-"""Shows a reply to one person alone, where the bot has nothing but the token of an interaction."""
+"""Reply surface of ephemeral messages, where the bot has only the token of an interaction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from channels.base import FINAL_PRIORITIES, Button, File, Plan, Priority, RecordMessageId
-from channels.discord.client.api import GONE
-from channels.discord.client.files import check
-from channels.discord.interactions.responses import ORIGINAL, Token
-from channels.discord.replies.surface import DELETED, LIMITS
+from channels.discord.interactions.responses import ORIGINAL, InteractionToken
+from channels.discord.replies.surface import DiscordMessageSurface, edit_outcome, ignore_deleted
 from channels.i18n import messages as words
-from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter
 from channels.replies.reactions import QueuedReactions
 from channels.replies.reply import FILE_NAME
-from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage, RecordFile
+from channels.replies.surface import EditOutcome, PostedMessage
 
-#: The buttons that need no more of the place than what stands there; the others would show something anew later.
-_KEPT = ("stop", "good", "bad", "why", "approve", "always", "deny")
-
-
-#: Discord: the answer to an interaction, and 5 more.
-MOST_MESSAGES = 6
+#: Kinds of buttons that change only the reply; the others would need a message after the token has expired.
+_BUTTON_KINDS = ("stop", "good", "bad", "why", "approve", "always", "deny")
 
 
-class Aside(MessageSurface):
-    """One reply: its first message is the answer to the interaction, and the rest follow it.
+#: Most messages per interaction. Discord: the answer and 5 more.
+MAX_MESSAGES = 6
 
-    A message that waits for its turn has no sign of that: the asker sees that the bot thinks.
-    """
 
-    limits = LIMITS
+class EphemeralSurface(DiscordMessageSurface):
+    """Surface of one reply: its first message is the answer to the interaction, and the others follow it."""
 
-    def __init__(self, token: Token, queued_reactions: QueuedReactions, address: Mapping[str, Any]) -> None:
+    def __init__(self, token: InteractionToken, queued_reactions: QueuedReactions, address: Mapping[str, Any]) -> None:
         super().__init__(queued_reactions, address)
         self._token = token
-        self._is_first = "apart" not in address
-        self._say = words.messages_for(address.get("locale", ""))
+        self._is_first = "side_name" not in address
+        self._messages = words.messages_for(address.get("locale", ""))
 
     @property
     def _post_limiter(self) -> RateLimiter:
-        return self._token.posts
+        return self._token.post_limiter
 
     @property
     def _edit_limiter(self) -> RateLimiter:
-        return self._token.edits
+        return self._token.edit_limiter
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
-        """Return what is recorded: Discord tells of no ephemeral message but the first."""
+        """Return the recorded_ids ids: Discord lists no ephemeral message."""
         self._to_rewrite.update(recorded_ids if is_contested else ())
         return list(recorded_ids)
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """As of any reply; of one of more messages than there may be, the last of them has the whole as a file."""
-        if len(plan.chunks) > MOST_MESSAGES:
-            plan = self._beginning(plan)
+        """Show the plan. If it has too many messages, the last one has the whole text as a file."""
+        if len(plan.chunks) > MAX_MESSAGES:
+            plan = self._limit_messages(plan)
         return await super().show(plan, known_ids, record)
 
-    def _beginning(self, plan: Plan) -> Plan:
-        chunks = [*plan.chunks[:MOST_MESSAGES]]
+    def _limit_messages(self, plan: Plan) -> Plan:
+        chunks = [*plan.chunks[:MAX_MESSAGES]]
         if plan.priority not in FINAL_PRIORITIES:
             return replace(plan, chunks=chunks, is_growing=False)
-        chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{self._say(words.IN_FILE)}")
+        chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{self._messages(words.IN_FILE)}")
         whole = "\n\n".join(chunk.text for chunk in plan.chunks)
         names = {file.name for file in plan.files}
         whole_file = [] if FILE_NAME in names else [File(FILE_NAME, whole.encode())]
         return replace(plan, chunks=chunks, files=[*whole_file, *plan.files])
 
-    def add_queued_reaction(self) -> None: ...
-
-    def assume_queued_reaction(self) -> None: ...
-
-    async def remove_queued_reaction(self) -> None: ...
-
     async def _post(
         self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
     ) -> PostedMessage | None:
         del previous
-        is_admitted = self.use_slot(self._post_limiter)
+        has_slot, buttons = self.use_slot(self._post_limiter), _filter_buttons(buttons)
         if position or not self._is_first:
-            said = await self._token.post(text, _kept(buttons), priority=priority, is_admitted=is_admitted)
+            send = self._token.post_message
         else:
-            said = await self._token.edit(ORIGINAL, text, _kept(buttons), priority=priority, is_admitted=is_admitted)
-        return None if said is None else PostedMessage(str(said.id))
+            send = partial(self._token.edit_message, ORIGINAL)
+        message = await send(text, buttons, priority=priority, has_slot=has_slot)
+        return None if message is None else PostedMessage(str(message.id))
 
     async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:
-        is_admitted = self.use_slot(self._edit_limiter)
-        try:
-            said = await self._token.edit(message_id, text, _kept(buttons), priority=priority, is_admitted=is_admitted)
-        except RefusedError as refusal:
-            if refusal.code not in GONE:
-                raise
-            return EditOutcome.GONE
-        except TransientError:
-            return EditOutcome.LOST
-        return EditOutcome.DROPPED if said is None else EditOutcome.DONE
+        has_slot, buttons = self.use_slot(self._edit_limiter), _filter_buttons(buttons)
+        edit = self._token.edit_message(message_id, text, buttons, priority=priority, has_slot=has_slot)
+        return await edit_outcome(edit)
 
     async def _delete(self, message_id: str) -> None:
-        try:
-            await self._token.delete(message_id)
-        except RefusedError as refusal:
-            if refusal.code not in DELETED:
-                raise
+        await ignore_deleted(self._token.delete_message(message_id))
 
-    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
-        check(files)
-        for id_ in set(known.values()) - {last}:
-            await self._detach(id_)
-        for file in files:
-            await record(file.name, last)
-        await self._token.attach(last, files)
-
-    async def _detach(self, file_id: str) -> None:
-        try:
-            await self._token.attach(file_id, ())
-        except RefusedError as refusal:
-            if refusal.code not in DELETED:
-                raise
+    async def _set_files(self, message_id: str, files: Sequence[File]) -> None:
+        await self._token.set_files(message_id, files)
 
     async def _find_own(self) -> dict[int, str]:
         return {}
 
 
-def _kept(controls: Sequence[Button]) -> list[Button]:
-    return [control for control in controls if control.id.startswith(_KEPT)]
+def _filter_buttons(controls: Sequence[Button]) -> list[Button]:
+    return [control for control in controls if control.id.startswith(_BUTTON_KINDS)]

@@ -1,4 +1,4 @@
-"""Parses, acknowledges and answers the interactions of Discord.
+"""Handler of the interactions of Discord.
 
 Discord: docs.discord.com/developers/interactions/receiving-and-responding.
 """
@@ -16,14 +16,14 @@ import aiohttp
 import discord
 
 from channels.commands.handlers import PRIVATE_COMMANDS, CommandContext, CommandName, CommandResult
-from channels.discord.access import Visits
+from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import DiscordApi
-from channels.discord.events.parser import attachments_of, text_of
-from channels.discord.interactions.responses import ORIGINAL, Token
+from channels.discord.events.parser import parse_attachments, parse_text
+from channels.discord.interactions.responses import ORIGINAL, InteractionToken
 from channels.discord.replies.surface import DiscordSurface
-from channels.discord.session_ids import NAME, aside, event_key, place, sent_at, session_id
+from channels.discord.session_ids import NAME, ephemeral_ids, event_key, place_id, session_id, snowflake_time
 from channels.discord.settings import DiscordSettings
-from channels.discord.text import headline, inert, quoted
+from channels.discord.text import make_inert, quote_lines, shorten
 from channels.i18n import messages as words
 from channels.intake.context import question_subject
 from channels.intake.handler import MessageHandler
@@ -40,25 +40,25 @@ from core.secret_redaction import traced
 log = logging.getLogger(__name__)
 
 #: Seconds that an autocompletion may take.
-COMPLETE_SECONDS = 2.0
+AUTOCOMPLETE_TIMEOUT = 2.0
 
 #: Discord's code for an interaction that was acknowledged before.
 ALREADY_ACKNOWLEDGED = 40060
 
-#: Characters of a question that are shown above its answer, and of a message that is asked about.
-_MOST_ASKED, _MOST_ABOUT = 1500, 200
+#: Most characters of a quoted question, and of of a quoted message.
+_MAX_QUESTION_CHARACTERS, _MAX_QUOTE_CHARACTERS = 1500, 200
 
 
 class DiscordInteractionHandler(InteractionHandler):
-    """Handles commands, menu entries and button presses of Discord.
+    """Handler of commands, menu entries and button presses of Discord.
 
     Discord shows a failure for a command that gets no answer.
 
     Args:
         work: the tasks of the gateway connections.
-        seal: encrypts the tokens of interactions too.
-        surface: the channel with an address.
-        token: see `Token`.
+        cipher: encrypts the tokens of interactions too.
+        get_surface: returns the reply surface of an address.
+        get_token: see `InteractionToken`.
     """
 
     channel = NAME
@@ -72,36 +72,36 @@ class DiscordInteractionHandler(InteractionHandler):
         intake: MessageHandler,
         work: Work,
         *,
-        seal: Seal,
-        visits: Visits,
-        surface: Callable[[Mapping[str, Any]], DiscordSurface],
-        token: Callable[[Mapping[str, Any]], Token],
+        cipher: Seal,
+        identities: DiscordIdentityResolver,
+        get_surface: Callable[[Mapping[str, Any]], DiscordSurface],
+        get_token: Callable[[Mapping[str, Any]], InteractionToken],
     ) -> None:
-        super().__init__(services, intake, seal)
+        super().__init__(services, intake, cipher)
         self._settings = settings
         self._api = api
         self._work = work
-        self._visits = visits
-        self._surface = surface
-        self._token = token
+        self._identities = identities
+        self._get_surface = get_surface
+        self._get_token = get_token
 
-    async def command(self, interaction: discord.Interaction, name: CommandName, argument: str) -> None:
+    async def handle_command(self, interaction: discord.Interaction, name: CommandName, argument: str) -> None:
         """Run a command."""
         await self._receive(interaction, "command", {"name": name, "argument": argument})
 
-    async def ask(self, interaction: discord.Interaction, question: str) -> None:
+    async def handle_question(self, interaction: discord.Interaction, question: str) -> None:
         """Answer a question, for all to see where the bot may write, else for the author alone."""
         text = storable_text(question).strip()
-        await self._receive_question(interaction, text, shown=quoted(headline(text, _MOST_ASKED)))
+        await self._receive_question(interaction, text, quote=quote_lines(shorten(text, _MAX_QUESTION_CHARACTERS)))
 
-    async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
+    async def handle_question_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
         """Answer a question about a message. Discord sends its whole text, whatever the bot may read."""
-        said, files = text_of(message, self._api.me), attachments_of(message)
-        asked = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if said or files else ""
-        shown = quoted(headline(said or files[0].name, _MOST_ABOUT)) if asked else ""
+        content, files = parse_text(message, self._api.bot_user), parse_attachments(message)
+        question = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if content or files else ""
+        quote = quote_lines(shorten(content or files[0].name, _MAX_QUOTE_CHARACTERS)) if question else ""
         author = f"{BOT_PREFIX}{message.author.id}" if message.author.bot else str(message.author.id)
-        brings = (question_subject(author, message.author.display_name, said, sent_at(message.id)),)
-        await self._receive_question(interaction, asked, files, brings, shown=f"{shown}\n-# {message.jump_url}")
+        brings = (question_subject(author, message.author.display_name, content, snowflake_time(message.id)),)
+        await self._receive_question(interaction, question, files, brings, quote=f"{quote}\n-# {message.jump_url}")
 
     async def _receive_question(
         self,
@@ -110,25 +110,25 @@ class DiscordInteractionHandler(InteractionHandler):
         files: Sequence[Attachment] = (),
         brings: Sequence[Mapping[str, Any]] = (),
         *,
-        shown: str,
+        quote: str,
     ) -> None:
-        values = {"text": text, "files": [asdict(file) for file in files], "brings": list(brings), "shown": shown}
+        values = {"text": text, "files": [asdict(file) for file in files], "brings": list(brings), "quote": quote}
         await self._receive(interaction, "question", values)
 
-    async def why(self, interaction: discord.Interaction, message: discord.Message) -> None:
-        """Report on an answer, by one of its messages or by its question."""
+    async def handle_why(self, interaction: discord.Interaction, message: discord.Message) -> None:
+        """Show the turn report of a reply, by one of its messages or by its question."""
         key = event_key(message.channel.id, message.id)
         await self._receive(interaction, "why", {"message": str(message.id), "key": key})
 
-    async def pressed(self, interaction: discord.Interaction, button: str) -> None:
+    async def handle_press(self, interaction: discord.Interaction, button: str) -> None:
         """Execute a button press."""
         await self._receive(interaction, "press", {"button": button})
 
-    async def complete(self, interaction: discord.Interaction, name: CommandName, typed: str) -> Sequence[str]:
-        """Return the agents or models (`name`) to choose from that contain `typed`, first those that begin so."""
+    async def complete_name(self, interaction: discord.Interaction, name: CommandName, typed: str) -> Sequence[str]:
+        """Return the agents or models that contain the typed text, first those that start with it."""
         parsed, conversations = self._parse(interaction, "command", {}), self._services.conversations
         try:
-            async with asyncio.timeout(COMPLETE_SECONDS):
+            async with asyncio.timeout(AUTOCOMPLETE_TIMEOUT):
                 authorized = await self.authorize(partial(self._identify, interaction, parsed))
                 if isinstance(authorized, str):
                     return ()
@@ -155,7 +155,7 @@ class DiscordInteractionHandler(InteractionHandler):
     def _parse(self, interaction: discord.Interaction, kind: Kind, values: Mapping[str, Any]) -> Interaction:
         guild, user, channel_id = interaction.guild_id, interaction.user, interaction.channel_id or 0
         channel: Any = interaction.channel or discord.Object(channel_id)
-        where, session = place(guild, channel), session_id(guild, channel, user.id, self._settings.sessions)
+        place, session = place_id(guild, channel), session_id(guild, channel, user.id, self._settings.sessions)
         surface = {"application": str(interaction.application_id), "token": self._seal.close(interaction.token)}
         address = {
             "channel": str(channel_id),
@@ -164,18 +164,18 @@ class DiscordInteractionHandler(InteractionHandler):
             "author": str(user.id),
             "locale": interaction.locale.value,
         }
-        if is_aside := _is_aside(interaction):
-            where, session = aside(user.id, channel_id)
+        if is_aside := _must_answer_ephemerally(interaction):
+            place, session = ephemeral_ids(user.id, channel_id)
             address |= surface
         context = CommandContext(
             session_id=session,
-            place=where,
+            place=place,
             author=str(user.id),
             channel=NAME,
             address=address,
             event_key=f"{NAME}:{channel_id}:command:{interaction.id}",
             locale=interaction.locale.value,
-            sent_at=sent_at(interaction.id),
+            sent_at=snowflake_time(interaction.id),
             is_private=kind != "question" or is_aside,
         )
         return Interaction(kind, context, values, surface, user.display_name)
@@ -184,13 +184,13 @@ class DiscordInteractionHandler(InteractionHandler):
         """Return the interaction with its author's roles and its place, or why it is refused."""
         say, channel = words.messages_for(interaction.locale.value), interaction.channel
         try:
-            visitor, spot = await self._visits.of_interaction(interaction)
+            visitor, spot = await self._identities.resolve_interaction(interaction)
         except SurfaceError as error:
             log.warning("the author of an interaction cannot be identified: %s", error)
             return say.format_error(SurfaceError.public)
         if channel is None:
             return say(words.NOT_HERE)
-        is_allowed = interaction.guild_id is None or _may_speak(interaction.permissions, channel)
+        is_allowed = interaction.guild_id is None or _can_send_messages(interaction.permissions, channel)
         if not is_allowed and parsed.kind != "press":
             return say(words.NOT_FOR_YOU)
         if parsed.kind == "question" and not parsed.values["text"]:
@@ -198,10 +198,10 @@ class DiscordInteractionHandler(InteractionHandler):
         return replace(parsed, context=replace(parsed.context, visitor=visitor, spot=spot))
 
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
-        """Answer by the interaction's token, or in the conversation if Discord refuses the answer to a command."""
-        token = self._token(interaction.surface)
+        """Answer by the token, or in the conversation if Discord refuses the answer to a command."""
+        token = self._get_token(interaction.surface)
         if interaction.kind == "press":
-            await token.whisper(result.text)
+            await token.send_ephemeral(result.text)
             return
         try:
             await token.answer(result.text, result.file)
@@ -210,31 +210,31 @@ class DiscordInteractionHandler(InteractionHandler):
             if "token" in context.address:
                 raise
             name = interaction.values.get("name", "why")
-            if result.file is not None:  # it was made for the author alone
+            if result.file is not None:  # the file is private
                 public = replace(context, is_private=False)
                 result = await self._intake.commands.run(name, interaction.values["argument"], public)
             text = (
                 words.messages_for(context.locale)(PRIVATE_COMMANDS[name]) if name in PRIVATE_COMMANDS else result.text
-            )  # all see it there
-            await self._surface({**context.address, "apart": context.event_key}).post_message(text, result.file)
+            )  # everyone can read it
+            await self._get_surface({**context.address, "side_name": context.event_key}).post_message(text, result.file)
 
     async def refuse(self, interaction: Interaction, text: str) -> None:
-        token = self._token(interaction.surface)
+        token = self._get_token(interaction.surface)
         if interaction.kind == "press":
-            await token.whisper(text)
+            await token.send_ephemeral(text)
         elif interaction.context.is_private:
             await token.answer(text)
         else:
-            await token.delete(ORIGINAL)
-            await token.whisper(text)
+            await token.delete_message(ORIGINAL)
+            await token.send_ephemeral(text)
 
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract]:
-        """Post the question as the answer to the interaction, if all may see it. The reply is a reply to that."""
+        """Post the question as the answer to the interaction, if everyone may see it. The reply refers to that post."""
         context, values = interaction.context, interaction.values
         assert context.session_id is not None, "Discord tells the channel of an interaction"
         address = dict(context.address)
         if not context.is_private:
-            address |= {"message": await self._post_question(interaction), "shown": True}
+            address |= {"message": await self._post_question(interaction), "is_bot_message": True}
         inbound = replace(
             context.to_message(context.session_id, values["text"]),
             address=address,
@@ -248,21 +248,21 @@ class DiscordInteractionHandler(InteractionHandler):
     async def _post_question(self, interaction: Interaction) -> str:
         """Post a question and return the id of the message.
 
-        If Discord refuses it as the answer to the interaction, it is a message of its own.
+        If Discord refuses it as the answer to the interaction, it is a separate message.
         """
-        shown = interaction.values["shown"]
+        quote = interaction.values["quote"]
         with suppress(RefusedError):
-            return str(await self._token(interaction.surface).answer(shown))
-        surface = self._surface({**interaction.context.address, "apart": interaction.id})
-        return await surface.post_text(f"**{inert(interaction.name)}**\n{shown}")
+            return str(await self._get_token(interaction.surface).answer(quote))
+        surface = self._get_surface({**interaction.context.address, "side_name": interaction.id})
+        return await surface.post_text(f"**{make_inert(interaction.name)}**\n{quote}")
 
 
 async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) -> bool:
     """Acknowledge an interaction: a press without a visible answer, all others with an answer to come.
 
     Returns:
-        False if Discord refuses it, and has told the user that the application did not respond. An acknowledgement
-        whose reply is lost may have arrived.
+        False if Discord refuses it, and has shown that the application did not respond. An acknowledgement whose
+        answer was lost may have arrived.
     """
     try:
         if parsed.kind == "press":
@@ -276,15 +276,15 @@ async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) ->
     return True
 
 
-def _is_aside(interaction: discord.Interaction) -> bool:
-    """Return whether the bot cannot write there itself, so that it can answer the interaction alone."""
+def _must_answer_ephemerally(interaction: discord.Interaction) -> bool:
+    """Return whether the bot cannot post in the channel, and can only answer the interaction."""
     if interaction.guild_id is None:
         return interaction.context.private_channel is True
     channel = interaction.channel
-    return not (interaction.is_guild_integration() and _may_speak(interaction.app_permissions, channel))
+    return not (interaction.is_guild_integration() and _can_send_messages(interaction.app_permissions, channel))
 
 
-def _may_speak(permissions: discord.Permissions, channel: Any) -> bool:
+def _can_send_messages(permissions: discord.Permissions, channel: Any) -> bool:
     is_thread = isinstance(channel, discord.Thread)
     speak = permissions.send_messages_in_threads if is_thread else permissions.send_messages
     return permissions.view_channel and speak

@@ -1,7 +1,7 @@
-"""Answers to interactions: to commands and presses, by the token that came with each.
+"""Answers to interactions by their tokens.
 
-Discord: docs.discord.com/developers/interactions/receiving-and-responding. An interaction must be acknowledged within 3
-seconds; then its token is good for a quarter of an hour. What is answered is outside of the bot's other limits.
+Discord: docs.discord.com/developers/interactions/receiving-and-responding. An interaction must be acknowledged within
+3 seconds; its token expires after 15 minutes. Answers do not count in the global limit of the bot.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,24 +11,23 @@ import discord
 from discord.http import Route, handle_message_parameters
 
 from channels.base import Button, File, Priority
-from channels.discord.client.api import NO_MENTIONS, DiscordApi, Said
-from channels.discord.client.components import view_of
-from channels.discord.client.files import sent
+from channels.discord.client.api import NO_MENTIONS, DiscordApi, SentMessage
+from channels.discord.client.components import make_view
+from channels.discord.client.files import to_discord_files
 from channels.rate_limits.limiter import RateLimiter, Window
 
-#: What is commonly seen of the messages of one token.
-MESSAGES = Window(calls=5, seconds=5.25)
+#: Common limit of the messages of one token.
+TOKEN_WINDOW = Window(calls=5, seconds=5.25)
 
-#: The first answer, by the name that Discord has for it.
+#: Discord's name for the message that answers an interaction.
 ORIGINAL = "@original"
 
-#: Discord: only the asker sees the message; it shows no previews of links.
-_FLAGS = discord.MessageFlags(ephemeral=True, suppress_embeds=True)
+#: Flags of a message that only the user sees, without link previews.
+_EPHEMERAL_FLAGS = discord.MessageFlags(ephemeral=True, suppress_embeds=True)
 
 
-class Token:
-    """What one interaction allows, whoever goes on with it, for a quarter of an hour: an answer and 5 more messages,
-    seen by the asker alone.
+class InteractionToken:
+    """Token of one interaction: for 15 minutes, it allows an answer and 5 more messages, visible to the user alone.
 
     Args:
         address: the `application` and the `token`.
@@ -41,70 +40,70 @@ class Token:
         self._token = str(address["token"])
 
     @property
-    def posts(self) -> RateLimiter:
-        return self._api.budget(("posts of", self._token), MESSAGES)
+    def post_limiter(self) -> RateLimiter:
+        return self._api.get_limiter(("posts of", self._token), TOKEN_WINDOW)
 
     @property
-    def edits(self) -> RateLimiter:
-        return self._api.budget(("edits of", self._token), MESSAGES)
+    def edit_limiter(self) -> RateLimiter:
+        return self._api.get_limiter(("edits of", self._token), TOKEN_WINDOW)
 
-    async def post(
-        self, text: str, controls: Sequence[Button], *, priority: Priority, is_admitted: bool
-    ) -> Said | None:
-        """Post one more message; none for a tick that had no place."""
+    async def post_message(
+        self, text: str, controls: Sequence[Button] = (), *, priority: Priority, has_slot: bool = False
+    ) -> SentMessage | None:
+        """Post another message; return None for a stream update that was dropped."""
+        content = {"content": text, "view": make_view(controls), "flags": _EPHEMERAL_FLAGS}
+        return await self._send("follow-up", "", content, priority, has_slot=has_slot)
 
-        async def send() -> Said:
-            return await self._send("POST", "", controls, content=text, flags=_FLAGS)
-
-        return await self._api.call("follow-up", send, self.posts, priority=priority, is_admitted=is_admitted)
-
-    async def edit(
-        self, message: str, text: str, controls: Sequence[Button], *, priority: Priority, is_admitted: bool
-    ) -> Said | None:
-        """Edit a message, or let the first answer say this; none for a tick that had no place."""
-
-        async def send() -> Said:
-            return await self._send("PATCH", message, controls, content=text)
-
-        return await self._api.call("answer", send, self.edits, priority=priority, is_admitted=is_admitted)
+    async def edit_message(
+        self, message: str, text: str, controls: Sequence[Button], *, priority: Priority, has_slot: bool
+    ) -> SentMessage | None:
+        """Edit a message or the answer; return None for a stream update that was dropped."""
+        content = {"content": text, "view": make_view(controls)}
+        return await self._send("answer", message, content, priority, has_slot=has_slot)
 
     async def answer(self, text: str, file: File | None = None) -> int:
-        """Let the first answer say this, and have this file; returns its id. It may be said any number of times."""
+        """Set the text and the file of the answer, any number of times, and return its id."""
+        files = [file] if file else []
+        message = await self._send("answer", ORIGINAL, {"content": text}, Priority.FINAL, files=files)
+        assert message is not None, "only a stream update may be dropped"
+        return message.id
 
-        async def send() -> Said:
-            return await self._send("PATCH", ORIGINAL, None, content=text, attachments=sent([file] if file else []))
+    async def set_files(self, message: str, files: Sequence[File]) -> None:
+        """Attach these files to a message, and remove all others."""
+        await self._send("attach", message, {}, Priority.FINAL, files=files)
 
-        said = await self._api.call("answer", send, self.edits, priority=Priority.FINAL)
-        assert said is not None, "only a tick may be dropped"
-        return said.id
+    async def send_ephemeral(self, text: str) -> None:
+        """Send another message to the user alone."""
+        await self.post_message(text, priority=Priority.FINAL)
 
-    async def whisper(self, text: str) -> None:
-        """Tell the asker something, beside all that he and others have been told."""
-        await self.post(text, (), priority=Priority.FINAL, is_admitted=False)
-
-    async def attach(self, message: str, files: Sequence[File]) -> None:
-        """Let a message have these files, and no others."""
-
-        async def send() -> Said:
-            return await self._send("PATCH", message, None, attachments=sent(files))
-
-        await self._api.call("attach", send, self.edits, priority=Priority.FINAL)
-
-    async def delete(self, message: str) -> None:
+    async def delete_message(self, message: str) -> None:
         async def send() -> None:
             await self._client.http.request(self._route("DELETE", message))
 
-        await self._api.call("delete", send, self.edits)
+        await self._api.call("delete", send, self.edit_limiter)
 
-    async def _send(self, method: str, message: str, controls: Sequence[Button] | None, **content: Any) -> Said:
-        if controls is not None:
-            content["view"] = view_of(controls)
-        parameters = handle_message_parameters(allowed_mentions=NO_MENTIONS, **content)
-        told: dict[str, Any] = {} if message else {"params": {"wait": "true"}}
-        with parameters as body:
-            told |= {"form": body.multipart, "files": body.files} if body.files else {"json": body.payload}
-            said = await self._client.http.request(self._route(method, message), **told)
-        return Said(int(said["id"]), said["content"])
+    async def _send(
+        self,
+        name: str,
+        message: str,
+        content: Mapping[str, Any],
+        priority: Priority,
+        *,
+        files: Sequence[File] | None = None,
+        has_slot: bool = False,
+    ) -> SentMessage | None:
+        """Edit a message, or post one if there is no `message`."""
+        limiter, method = (self.edit_limiter, "PATCH") if message else (self.post_limiter, "POST")
+
+        async def send() -> SentMessage:
+            attachments: Any = discord.utils.MISSING if files is None else to_discord_files(files)
+            query: dict[str, Any] = {} if message else {"params": {"wait": "true"}}
+            with handle_message_parameters(allowed_mentions=NO_MENTIONS, attachments=attachments, **content) as body:
+                query |= {"form": body.multipart, "files": body.files} if body.files else {"json": body.payload}
+                message_data = await self._client.http.request(self._route(method, message), **query)
+            return SentMessage(int(message_data["id"]), message_data["content"])
+
+        return await self._api.call(name, send, limiter, priority=priority, has_slot=has_slot)
 
     def _route(self, method: str, message: str) -> Route:
         path = "/webhooks/{webhook_id}/{webhook_token}" + ("/messages/{message_id}" if message else "")

@@ -1,31 +1,31 @@
-"""The reactions that say in Discord that a message was heard and waits, or that it is not answered."""
+"""Reactions on queued messages, and on messages that the bot does not answer."""
 
 from channels.discord.client.api import DiscordApi
 from channels.replies.reactions import Address, QueuedReactions
 
-EMOJI = "👀"
+QUEUED_EMOJI = "👀"
 
-#: Says that a message is not answered, where its author cannot be told.
-NO_ENTRY = "🚫"
+#: Marks a message that is not answered if its author accepts no direct messages.
+DENIED_EMOJI = "🚫"
 
 
-def receipts(api: DiscordApi) -> QueuedReactions:
+def make_queued_reactions(api: DiscordApi) -> QueuedReactions:
     async def add(address: Address) -> None:
-        if "token" not in address:  # who asked by that sees that the bot thinks
-            await api.react(_channel(address), int(address["message"]), EMOJI)
+        if "token" not in address:  # Discord shows that the bot is thinking
+            await api.add_reaction(_get_channel(address), int(address["message"]), QUEUED_EMOJI)
 
     async def remove(address: Address) -> None:
         if "token" not in address:
-            await api.unreact(_channel(address), int(address["message"]), EMOJI)
+            await api.remove_reaction(_get_channel(address), int(address["message"]), QUEUED_EMOJI)
 
     return QueuedReactions(add, remove)
 
 
-async def send_away(api: DiscordApi, address: Address) -> None:
-    """Say by a sign that a message is not answered."""
-    await api.react(_channel(address), int(address["message"]), NO_ENTRY)
+async def mark_denied(api: DiscordApi, address: Address) -> None:
+    """React to a message that the bot does not answer."""
+    await api.add_reaction(_get_channel(address), int(address["message"]), DENIED_EMOJI)
 
 
-def _channel(address: Address) -> int:
-    """Where the message stands; a thread that was begun from it has the answer only."""
+def _get_channel(address: Address) -> int:
+    """Return the channel of a message, which is not the thread that was started on it."""
     return int(address.get("root") or address["channel"])

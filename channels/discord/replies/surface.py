@@ -2,6 +2,7 @@
 
 import logging
 import math
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -9,12 +10,20 @@ from uuid import uuid4
 import discord
 
 from channels.base import FINAL_PRIORITIES, Button, File, Plan, Priority, RecordMessageId
-from channels.discord.client.api import ARCHIVED, GONE, NO_REPLIES, SPOKEN, THREAD_LOCKED, DiscordApi, Said
+from channels.discord.client.api import (
+    REPLY_FORBIDDEN,
+    THREAD_ARCHIVED,
+    THREAD_LOCKED,
+    UNEDITABLE_CODES,
+    USER_MESSAGE_TYPES,
+    DiscordApi,
+    SentMessage,
+)
 from channels.discord.client.components import has_button
-from channels.discord.client.files import FILE_SIZE, check
-from channels.discord.text import DiscordMarkdown, size
+from channels.discord.client.files import MAX_FILE_BYTES, check_file_sizes
+from channels.discord.text import DiscordMarkdown, utf16_size
 from channels.i18n import messages as words
-from channels.markdown.dialect import Limits
+from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter
 from channels.replies.reactions import QueuedReactions
@@ -27,29 +36,56 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Discord takes 2000, and does not say of what: characters or UTF-16 units. Posts are what is short there, so that a
-#: message is filled up to that; under its text, the longest line of a tool has room, and for how long nothing has come.
-LIMITS = Limits(chunk_size=2_000, measure=size, reserve=LINE_SIZE + 20, dialect=DiscordMarkdown())
+#: Discord: 2000 characters or UTF-16 units; it does not say which. Posts are scarce, so a message is filled up to that.
+#: The reserve holds the longest status line of a tool, and the time since the last output.
+LIMITS = MessageLimits(chunk_size=2_000, measure=utf16_size, status_reserve=LINE_SIZE + 20, dialect=DiscordMarkdown())
 
-#: Discord: Unknown Message, and Unknown Channel with all that was in it.
-DELETED = {"10008", "10003"}
+#: Discord's codes for a deleted message, and for a deleted channel.
+DELETED_CODES = {"10008", "10003"}
 
-#: What is said of Missing Access, Missing Permissions, and a thread that is locked.
-_WORDS = {"50001": words.FORBIDDEN, "50013": words.FORBIDDEN, THREAD_LOCKED: words.LOCKED}
+#: Messages for missing access, missing permissions, and a locked thread.
+_REFUSAL_MESSAGES = {"50001": words.FORBIDDEN, "50013": words.FORBIDDEN, THREAD_LOCKED: words.LOCKED}
 
 
-class DiscordSurface(MessageSurface):
-    """One reply: its first message is a reply to the question, each further one to the message before it.
-
-    Args:
-        address: `channel` and `message` that is answered, and its `author`, who else is told nothing; and its `root`,
-            the channel in which it stands, if a thread was begun from it for the answer. What was asked by a command is
-            `shown` by a message of the bot's. `guild` is the server, if it is in one. A message that stands `apart`
-            replies to nothing, and is known by the end of the ids of its buttons.
-        ping_after: after how many seconds the author is told that the answer is there; 0 for never.
-    """
+class DiscordMessageSurface(MessageSurface):
+    """Message surface whose files belong to its last message: an edit sets them, any number of times."""
 
     limits = LIMITS
+
+    @abstractmethod
+    async def _set_files(self, message_id: str, files: Sequence[File]) -> None:
+        """Attach these files to a message, and remove all others."""
+
+    async def _file_limit(self, size: int) -> int:
+        """Return the most bytes that a file may have.
+
+        Args:
+            size: of the largest file.
+        """
+        del size
+        return MAX_FILE_BYTES
+
+    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
+        check_file_sizes(files, await self._file_limit(max(len(file.data) for file in files)))
+        for id_ in set(known.values()) - {last}:
+            await self._detach(id_)
+        for file in files:
+            await record(file.name, last)
+        await self._set_files(last, files)
+
+    async def _detach(self, file_id: str) -> None:
+        await ignore_deleted(self._set_files(file_id, ()))
+
+
+class DiscordSurface(DiscordMessageSurface):
+    """Surface of one reply: its first message replies to the question, each other one to the message before it.
+
+    Args:
+        address: `channel` and `message` of the question, and its `author`. `root` is the channel of the question if a
+            thread was started for the reply. With `is_bot_message`, the question is a message of the bot. `guild` is
+            the server. A message with a `side_name` replies to nothing; the ids of its buttons end with the name.
+        ping_after: seconds after which the author is notified of the end of the reply; 0 for never.
+    """
 
     def __init__(
         self, api: DiscordApi, queued_reactions: QueuedReactions, address: Mapping[str, Any], *, ping_after: float = 0.0
@@ -60,215 +96,215 @@ class DiscordSurface(MessageSurface):
         self._question = int(address["message"])
         self._author = int(address.get("author", 0))
         self._guild = int(address.get("guild", 0))
-        self._say = words.messages_for(address.get("locale", ""))
-        self._opens = "root" in address
-        self._is_theirs = not (self._opens or "shown" in address)
-        is_told = ping_after and self._author
-        self._ping_at = event_loop.now() + ping_after if is_told else math.inf
-        self._is_told = False
-        self._apart = str(address.get("apart", ""))
-        self._replies = not self._apart
-        self._name = uuid4().hex  # no other surface's: under its names Discord knows what has been deleted since
-        self._posted = 0
-        self._tried: Sequence[Button] | None = None  # the buttons of the first try at a post
+        self._messages = words.messages_for(address.get("locale", ""))
+        self._is_thread_start = "root" in address
+        self._is_question_in_channel = not (self._is_thread_start or "is_bot_message" in address)
+        notifies = ping_after and self._author
+        self._notify_at = event_loop.now() + ping_after if notifies else math.inf
+        self._is_refusal_explained = False
+        self._side_name = str(address.get("side_name", ""))
+        self._uses_references = not self._side_name
+        self._nonce_prefix = uuid4().hex  # unique: Discord knows the nonces of deleted messages
+        self._post_count = 0
+        self._first_controls: Sequence[Button] | None = None  # the buttons of the first attempt at a post
 
     @property
     def _post_limiter(self) -> RateLimiter:
-        return self._api.posts(self._channel)
+        return self._api.post_limiter(self._channel)
 
     @property
     def _edit_limiter(self) -> RateLimiter:
-        return self._api.edits(self._channel)
+        return self._api.edit_limiter(self._channel)
 
     async def _post(
         self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
     ) -> PostedMessage | None:
-        opens = self._opens and previous is None  # Discord: nothing replies to what was said in another channel
+        starts_thread = self._is_thread_start and previous is None  # Discord: no reply to a message in another channel
         answered = int(previous) if previous else self._question
-        if self._tried is None:
-            self._tried = buttons
+        if self._first_controls is None:
+            self._first_controls = buttons
 
-        async def found() -> Said | None:
-            own = await self._api.own_behind(self._channel, self._question if self._apart else answered)
-            stand = apart(own, self._apart) if self._apart else chain(own, None if opens else answered)
-            return Said(stand[0].id, stand[0].content) if stand else None
+        async def find_posted() -> SentMessage | None:
+            after = self._question if self._side_name else answered
+            own = await self._fetch_reply(after, None if starts_thread else answered)
+            return SentMessage(own[0].id, own[0].content) if own else None
 
-        async def post(reply_to: int | None) -> Said | None:
-            return await self._api.post(
+        async def post(reply_to: int | None) -> SentMessage | None:
+            return await self._api.post_message(
                 self._channel,
                 text,
                 buttons,
                 reply_to=reply_to,
-                name=f"{self._name} {self._posted}",
+                nonce_key=f"{self._nonce_prefix} {self._post_count}",
                 priority=priority,
-                is_admitted=self.use_slot(self._post_limiter),
-                found=found,
+                has_slot=self.use_slot(self._post_limiter),
+                find_posted=find_posted,
             )
 
         try:
-            said = await post(None if opens or not self._replies else answered)
+            message = await post(None if starts_thread or not self._uses_references else answered)
         except RefusedError as refusal:
-            if refusal.code != NO_REPLIES:
+            if refusal.code != REPLY_FORBIDDEN:
                 raise
-            self._replies = False
-            said = await post(None)
-        if said is None:
+            self._uses_references = False
+            message = await post(None)
+        if message is None:
             return None
-        is_new = said.text.strip() == text.strip() and tuple(self._tried) == tuple(buttons)
-        self._posted, self._tried = self._posted + 1, None
-        return PostedMessage(str(said.id), is_new=is_new)
+        is_new = message.text.strip() == text.strip() and tuple(self._first_controls) == tuple(buttons)
+        self._post_count, self._first_controls = self._post_count + 1, None
+        return PostedMessage(str(message.id), is_new=is_new)
 
-    async def _tell_of(self, refusal: RefusedError) -> None:
-        """Tell the author, once and directly, why nothing is said where he asked, if somebody can change that."""
-        word = _WORDS.get(refusal.code)
-        if word is None or not self._author or self._is_told:
+    async def _explain_refusal(self, refusal: RefusedError) -> None:
+        """Explain to the author by direct message, once, why there is no reply, if someone can fix it."""
+        word = _REFUSAL_MESSAGES.get(refusal.code)
+        if word is None or not self._author or self._is_refusal_explained:
             return
-        self._is_told = True
+        self._is_refusal_explained = True
         try:
-            await self._api.tell(self._author, self._say(word, place=f"<#{self._channel}>"))
-        except SurfaceError as error:  # Discord: whoever wants no direct messages gets none
-            log.warning("who has asked cannot be told that there is no answer: %s", error)
+            await self._api.send_direct_message(self._author, self._messages(word, place=f"<#{self._channel}>"))
+        except SurfaceError as error:  # the author may accept no direct messages
+            log.warning("the author cannot be told why there is no reply: %s", error)
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """As of any reply; its author is told when one that took long has come to its end, and why there is none."""
+        """Show the plan. Notify the author of the end of a long reply, and of a missing permission."""
         try:
-            shown = await super().show(plan, known_ids, record)
+            is_shown = await super().show(plan, known_ids, record)
         except RefusedError as refusal:
-            await self._tell_of(refusal)
+            await self._explain_refusal(refusal)
             raise
-        if shown and plan.priority in FINAL_PRIORITIES and event_loop.now() >= self._ping_at:
-            self._ping_at = math.inf
-            question = self._question if self._is_theirs else None
+        if is_shown and plan.priority in FINAL_PRIORITIES and event_loop.now() >= self._notify_at:
+            self._notify_at = math.inf
+            question = self._question if self._is_question_in_channel else None
             try:
-                word, name = self._say(words.READY), f"{self._name} ping"
-                await self._api.ping(self._channel, question, self._author, word, name=name)
+                text, key = self._messages(words.READY), f"{self._nonce_prefix} ping"
+                await self._api.send_notification(self._channel, question, self._author, text, nonce_key=key)
             except SurfaceError as error:
-                log.warning("who has asked cannot be told that the answer is there: %s", error)
-        return shown
+                log.warning("the author cannot be notified of the reply: %s", error)
+        return is_shown
 
     async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:
-        return await self._opened(lambda: self._try_edit(int(message_id), text, buttons, priority))
+        async def edit() -> object:
+            has_slot = self.use_slot(self._edit_limiter)
+            return await self._api.edit_message(
+                self._channel, int(message_id), text, buttons, priority=priority, has_slot=has_slot
+            )
 
-    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
-        """Let the last message have the files. That can be done any number of times, for it then has them once."""
-        most = await self._file_limit(max(len(file.data) for file in files))
-        check(files, most)
-        for id_ in set(known.values()) - {last}:
-            await self._detach(id_)
-        for file in files:
-            await record(file.name, last)
-        await self._opened(lambda: self._api.attach(self._channel, int(last), files))
+        return await edit_outcome(self._edit_unarchived(edit))
+
+    async def _set_files(self, message_id: str, files: Sequence[File]) -> None:
+        await self._edit_unarchived(lambda: self._api.set_files(self._channel, int(message_id), files))
 
     async def _file_limit(self, size: int) -> int:
-        """Of how many bytes a file may be: the server is asked only for what is too large for the others."""
-        if size <= FILE_SIZE or not self._guild:
-            return FILE_SIZE
+        """Return the limit of the server, which is fetched only for a file that is too large elsewhere."""
+        if size <= MAX_FILE_BYTES or not self._guild:
+            return MAX_FILE_BYTES
         try:
-            return (await self._api.guild(self._guild)).filesize_limit
+            return (await self._api.fetch_guild(self._guild)).filesize_limit
         except SurfaceError as error:
-            log.warning("how large a file may be cannot be seen: %s", error)
-            return FILE_SIZE
+            log.warning("the server's file size limit is not known: %s", error)
+            return MAX_FILE_BYTES
 
-    async def _detach(self, file_id: str) -> None:
-        try:
-            await self._opened(lambda: self._api.attach(self._channel, int(file_id), ()))
-        except RefusedError as refusal:
-            if refusal.code not in DELETED:
-                raise
-
-    async def _opened(self, edit: Callable[[], Awaitable[T]]) -> T:
-        """What `edit` returns; a thread that was archived is opened for it."""
+    async def _edit_unarchived(self, edit: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of an edit; an archived thread is unarchived for it."""
         try:
             return await edit()
         except RefusedError as refusal:
-            if refusal.code != ARCHIVED:
+            if refusal.code != THREAD_ARCHIVED:
                 raise
         try:
-            await self._api.unarchive(self._channel)
+            await self._api.unarchive_thread(self._channel)
         except RefusedError as refusal:
             raise RefusedError("edit", THREAD_LOCKED) from refusal
         return await edit()
 
-    async def _try_edit(self, message: int, text: str, controls: Sequence[Button], priority: Priority) -> EditOutcome:
-        try:
-            shown = await self._api.edit(
-                self._channel,
-                message,
-                text,
-                controls,
-                priority=priority,
-                is_admitted=self.use_slot(self._edit_limiter),
-            )
-        except RefusedError as refusal:
-            if refusal.code not in GONE:
-                raise
-            return EditOutcome.GONE
-        except TransientError:
-            return EditOutcome.LOST
-        return EditOutcome.DONE if shown else EditOutcome.DROPPED
-
     async def _delete(self, message_id: str) -> None:
-        try:
-            await self._api.delete(self._channel, int(message_id))
-        except RefusedError as refusal:
-            if refusal.code not in DELETED:
-                raise
+        await ignore_deleted(self._api.delete_message(self._channel, int(message_id)))
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
-        if self._apart and recorded_ids:
+        if self._side_name and recorded_ids:
             return list(recorded_ids)
         return await super().find_message_ids(recorded_ids, is_contested=is_contested)
 
     async def _find_strays(self, shown: Sequence[str]) -> Sequence[str]:
-        """What stands apart has a mark of its own, and is found by that."""
-        if self._apart:
+        """Return posts that took effect unknown; a side message is found by its buttons."""
+        if self._side_name:
             return ()
         try:
-            own = await self._api.own_behind(self._channel, self._question)
+            own = await self._api.fetch_own_messages(self._channel, self._question)
         except SurfaceError as error:
-            log.warning("whether a post took effect beside the reply cannot be seen: %s", error)
+            log.warning("stray posts cannot be searched for: %s", error)
             return ()
         known = {int(id_) for id_ in shown}
-        return [str(message.id) for message in beside(own, None if self._opens else self._question, known)]
+        return [
+            str(message.id)
+            for message in find_stray_replies(own, None if self._is_thread_start else self._question, known)
+        ]
 
     async def _find_own(self) -> dict[int, str]:
-        own = await self._api.own_behind(self._channel, self._question)
-        question = None if self._opens else self._question
-        found = apart(own, self._apart) if self._apart else chain(own, question)
-        return {position: str(message.id) for position, message in enumerate(found)}
+        own = await self._fetch_reply(self._question, None if self._is_thread_start else self._question)
+        return {position: str(message.id) for position, message in enumerate(own)}
+
+    async def _fetch_reply(self, after: int, answered: int | None) -> list[discord.Message]:
+        """Return the messages of this reply after a message: those that reply to it, in a chain."""
+        own = await self._api.fetch_own_messages(self._channel, after)
+        return find_by_button(own, self._side_name) if self._side_name else find_reply_chain(own, answered)
 
 
-def chain(own: Sequence[discord.Message], question: int | None) -> list[discord.Message]:
-    """The first reply to the question, the reply to that, and so on.
+async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
+    """Return the outcome of an edit, which returns None if its stream update was dropped."""
+    try:
+        return EditOutcome.DROPPED if await edit is None else EditOutcome.DONE
+    except RefusedError as refusal:
+        if refusal.code not in UNEDITABLE_CODES:
+            raise
+        return EditOutcome.GONE
+    except TransientError:
+        return EditOutcome.LOST
+
+
+async def ignore_deleted(call: Awaitable[object]) -> None:
+    """Await a call, and ignore that its message is deleted."""
+    try:
+        await call
+    except RefusedError as refusal:
+        if refusal.code not in DELETED_CODES:
+            raise
+
+
+def find_reply_chain(own: Sequence[discord.Message], question: int | None) -> list[discord.Message]:
+    """Return the first reply to a message, the reply to that, and so on.
 
     Args:
-        question: none in a thread that was begun from it. There the first of them is a reply to nothing.
+        question: None in a thread that was started on it; the first message there replies to nothing.
     """
     found, last = list[discord.Message](), question
     for message in own:
-        if message.type in SPOKEN and _answered(message) == last:
+        if message.type in USER_MESSAGE_TYPES and _get_replied_id(message) == last:
             found.append(message)
             last = message.id
     return found
 
 
-def beside(own: Sequence[discord.Message], question: int | None, shown: Collection[int]) -> list[discord.Message]:
-    """What answers the same as the messages of a reply that are shown, and is none of them. A reply to nothing may be
-    anything.
+def find_stray_replies(
+    own: Sequence[discord.Message], question: int | None, known_ids: Collection[int]
+) -> list[discord.Message]:
+    """Return the other replies to the question and to the messages of its reply.
+
+    A message that replies to nothing may be anything, and is not returned.
     """
-    answered = {question, *shown} - {None}
+    answered = {question, *known_ids} - {None}
     return [
         message
         for message in own
-        if message.type in SPOKEN and _answered(message) in answered and message.id not in shown
+        if message.type in USER_MESSAGE_TYPES and _get_replied_id(message) in answered and message.id not in known_ids
     ]
 
 
-def apart(own: Sequence[discord.Message], name: str) -> list[discord.Message]:
-    """The first that has a button whose id ends in this name, if one has."""
-    return [message for message in own if has_button(message, f":{name}")][:1]
+def find_by_button(own: Sequence[discord.Message], button_suffix: str) -> list[discord.Message]:
+    """Return the first message that has a button whose id ends with this suffix, if there is one."""
+    return [message for message in own if has_button(message, f":{button_suffix}")][:1]
 
 
-def _answered(message: discord.Message) -> int | None:
-    """The id of the message that it replies to."""
+def _get_replied_id(message: discord.Message) -> int | None:
+    """Return the id of the message that a message replies to."""
     return message.reference.message_id if message.reference else None

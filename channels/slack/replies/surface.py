@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from channels.base import STATUS_RESERVE, Button, File, FileRefusedError, Priority
-from channels.markdown.dialect import Limits
+from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.replies.reactions import QueuedReactions
@@ -23,7 +23,7 @@ from core.errors import SurfaceError
 log = logging.getLogger(__name__)
 
 #: Slack: `chat.update` fails above about 4,000 characters; the limits of blocks and streams are larger.
-LIMITS = Limits(chunk_size=3_500, measure=size, reserve=STATUS_RESERVE, dialect=SlackMarkdown())
+LIMITS = MessageLimits(chunk_size=3_500, measure=size, status_reserve=STATUS_RESERVE, dialect=SlackMarkdown())
 
 #: Slack: one message a second in a channel, with short bursts. A shorter window allows two bursts in a row; a quarter
 #: of a second is added for network delays.

@@ -69,7 +69,7 @@ async def test_one_worker_hears_discord_and_another_one_if_that_dies_with_what_w
     other = await start(folder=tmp_path / "other", **settings)
     other.answer = lambda _asked: "The other one says it."
     assert discord.connected == 1
-    assert "another worker hears what is said" in other.program.log
+    assert "another worker connects to the gateway" in other.program.log
     await one.program.end(signal.SIGKILL)
     await one.platforms[0].wait_for(lambda: one.platforms[0].sandbox.connected == 1)
     await discord.wait_for(lambda: not discord.connected)
@@ -125,9 +125,9 @@ async def test_each_worker_hears_some_shards_of_discord_and_those_of_one_that_di
     other = await start(folder=tmp_path / "other", **settings)
     one.answer = other.answer = lambda _asked: "Here."
     await discord.wait_for(lambda: len(discord.sessions) == 3 and discord.connected == 2, timeout=30)
-    assert "this worker hears the shards 0, 1 of 2" in one.program.log
+    assert "this worker connects the shards 0, 1 of 2" in one.program.log
     number = (int(discord.guild_id) >> 22) % 2
-    hears = next(bot for bot in (one, other) if f"this worker hears the shards {number} of 2" in bot.program.log)
+    hears = next(bot for bot in (one, other) if f"this worker connects the shards {number} of 2" in bot.program.log)
     platform = next(platform for platform in one.platforms if platform.name == "discord")
     talk = platform.talk()
     await one.ask(platform, talk, "hello?", "Here.")

@@ -9,7 +9,7 @@ import pytest
 from bot.settings import Settings, load_settings
 from bot.setup import Platform
 from bot.setup.manifest_command import YOUR_ADDRESS, manifest
-from channels.discord.invite import link as invitation
+from channels.discord.invite import invite_link as invitation
 from core.errors import SettingsError
 from sandbox.slack.manifest_check import check_manifest
 

@@ -38,7 +38,7 @@ def test_each_command_is_understood(name: str) -> None:
 
 def test_slack_and_discord_have_the_same_commands_in_the_same_order() -> None:
     in_slack = {written.removeprefix("/"): name for written, name in slack.COMMANDS.items()}
-    in_discord = [command.name for command in discord.commands_of(MagicMock()) if command.name in COMMANDS]
+    in_discord = [command.name for command in discord.make_commands(MagicMock()) if command.name in COMMANDS]
     assert list(in_slack.values()) == [name for name in COMMANDS if name not in ("mute", "listen")]
     assert [written for written, name in in_slack.items() if written != name] == ["agent-status"]  # Slack has /status
     assert in_discord == list(COMMANDS)

@@ -17,7 +17,7 @@ from channels.discord.adapter import DiscordChannel
 from channels.discord.client import shards
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import log_in, make_client
-from channels.discord.invite import permissions
+from channels.discord.invite import required_permissions
 from channels.discord.settings import DiscordSettings
 from channels.i18n import messages as words
 from channels.settings import MAX_MESSAGES, BackfillLimits
@@ -52,7 +52,7 @@ async def discord_of(**options: Any) -> AsyncIterator[DiscordSandbox]:
     Discord specifies, and nobody was called by anything but the word that an answer is there.
     """
     async with DiscordSandbox(**options) as sandbox:
-        asked_for = permissions(auto_thread=True).value
+        asked_for = required_permissions(auto_thread=True).value
         sandbox.permissions &= {name for name, bit in PERMISSIONS.items() if bit & asked_for} | {"mention_everyone"}
         yield sandbox
         if SHAPES:

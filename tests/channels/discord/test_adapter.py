@@ -37,9 +37,7 @@ REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 # In order, and once
 
 
-async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_sees_it(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_messages_in_quick_succession_are_answered_in_order(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
         first = await bot.collect_events("ada", "general", "one")
@@ -53,7 +51,7 @@ async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_
         await server.wait_for(lambda: not second.reactions)
 
 
-async def test_what_two_connections_hear_is_answered_once(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_message_that_two_connections_receive_is_answered_once(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         other = DiscordChannel(settings_of(server), bot.desk, bot.places, BOUNDS, bot.leadership)
         await other.start()
@@ -68,7 +66,7 @@ async def test_what_two_connections_hear_is_answered_once(server: DiscordSandbox
         assert len(bot.own("general")) == 2
 
 
-async def test_a_receipt_that_cannot_be_given_holds_nothing_up(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_queued_reaction_that_fails_delays_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     server.faults.fail(REACT, status=403, code=50013)
     async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
@@ -80,7 +78,7 @@ async def test_a_receipt_that_cannot_be_given_holds_nothing_up(server: DiscordSa
         await bot.says(second, "two!")
 
 
-async def test_a_wish_to_start_over_is_done_and_confirmed_each_time(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_every_reset_is_confirmed(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         for _ in range(2):
             await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
@@ -89,9 +87,7 @@ async def test_a_wish_to_start_over_is_done_and_confirmed_each_time(server: Disc
             await bot.says(await bot.collect_events("ada", "general", "Reset!"), words.RESET_DONE)
 
 
-async def test_an_answer_that_is_whole_when_the_conversation_is_started_over_is_not_said_to_be_stopped(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_reset_does_not_mark_a_complete_answer_as_stopped(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
         server.faults.delay(PATCH, 3)
         first = await bot.collect_events("ada", "general", "tell a story")
@@ -106,7 +102,7 @@ async def test_an_answer_that_is_whole_when_the_conversation_is_started_over_is_
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
-async def test_what_stands_of_an_answer_stays_when_the_conversation_is_started_over_between_two_processes(
+async def test_a_reset_between_two_processes_keeps_the_partial_answer(
     server: DiscordSandbox, tmp_path: Path, is_whole: bool
 ) -> None:
     script = [Say("Once upon a time"), Say(" it ended.")] if is_whole else [Say("Once upon a time"), Pause(60)]
@@ -127,7 +123,7 @@ async def test_what_stands_of_an_answer_stays_when_the_conversation_is_started_o
         assert (turn.state, turn.text) == ("done" if is_whole else "cancelled", None)
 
 
-async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_reset_stops_the_turn_and_drops_queued_messages(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
         first = await bot.collect_events("ada", "general", "tell a story")
         await bot.says(first, "Once upon a time")
@@ -163,7 +159,7 @@ def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     monkeypatch.setattr(InboxStore, "accept", failing)
 
 
-async def test_what_the_database_does_not_take_is_answered_once_when_it_does(
+async def test_a_message_is_answered_once_when_the_database_recovers(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing_inbox(monkeypatch, 20)
@@ -196,9 +192,7 @@ async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answer
 # The end
 
 
-async def test_after_a_stop_nothing_is_heard_and_what_was_begun_is_said_to_its_end(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_stop_ends_the_intake_and_completes_running_answers(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:
         question = await bot.collect_events("ada", "general", "one")
@@ -213,14 +207,14 @@ async def test_after_a_stop_nothing_is_heard_and_what_was_begun_is_said_to_its_e
         assert len(await bot.inbox_rows()) == 1
 
 
-async def test_what_cannot_end_in_time_says_so(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_turn_that_cannot_end_in_time_says_so(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half")
     assert bot.texts(question) == [f"half\n\n{words.RESTARTING}"]
 
 
-async def test_what_a_process_has_left_is_answered_by_the_next_one_in_the_same_message(
+async def test_the_next_process_continues_in_the_same_message(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
@@ -251,7 +245,7 @@ async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> N
         await until(lambda: asyncio.all_tasks() == before, seconds=5)
 
 
-async def test_a_stop_is_seen_by_discord_as_one(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_stop_closes_the_gateway_session(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo):
         (session,) = server.sessions
         assert server.is_online
@@ -259,7 +253,7 @@ async def test_a_stop_is_seen_by_discord_as_one(server: DiscordSandbox, tmp_path
     assert not server.is_online
 
 
-async def test_a_stop_that_discord_takes_for_a_lost_connection_leaves_no_bot_to_be_seen(
+async def test_a_stop_with_a_lost_close_leaves_the_bot_invisible(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def close(client: GatewayClient) -> None:
@@ -274,7 +268,7 @@ async def test_a_stop_that_discord_takes_for_a_lost_connection_leaves_no_bot_to_
     assert not server.is_online
 
 
-async def test_a_session_that_is_begun_anew_does_nothing_twice(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_new_gateway_session_repeats_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         for number in (2, 3):
@@ -283,11 +277,11 @@ async def test_a_session_that_is_begun_anew_does_nothing_twice(server: DiscordSa
             await server.wait_for(lambda: len(sessions) == number and server.connected)  # noqa: B023 (at once)
         question = await bot.collect_events("ada", "general", "two")
         await bot.says(question, "heard: Ada Lovelace: two")
-        assert len(bot.calls("GET /applications/{application}/commands")) == 1
+        assert len(bot.calls("PUT /applications/{application}/commands")) == 1
         assert len(await bot.inbox_rows()) == 2
 
 
-async def test_a_stop_does_not_wait_for_a_discord_that_says_nothing(
+async def test_a_stop_does_not_wait_for_an_unresponsive_discord(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway_module, "CLOSE_TIMEOUT", 0.1)
@@ -304,7 +298,7 @@ async def test_a_stop_does_not_wait_for_a_discord_that_says_nothing(
 # A platform that is slow
 
 
-async def test_the_model_is_never_held_up(
+async def test_the_model_stream_never_waits_for_discord(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story, kept = "word " * 300, list[str]()

@@ -25,9 +25,7 @@ async def usage(bot: Bot, user: str, channel: Any) -> str:
     return str(shown[0].text)
 
 
-async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_until_the_day_is_over(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: DiscordSandbox, tmp_path: Path) -> None:
     grace = str(server.people["grace"].id)
     limits: dict[str, Any] = {"limits": SpendingLimits(person=to_amount(Decimal("0.01"))), "admins": [grace]}
     async with running(server, tmp_path, echo, core=limits, admins=[grace]) as bot:
@@ -50,9 +48,7 @@ async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_u
         await bot.shows(question, lambda text: text.startswith("heard:"))
 
 
-async def test_where_the_model_cannot_answer_another_one_does_and_a_line_says_so(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_fallback_model_answers_and_is_named(server: DiscordSandbox, tmp_path: Path) -> None:
     broken = [Say("The sky is gr"), Fail(503)]
     async with running(server, tmp_path, broken, core={"stand_in": echo}) as bot:
         note = words.STOOD_IN.format(model=STAND_IN, other="openai/scripted")

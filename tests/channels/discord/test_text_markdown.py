@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.base import Priority
-from channels.discord.text import DiscordMarkdown, size
-from channels.markdown.dialect import Limits
+from channels.discord.text import DiscordMarkdown, utf16_size
+from channels.markdown.dialect import MessageLimits
 from channels.replies.chunk_planner import Planner
 
-LIMITS = Limits(chunk_size=2_000, measure=size, reserve=170, dialect=DiscordMarkdown())
+LIMITS = MessageLimits(chunk_size=2_000, measure=utf16_size, status_reserve=170, dialect=DiscordMarkdown())
 
 
 def shown(text: str) -> str:
@@ -20,20 +20,20 @@ def shown(text: str) -> str:
 
 
 @pytest.mark.parametrize("token", ["<@1>", "<@!1>", "<@&1>", "<#1>", "</cmd:1>", "@everyone", "@here"])
-def test_what_would_call_somebody_is_inert_and_code_stays_as_it_is(token: str) -> None:
+def test_mentions_are_inert_and_code_is_unchanged(token: str) -> None:
     assert token not in shown(f"Hello {token}!")
     assert shown(f"Hello {token}!").replace("\u200b", "") == f"Hello {token}!"
     assert shown(f"Write `{token}`") == f"Write `{token}`"
     assert shown(f"```\n{token}\n```") == f"```\n{token}\n```"
 
 
-def test_a_call_is_not_put_together_out_of_harmless_parts() -> None:
+def test_no_mention_is_assembled_from_harmless_parts() -> None:
     for text in ("@<span>everyone</span>", "@[everyone](mailto:x)", "@<!-- -->here"):
         assert not re.search(r"@(everyone|here)", shown(text))
 
 
 @pytest.mark.parametrize("text", ["<t:1700000000:R>", "<:party:123>", "<a:party:123>", "||spoiler||", "-# small"])
-def test_what_is_discords_own_and_calls_nobody_stays(text: str) -> None:
+def test_other_tokens_of_discord_are_unchanged(text: str) -> None:
     assert shown(text) == text
 
 
@@ -74,11 +74,11 @@ def test_what_is_discords_own_and_calls_nobody_stays(text: str) -> None:
         ("1. one\n   ```sh\n   ls\n   ```", "1. one\n```sh\nls\n```"),
     ],
 )  # fmt: skip
-def test_what_discord_lacks_is_written_with_what_it_has(written: str, seen: str) -> None:
+def test_unsupported_markdown_is_converted(written: str, seen: str) -> None:
     assert shown(written) == seen
 
 
-def test_a_table_becomes_columns() -> None:
+def test_a_table_becomes_text_columns() -> None:
     table = (
         "| Name | Size | Note |\n|:--|--:|:-:|\n| **Ann** | 3 | [page](https://x.y) |\n| 漢字 `x` | 12345 | a\\|b |\n"
     )
@@ -93,7 +93,7 @@ def test_a_table_becomes_columns() -> None:
 
 
 @given(st.text(st.sampled_from("ab`~\n \\"), max_size=60))
-def test_ticks_pair_for_discord_as_they_do_for_readers_of_markdown(text: str) -> None:
+def test_ticks_pair_in_discord_as_in_commonmark(text: str) -> None:
     """Discord: a block of code runs from three ticks to the next three, wherever they stand."""
     read = r"\\[^0-9A-Za-z\s]|```.+?```|(`+)(?!`).*?(?<!`)\1(?!`)"  # a sign as it is, a block, code in a line
     assert "```" not in re.sub(read, "", shown(text + "x"), flags=re.DOTALL)

@@ -3,12 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from channels.markdown.blocks import Kind, Place, Reader
+from channels.markdown.blocks import BlockContext, BlockParser, LineKind
 
 
 def kinds(text: str) -> list[str]:
-    reader = Reader(Place(), lambda _head, _delimiter, _row: True)
-    return [reader.read(line).name for line in text.split("\n")]
+    reader = BlockParser(BlockContext(), lambda _head, _delimiter, _row: True)
+    return [reader.parse_line(line).name for line in text.split("\n")]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def kinds(text: str) -> list[str]:
         ("```\n| a |\n|---|", "FENCE CODE CODE"),
     ],
 )
-def test_lines_are_what_they_are_in_markdown(text: str, names: str) -> None:
+def test_lines_have_their_commonmark_kinds(text: str, names: str) -> None:
     assert kinds(text) == names.split()
 
 
@@ -42,7 +42,7 @@ _LINES = st.sampled_from(
 
 
 @given(st.lists(_LINES, max_size=15))
-def test_code_begins_and_ends_where_a_reader_of_commonmark_finds_it(lines: list[str]) -> None:
+def test_code_blocks_start_and_end_as_in_commonmark(lines: list[str]) -> None:
     blocks = [token.map for token in MarkdownIt("commonmark").parse("\n".join(lines)) if token.type == "fence"]
     inside = {number for block in blocks if block for number in range(*block)}
     fences = {number for number, name in enumerate(kinds("\n".join(lines))) if name in ("FENCE", "CODE", "FENCE_END")}
@@ -51,7 +51,7 @@ def test_code_begins_and_ends_where_a_reader_of_commonmark_finds_it(lines: list[
 
 
 def test_a_table_that_does_not_fit_is_text() -> None:
-    reader = Reader(Place(), lambda _head, _delimiter, row: "long" not in row)
-    assert [reader.read(line) for line in ("| a |", "|---|", "| long |", "| 1 |")] == [
-        Kind.TEXT, Kind.DELIMITER, Kind.TEXT, Kind.TEXT,
+    reader = BlockParser(BlockContext(), lambda _head, _delimiter, row: "long" not in row)
+    assert [reader.parse_line(line) for line in ("| a |", "|---|", "| long |", "| 1 |")] == [
+        LineKind.TEXT, LineKind.DELIMITER, LineKind.TEXT, LineKind.TEXT,
     ]  # fmt: skip

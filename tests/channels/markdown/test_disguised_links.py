@@ -10,14 +10,14 @@ from markdown_it import MarkdownIt
 
 from channels.base import Priority
 from channels.discord.text import DiscordMarkdown
-from channels.discord.text import size as utf16
-from channels.markdown.dialect import Limits
+from channels.discord.text import utf16_size as utf16
+from channels.markdown.dialect import MessageLimits
 from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown
 from channels.slack.text import size as utf8
 
-SLACK = Limits(chunk_size=400, measure=utf8, reserve=20, dialect=SlackMarkdown())
-DISCORD = Limits(chunk_size=400, measure=utf16, dialect=DiscordMarkdown())
+SLACK = MessageLimits(chunk_size=400, measure=utf8, status_reserve=20, dialect=SlackMarkdown())
+DISCORD = MessageLimits(chunk_size=400, measure=utf16, dialect=DiscordMarkdown())
 
 GOOD, EVIL = "good.example", "https://evil.example"
 
@@ -46,7 +46,7 @@ _DISCORDS = re.compile(
 )
 
 
-def shown(text: str, of: Limits, priority: Priority = Priority.FINAL) -> list[str]:
+def shown(text: str, of: MessageLimits, priority: Priority = Priority.FINAL) -> list[str]:
     planner = Planner(of)
     planner.feed(text)
     return [chunk.text for chunk in planner.plan(priority).chunks]
@@ -72,7 +72,7 @@ def masks(message: str) -> Iterator[tuple[str, str]]:
             yield re.sub(r"[*_~]", "", found["label"]), found["target"]
 
 
-def disguised(message: str, of: Limits) -> list[tuple[str, str]]:
+def disguised(message: str, of: MessageLimits) -> list[tuple[str, str]]:
     found = links(message) if of is SLACK else masks(message)
     return [(label, target) for label, target in found if "evil" in target and GOOD in label]
 
@@ -83,9 +83,7 @@ LIMITS = pytest.mark.parametrize("of", [SLACK, DISCORD], ids=["slack", "discord"
 @LIMITS
 @settings(deadline=None)
 @given(text=texts, priority=st.sampled_from([Priority.FINAL, Priority.STREAM_UPDATE]))
-def test_no_message_has_a_link_that_says_one_address_and_leads_to_another(
-    of: Limits, text: str, priority: Priority
-) -> None:
+def test_no_message_has_a_disguised_link(of: MessageLimits, text: str, priority: Priority) -> None:
     assert not [found for message in shown(text, of, priority) for found in disguised(message, of)]
 
 
@@ -123,7 +121,7 @@ def test_no_message_has_a_link_that_says_one_address_and_leads_to_another(
         f"[{GOOD} [[1]]({EVIL})",
     ],
 )
-def test_a_known_way_to_disguise_a_link_is_closed(text: str, of: Limits) -> None:
+def test_known_disguises_are_broken(text: str, of: MessageLimits) -> None:
     for priority in (Priority.FINAL, Priority.STREAM_UPDATE):
         assert not [found for message in shown(text, of, priority) for found in disguised(message, of)]
 
@@ -140,18 +138,18 @@ def test_a_known_way_to_disguise_a_link_is_closed(text: str, of: Limits) -> None
         "[x.example](https://x.example/page)",
     ],
 )
-def test_a_link_that_hides_nothing_stays_one(link: str, of: Limits) -> None:
+def test_an_undisguised_link_stays_a_link(link: str, of: MessageLimits) -> None:
     assert shown(f"See {link} there.", of) == [f"See {link} there."]
 
 
 @LIMITS
-def test_code_keeps_its_brackets(of: Limits) -> None:
+def test_code_keeps_its_brackets(of: MessageLimits) -> None:
     for code in ("`handlers[i](event)`", "```js\nhandlers[i](event)\n```", "- ```js\n  a[0](b)\n  ```"):
         assert "](" in shown(f"{code}\n\nand", of)[0]
 
 
 @LIMITS
-def test_what_is_no_link_reads_as_it_was_written(of: Limits) -> None:
+def test_text_that_is_not_a_link_is_unchanged(of: MessageLimits) -> None:
     (message,) = shown("Say [who](no one) or [what [is](this", of)
     assert message == "Say [who]\\(no one) or [what [is]\\(this"
 
@@ -168,5 +166,5 @@ def test_what_is_no_link_reads_as_it_was_written(of: Limits) -> None:
         "[label](https://x.y 'title'",
     ],
 )
-def test_a_link_that_is_not_complete_is_its_label(begun: str) -> None:
+def test_an_unfinished_link_is_shown_as_its_label(begun: str) -> None:
     assert shown(f"See {begun}", SLACK, Priority.STREAM_UPDATE) == ["See label"]

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.markdown.dialect import MARKDOWN
-from channels.markdown.inline import Scan, plain, presentable, show
+from channels.markdown.inline import InlineParser, plain_text, remove_unfinished, render_inline
 
 texts = st.lists(
     st.one_of(
@@ -37,8 +37,8 @@ texts = st.lists(
         ("**(bold)**", ()),
     ],
 )
-def test_what_is_open_at_the_end_is_known(text: str, marks: tuple[str, ...]) -> None:
-    assert Scan(text, grows=True).marks == marks
+def test_the_open_marks_at_the_end_are_known(text: str, marks: tuple[str, ...]) -> None:
+    assert InlineParser(text, is_growing=True).marks == marks
 
 
 @pytest.mark.parametrize(
@@ -58,36 +58,36 @@ def test_what_is_open_at_the_end_is_known(text: str, marks: tuple[str, ...]) -> 
         "\\*",
     ],
 )
-def test_what_has_a_form_of_its_own_is_whole(whole: str) -> None:
-    (span,) = Scan(f"see {whole} here").spans
+def test_code_links_and_tokens_are_spans(whole: str) -> None:
+    (span,) = InlineParser(f"see {whole} here").spans
     assert (span.start, span.end) == (4, 4 + len(whole))
 
 
 @pytest.mark.parametrize("begun", ["[label", "[label]", "[label](", "[label](https://x.y/a_(b", "![alt](", "<@U1", "<"])
-def test_what_may_become_a_link_or_a_token_is_not_cut(begun: str) -> None:
-    assert list(Scan(f"see {begun}", grows=True).atoms) == [(4, 4 + len(begun))]
+def test_an_unfinished_link_or_token_is_not_split(begun: str) -> None:
+    assert list(InlineParser(f"see {begun}", is_growing=True).unsplittable_spans) == [(4, 4 + len(begun))]
 
 
-def test_what_cannot_become_one_any_more_may_be() -> None:
+def test_text_that_cannot_become_a_link_may_be_split() -> None:
     for text in ("see [label] and", "see [label](no link", "see <b and", "2 < 3 and"):
-        assert Scan(text, grows=True).begun is None
+        assert InlineParser(text, is_growing=True).unfinished is None
 
 
 @given(texts)
-def test_a_text_is_shown_as_it_is_where_the_dialect_is_plain(text: str) -> None:
-    assert show(text, MARKDOWN).text in (text, "")
+def test_the_standard_dialect_changes_nothing(text: str) -> None:
+    assert render_inline(text, MARKDOWN).text in (text, "")
 
 
 @given(texts)
-def test_what_is_closed_at_a_cut_and_opened_behind_it_is_open_there(text: str) -> None:
-    before = show(text, MARKDOWN, is_cut=True)
-    assert Scan("x", before.marks, grows=True).marks == before.marks
+def test_marks_that_are_closed_at_a_split_are_reopened(text: str) -> None:
+    before = render_inline(text, MARKDOWN, is_cut=True)
+    assert InlineParser("x", before.marks, is_growing=True).marks == before.marks
 
 
 @given(texts)
-def test_what_is_presentable_says_nothing_that_was_not_said(text: str) -> None:
+def test_removing_the_unfinished_end_adds_no_text(text: str) -> None:
     said = iter(text)
-    assert all(character in said for character in presentable(text))
+    assert all(character in said for character in remove_unfinished(text))
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ def test_what_is_presentable_says_nothing_that_was_not_said(text: str) -> None:
     ],
 )
 def test_a_cell_is_plain_text(cell: str, text: str) -> None:
-    assert plain(cell) == text
+    assert plain_text(cell) == text

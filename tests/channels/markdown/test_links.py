@@ -1,6 +1,6 @@
 import pytest
 
-from channels.markdown.links import Link, openly
+from channels.markdown.links import Link, show_target
 
 
 def link(label: str, target: str) -> Link:
@@ -31,7 +31,7 @@ def link(label: str, target: str) -> Link:
         ("bank.examplehttps://evil.example", "https://evil.example"),
     ],
 )
-def test_a_label_that_looks_like_another_address_is_a_disguise(label: str, target: str) -> None:
+def test_a_label_that_looks_like_another_address_is_disguised(label: str, target: str) -> None:
     assert link(label, target).is_disguised
 
 
@@ -48,10 +48,10 @@ def test_a_label_that_looks_like_another_address_is_a_disguise(label: str, targe
         ("https://bank.example/a_b*c", "https://bank.example/a_b*c"),
     ],
 )
-def test_any_other_label_is_a_label(label: str, target: str) -> None:
+def test_other_labels_are_not_disguised(label: str, target: str) -> None:
     assert not link(label, target).is_disguised
 
 
-def test_an_address_can_be_shown_beside_the_label() -> None:
-    assert openly(link("label", "https://x.y")) == ("", " (https://x.y)")
-    assert openly(link("", "https://x.y")) == ("", "https://x.y")
+def test_a_target_can_be_shown_beside_the_label() -> None:
+    assert show_target(link("label", "https://x.y")) == ("", " (https://x.y)")
+    assert show_target(link("", "https://x.y")) == ("", "https://x.y")

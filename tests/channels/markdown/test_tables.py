@@ -1,48 +1,48 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.markdown.tables import Columns, cells, is_delimiter, may_be_row
+from channels.markdown.tables import TextTable, has_cell_separator, is_delimiter, split_cells
 
 
-def columns(head: str, delimiter: str, *rows: str) -> Columns:
-    made = Columns(head, delimiter, show=str, measure=len)
+def columns(head: str, delimiter: str, *rows: str) -> TextTable:
+    made = TextTable(head, delimiter, render_cell=str, measure=len)
     for row in rows:
-        made.add(row)
+        made.add_row(row)
     return made
 
 
-def test_a_row_is_read_with_and_without_its_outer_bars() -> None:
-    assert cells("| a | b |") == cells("a | b") == ["a", "b"]
-    assert cells("| a \\| b | |") == ["a | b", ""]
-    assert may_be_row("a | b")
-    assert not may_be_row("a \\| b")
+def test_a_row_may_lack_its_outer_bars() -> None:
+    assert split_cells("| a | b |") == split_cells("a | b") == ["a", "b"]
+    assert split_cells("| a \\| b | |") == ["a | b", ""]
+    assert has_cell_separator("a | b")
+    assert not has_cell_separator("a \\| b")
 
 
-def test_a_delimiter_has_as_many_cells_as_the_head() -> None:
+def test_a_delimiter_row_has_as_many_cells_as_the_header() -> None:
     assert is_delimiter("|:-:|--:|", "| a | b |")
     assert not is_delimiter("|---|", "| a | b |")
     assert not is_delimiter("---", "a")
     assert not is_delimiter("|---|- -|", "| a | b |")
 
 
-def test_columns_are_as_wide_as_readers_see_them() -> None:
-    assert columns("|a|b|", "|-|-|", "|漢字|x|", "|👩‍👩‍👧‍👦|y|", "|e\u0301|z|").lines() == [
+def test_columns_have_the_width_of_their_display() -> None:
+    assert columns("|a|b|", "|-|-|", "|漢字|x|", "|👩‍👩‍👧‍👦|y|", "|e\u0301|z|").render_lines() == [
         "a    | b", "-----+----", "漢字 | x", "👩‍👩‍👧‍👦   | y", "e\u0301    | z",
     ]  # fmt: skip
 
 
-def test_cells_that_are_missing_are_empty_and_none_is_lost() -> None:
-    assert columns("|a|b|", "|-|-|", "|1|", "|1|2|3|").lines()[2:] == ["1   |", "1   | 2 | 3"]
+def test_missing_cells_are_empty_and_extra_cells_are_kept() -> None:
+    assert columns("|a|b|", "|-|-|", "|1|", "|1|2|3|").render_lines()[2:] == ["1   |", "1   | 2 | 3"]
 
 
 _ROW = st.lists(st.text(st.sampled_from("ab 漢👍🏽\u0301"), max_size=9), max_size=4).map("|".join)
 
 
 @given(st.lists(_ROW, max_size=9), st.sampled_from(["|-|-|", "|:-:|-:|", "|-:|:-:|"]))
-def test_its_size_is_never_less_than_what_it_comes_to_and_only_grows(rows: list[str], delimiter: str) -> None:
+def test_the_size_is_an_upper_bound_that_only_grows(rows: list[str], delimiter: str) -> None:
     made, sizes = columns("|a|b|", delimiter), [0]
     for row in rows:
-        made.add(row)
+        made.add_row(row)
         sizes.append(made.size)
-        assert sum(len(line) + 1 for line in made.lines()) <= made.size
+        assert sum(len(line) + 1 for line in made.render_lines()) <= made.size
     assert sizes == sorted(sizes)

@@ -10,18 +10,18 @@ from markdown_it import MarkdownIt
 
 from channels.base import Chunk, Priority
 from channels.discord.text import DiscordMarkdown
-from channels.discord.text import size as utf16
+from channels.discord.text import utf16_size as utf16
 from channels.i18n.messages import PLACEHOLDER
-from channels.markdown.dialect import Limits
-from channels.markdown.split_points import boundaries
+from channels.markdown.dialect import MessageLimits
+from channels.markdown.split_points import cluster_starts
 from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown
 from channels.slack.text import size as utf8
 
 #: Small enough for a text of some hundred characters to need several messages.
-SMALL = Limits(chunk_size=400, measure=utf8)
-SLACK = Limits(chunk_size=400, measure=utf8, reserve=20, dialect=SlackMarkdown())
-DISCORD = Limits(chunk_size=400, measure=utf16, dialect=DiscordMarkdown())
+SMALL = MessageLimits(chunk_size=400, measure=utf8)
+SLACK = MessageLimits(chunk_size=400, measure=utf8, status_reserve=20, dialect=SlackMarkdown())
+DISCORD = MessageLimits(chunk_size=400, measure=utf16, dialect=DiscordMarkdown())
 
 _PIECES = st.one_of(
     st.text(max_size=30),
@@ -41,22 +41,22 @@ _PIECES = st.one_of(
     ),
 )  # fmt: skip
 texts = st.lists(_PIECES, max_size=25).map("".join)
-limits = st.sampled_from([SMALL, Limits(600, len), Limits(500, utf16), SLACK, DISCORD])
-plain_limits = st.sampled_from([SMALL, Limits(600, len), Limits(500, utf16)])
+limits = st.sampled_from([SMALL, MessageLimits(600, len), MessageLimits(500, utf16), SLACK, DISCORD])
+plain_limits = st.sampled_from([SMALL, MessageLimits(600, len), MessageLimits(500, utf16)])
 priorities = st.sampled_from(Priority)
 
 
-def planned(text: str, of: Limits = SMALL, priority: Priority = Priority.FINAL) -> list[Chunk]:
+def planned(text: str, of: MessageLimits = SMALL, priority: Priority = Priority.FINAL) -> list[Chunk]:
     planner = Planner(of)
     planner.feed(text)
     return list(planner.plan(priority).chunks)
 
 
-def shown(text: str, of: Limits = SMALL, priority: Priority = Priority.FINAL) -> list[str]:
+def shown(text: str, of: MessageLimits = SMALL, priority: Priority = Priority.FINAL) -> list[str]:
     return [chunk.text for chunk in planned(text, of, priority)]
 
 
-def growing(text: str, of: Limits = SMALL) -> str:
+def growing(text: str, of: MessageLimits = SMALL) -> str:
     """What is shown of the end of a text of which more is to come."""
     chunks = shown(text, of, Priority.STREAM_UPDATE)
     return chunks[-1] if chunks else ""
@@ -81,21 +81,23 @@ def ink(text: str) -> Iterator[str]:
 
 
 @given(texts, limits, priorities)
-def test_the_spans_partition_the_text_and_give_it_back(text: str, of: Limits, priority: Priority) -> None:
+def test_the_spans_partition_the_text_and_give_it_back(text: str, of: MessageLimits, priority: Priority) -> None:
     chunks = planned(text, of, priority)
     assert "".join(text[chunk.start : chunk.end] for chunk in chunks) == (text if text.strip() else "")
     assert all(before.end == after.start for before, after in pairwise(chunks))
 
 
 @given(texts, limits, priorities)
-def test_every_chunk_fits_and_has_something_to_read(text: str, of: Limits, priority: Priority) -> None:
+def test_every_chunk_fits_and_has_something_to_read(text: str, of: MessageLimits, priority: Priority) -> None:
     for chunk in planned(text, of, priority):
-        assert of.measure(chunk.text) <= of.chunk_size - of.reserve
+        assert of.measure(chunk.text) <= of.chunk_size - of.status_reserve
         assert chunk.text.strip()
 
 
 @given(st.lists(_PIECES, max_size=20), limits)
-def test_a_text_fed_in_pieces_is_cut_as_if_fed_whole_and_nothing_stable_changes(pieces: list[str], of: Limits) -> None:
+def test_a_text_fed_in_pieces_is_cut_as_if_fed_whole_and_nothing_stable_changes(
+    pieces: list[str], of: MessageLimits
+) -> None:
     planner, stable = Planner(of), list[Chunk]()
     for piece in pieces:
         planner.feed(piece)
@@ -107,7 +109,7 @@ def test_a_text_fed_in_pieces_is_cut_as_if_fed_whole_and_nothing_stable_changes(
 
 @settings(max_examples=40, deadline=None)
 @given(texts, limits)
-def test_a_text_fed_by_the_character_ends_as_if_fed_whole(text: str, of: Limits) -> None:
+def test_a_text_fed_by_the_character_ends_as_if_fed_whole(text: str, of: MessageLimits) -> None:
     planner, text = Planner(of), text[:800]
     for character in text:
         planner.feed(character)
@@ -116,7 +118,7 @@ def test_a_text_fed_by_the_character_ends_as_if_fed_whole(text: str, of: Limits)
 
 
 @given(texts, plain_limits)
-def test_nothing_that_can_be_read_is_left_out(text: str, of: Limits) -> None:
+def test_nothing_that_can_be_read_is_left_out(text: str, of: MessageLimits) -> None:
     left = ink("".join(shown(text, of)))
     assert all(character in left for character in ink(text.replace("`", "").replace("~", "")))
 
@@ -124,7 +126,7 @@ def test_nothing_that_can_be_read_is_left_out(text: str, of: Limits) -> None:
 @given(texts, limits, priorities)
 @example("````0```" + "i" * 450 + "\r0", SMALL, Priority.FINAL)
 @example("```\r0", SMALL, Priority.FINAL)
-def test_no_chunk_leaves_a_fence_open(text: str, of: Limits, priority: Priority) -> None:
+def test_no_chunk_leaves_a_fence_open(text: str, of: MessageLimits, priority: Priority) -> None:
     text = re.sub(
         r"(?m)^[ \t]+|^[ \t]*(?:[>+*-]|\d+[.)])+[ \t]*", "", text
     )  # lists and quotations close what is in them
@@ -377,7 +379,7 @@ def test_no_cut_makes_a_block_of_what_stands_in_the_middle_of_a_line() -> None:
 
 @given(st.text(st.sampled_from("👩‍👦🇩🇪e\u0301❤️한\u1112\u1161\u11abनमस्ते x"), min_size=100, max_size=600))
 def test_no_cut_goes_through_what_readers_take_for_one_character(text: str) -> None:
-    wholes = {*boundaries(text, 0, len(text)), len(text)}
+    wholes = {*cluster_starts(text, 0, len(text)), len(text)}
     assert all(chunk.end in wholes for chunk in planned(text))
 
 
@@ -427,7 +429,7 @@ class Scale:
 @pytest.mark.parametrize("text", ["\n" * 60_000, "\r\n" * 30_000 + "x", " \n" * 30_000, "x\n" * 190, "- x\n" * 90])
 def test_the_last_word_is_planned_without_reading_again_what_was_read(text: str) -> None:
     scale = Scale()
-    planner = Planner(Limits(400, scale))
+    planner = Planner(MessageLimits(400, scale))
     planner.feed(f"Hello\n{text}")
     planner.plan(Priority.STREAM_UPDATE)
     before = scale.characters
@@ -437,7 +439,7 @@ def test_the_last_word_is_planned_without_reading_again_what_was_read(text: str)
 
 def test_blank_lines_are_read_at_once_however_many() -> None:
     scale = Scale()
-    planner = Planner(Limits(400, scale))
+    planner = Planner(MessageLimits(400, scale))
     planner.feed("Hello" + "\n" * 60_000)
     planner.plan(Priority.STREAM_UPDATE)
     assert scale.calls < 2_000
@@ -466,7 +468,7 @@ def test_the_cost_grows_with_the_text_and_no_faster(unit: str) -> None:
             measured += len(text)
             return len(text)
 
-        planner, text = Planner(Limits(400, measure)), unit * (size // len(unit))
+        planner, text = Planner(MessageLimits(400, measure)), unit * (size // len(unit))
         for start in range(0, len(text), piece):
             planner.feed(text[start : start + piece])
             planner.plan(Priority.STREAM_UPDATE)

@@ -193,14 +193,14 @@ async def test_what_passes_costs_nothing(
     act = await prepare(talk, call, says="slowly" if fault is timeout else "hi")
     caplog.clear()
     if call == "upload" and isinstance(talk, DiscordTalk):  # files come by an edit, and not by the first one
-        attach = talk.bot.channel._api.attach
+        attach = talk.bot.channel._api.set_files
 
         async def faulty(*about: Any) -> None:
             monkeypatch.undo()
             await fault(talk, talk.calls[call])
             await attach(*about)
 
-        monkeypatch.setattr(talk.bot.channel._api, "attach", faulty)
+        monkeypatch.setattr(talk.bot.channel._api, "set_files", faulty)
     else:
         await fault(talk, talk.calls[call])
     await act()

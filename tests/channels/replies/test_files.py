@@ -97,7 +97,7 @@ async def test_each_file_is_there_once_when_a_process_dies_around_its_showing(
 ) -> None:
     async with talking(sandbox, tmp_path, MAKES[:1], "Here you are.", core=TOOLS) as talk:
         shares = 0
-        share, attach, shown = SlackSurface._share, DiscordApi.attach, TurnStore.save_message_ids
+        share, attach, shown = SlackSurface._share, DiscordApi.set_files, TurnStore.save_message_ids
 
         async def dies_at_the_second(surface: Any, *more: Any) -> None:
             nonlocal shares
@@ -116,7 +116,7 @@ async def test_each_file_is_there_once_when_a_process_dies_around_its_showing(
                 death.setattr(TurnStore, "save_message_ids", dies_before_the_record)
             elif moment == "recorded":
                 death.setattr(SlackSurface, "_share", dies_at_the_second)
-                death.setattr(DiscordApi, "attach", dies(talk))
+                death.setattr(DiscordApi, "set_files", dies(talk))
             else:
                 death.setattr(TurnStore, "end", dies(talk))
             await talk.say("draw")

@@ -22,7 +22,7 @@ from channels.base import (
 )
 from channels.i18n import messages as words
 from channels.i18n.messages import PLACEHOLDER
-from channels.markdown.dialect import Limits
+from channels.markdown.dialect import MessageLimits
 from channels.replies import reply as reply_module
 from channels.replies.reply import Reply
 from core.errors import SurfaceError, TurnLostError
@@ -31,7 +31,7 @@ from core.errors import SurfaceError, TurnLostError
 class Board:
     """A surface that shows what it is told to, when it is let."""
 
-    limits = Limits(chunk_size=100, measure=len)
+    limits = MessageLimits(chunk_size=100, measure=len)
 
     def __init__(self) -> None:
         self.messages: dict[str, str] = {}

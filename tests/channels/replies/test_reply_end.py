@@ -134,7 +134,7 @@ async def test_a_file_is_there_once_when_a_process_dies_around_its_showing(
             death.setattr(TurnStore, "end", dies(talk))
             if not is_shown:
                 death.setattr(SlackSurface, "_share", dies(talk))
-                death.setattr(DiscordApi, "attach", dies(talk))
+                death.setattr(DiscordApi, "set_files", dies(talk))
             await talk.say("long")
             await shows(talk, lambda found: any(words.IN_FILE in text for text in found))
             await talk.bot.worker.stop(5)

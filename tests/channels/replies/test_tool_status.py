@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from channels.discord.replies.surface import LIMITS as DISCORD
-from channels.discord.text import size
+from channels.discord.text import utf16_size
 from channels.i18n import messages as words
 from channels.replies.tool_status import ToolStatus, render_call
 from core.agents.events import StreamEvent
@@ -35,7 +35,7 @@ def begins(tool: str = "look_up", line: str = "", call: str = "c1", **arguments:
 def test_a_line_says_what_is_being_done_in_words_and_no_more(event: StreamEvent, shown: str | None) -> None:
     said = render_call(event, words.ENGLISH)
     assert shown is None or said == shown
-    assert size(f"\n\n{said}{words.ENGLISH.format_elapsed(86_400)}") <= DISCORD.reserve
+    assert utf16_size(f"\n\n{said}{words.ENGLISH.format_elapsed(86_400)}") <= DISCORD.status_reserve
     assert not set("*`<>[]\n") & set(said)
 
 

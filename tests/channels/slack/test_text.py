@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.base import Priority
-from channels.markdown.dialect import Limits
+from channels.markdown.dialect import MessageLimits
 from channels.replies.chunk_planner import Planner
 from channels.slack.text import SlackMarkdown, escape, make_inert, mentioned_ids, remove_mention, size, to_plain_text
 from sandbox.slack.state.markup import SlackContent, pings, shown
@@ -103,7 +103,7 @@ def test_the_people_whom_a_text_names_are_found() -> None:
 
 
 def written(text: str) -> str:
-    planner = Planner(Limits(chunk_size=3_500, measure=size, dialect=SlackMarkdown()))
+    planner = Planner(MessageLimits(chunk_size=3_500, measure=size, dialect=SlackMarkdown()))
     planner.feed(text)
     (chunk,) = planner.plan(Priority.FINAL).chunks
     return chunk.text

@@ -5,7 +5,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from channels.discord.client import auth as login
-from channels.discord.client.auth import Standing, verify
+from channels.discord.client.auth import LoginReport, verify_token
 from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
@@ -16,13 +16,13 @@ GUILDS = "GET /users/@me/guilds"
 TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.Gabcde.abcdefghijklmnopqrstuvwxyzabc"
 
 
-async def test_a_sound_token_is_told_who_it_belongs_to(server: DiscordSandbox) -> None:
-    assert await verify(settings_of(server)) == Standing("parley in Sandbox", (), ())
+async def test_a_valid_token_names_its_bot(server: DiscordSandbox) -> None:
+    assert await verify_token(settings_of(server)) == LoginReport("parley in Sandbox", (), ())
 
 
-async def test_a_wrong_token_is_told_with_where_to_get_the_right_one(server: DiscordSandbox) -> None:
+async def test_a_wrong_token_says_where_to_get_the_right_one(server: DiscordSandbox) -> None:
     with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN: Discord does not take it") as raised:
-        await verify(settings_of(server, bot_token=TOKEN))
+        await verify_token(settings_of(server, bot_token=TOKEN))
     assert "Copy it at https://discord.com/developers/applications" in str(raised.value)
     assert TOKEN not in str(raised.value)
 
@@ -36,17 +36,17 @@ async def test_a_start_with_a_wrong_token_ends_with_that_line(server: DiscordSan
     assert server.sessions == []
 
 
-async def test_an_address_where_nothing_is_is_told() -> None:
+async def test_an_unreachable_address_is_reported() -> None:
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: http://127\.0\.0\.1:9/api/v10 cannot be reached"):
-        await verify(DiscordSettings(TOKEN, "http://127.0.0.1:9/api/v10"))
+        await verify_token(DiscordSettings(TOKEN, "http://127.0.0.1:9/api/v10"))
 
 
-async def test_an_address_where_no_discord_is_is_told(server: DiscordSandbox) -> None:
+async def test_an_address_of_another_server_is_reported(server: DiscordSandbox) -> None:
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: .* cannot answer right now \(HTTP 404\)"):
-        await verify(settings_of(server, api_url=server.api_url.removesuffix("/api/v10")))
+        await verify_token(settings_of(server, api_url=server.api_url.removesuffix("/api/v10")))
 
 
-async def test_a_page_that_is_no_discord_is_told() -> None:
+async def test_a_page_that_is_not_discord_is_reported() -> None:
     async def page(_request: web.Request) -> web.Response:
         return web.Response(text="<html>Welcome!</html>", content_type="text/html")
 
@@ -56,34 +56,34 @@ async def test_a_page_that_is_no_discord_is_told() -> None:
         with pytest.raises(
             SettingsError, match=r"DISCORD_API_URL: no Discord answers at http://127\.0\.0\.1:\d+/api\.$"
         ):
-            await verify(DiscordSettings(TOKEN, str(somewhere.make_url("/api"))))
+            await verify_token(DiscordSettings(TOKEN, str(somewhere.make_url("/api"))))
 
 
 @pytest.mark.parametrize("route", [ME, GUILDS])
-async def test_a_bad_moment_of_discord_is_not_held_against_the_token(server: DiscordSandbox, route: str) -> None:
+async def test_an_outage_of_discord_is_not_a_wrong_token(server: DiscordSandbox, route: str) -> None:
     server.faults.fail(route, status=503)
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: .* cannot answer right now \(HTTP 503\); try again"):
-        await verify(settings_of(server))
+        await verify_token(settings_of(server))
 
 
-async def test_a_login_without_an_end_is_given_up(server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_login_has_a_timeout(server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "LOGIN_TIMEOUT", 0.2)
     server.faults.delay(ME, 1)
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: .* cannot be reached \(TimeoutError\)"):
-        await verify(settings_of(server))
+        await verify_token(settings_of(server))
 
 
-async def test_what_the_bot_can_do_without_is_told(server: DiscordSandbox) -> None:
+async def test_missing_intents_and_servers_are_warnings(server: DiscordSandbox) -> None:
     server.privileged_intents.remove("message_content")
-    (line,) = (await verify(settings_of(server))).lacks
-    assert line.startswith("the message content intent is off: in threads I hear only what mentions me. Switch it on")
+    (line,) = (await verify_token(settings_of(server))).warnings
+    assert line.startswith("the message content intent is off: in threads the bot sees only mentions. Switch it on")
 
 
-async def test_a_server_that_the_bot_is_not_in_is_named_with_an_invitation(
+async def test_a_missing_server_is_reported_with_its_invite_link(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     guilds = frozenset({int(server.guild_id), 7})
-    (line,) = (await verify(settings_of(server, guilds=guilds))).faults
+    (line,) = (await verify_token(settings_of(server, guilds=guilds))).faults
     assert line.startswith("DISCORD_GUILD_IDS: the bot is not in the server 7. Invite it: https://discord.com/oauth2/")
     assert line.endswith("&guild_id=7")
     async with running(server, tmp_path, echo, guilds=guilds) as bot:

@@ -16,7 +16,7 @@ async def press(bot: Bot, user: str, message: DiscordMessage, label: str) -> lis
     return await bot.server.press(user, message, message.buttons[label])
 
 
-async def test_buttons_have_a_picture_and_a_label_that_can_be_read_out(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_buttons_have_an_emoji_and_a_label(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         await server.wait_for(lambda: words.GOOD in answer.buttons)
@@ -29,7 +29,7 @@ async def test_buttons_have_a_picture_and_a_label_that_can_be_read_out(server: D
         ]
 
 
-async def test_stop_is_for_who_asked(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_only_the_author_can_press_stop(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "half")
@@ -41,7 +41,7 @@ async def test_stop_is_for_who_asked(server: DiscordSandbox, tmp_path: Path) -> 
         await bot.says(question, f"half\n\n{words.STOPPED}")
 
 
-async def test_an_answer_is_given_anew_and_rated_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_answer_can_be_regenerated_and_rated_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, "one!") as bot:
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "one!")
@@ -54,7 +54,7 @@ async def test_an_answer_is_given_anew_and_rated_after_a_restart(server: Discord
         assert len(bot.own("general")) == 2  # the word to who rated it is the other
 
 
-async def test_what_failed_is_tried_again_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_failed_turn_can_be_retried_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Fail(400)]) as bot:
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.shows(question, lambda text: text.startswith("⚠️"))
@@ -65,7 +65,7 @@ async def test_what_failed_is_tried_again_after_a_restart(server: DiscordSandbox
         await bot.says(question, "heard: Ada Lovelace: one")
 
 
-async def test_a_press_is_acknowledged_before_anything_is_done_for_it(
+async def test_a_press_is_acknowledged_before_it_is_processed(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def failing(self: ConversationService, turn_id: str, author: str) -> None:
@@ -80,7 +80,7 @@ async def test_a_press_is_acknowledged_before_anything_is_done_for_it(
         await server.wait_for(lambda: [one.text for one in seen] == [words.ENGLISH.format_error(StoreError.public)])
 
 
-async def test_a_press_where_the_bot_does_not_serve_any_more_is_told_so(
+async def test_a_press_in_a_server_that_is_no_longer_served_is_refused(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:

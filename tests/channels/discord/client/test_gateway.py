@@ -6,7 +6,7 @@ import pytest
 
 from channels.discord import adapter as channel_module
 from channels.discord.client import gateway
-from channels.discord.client.auth import Standing, log_in
+from channels.discord.client.auth import LoginReport, log_in
 from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
@@ -22,7 +22,7 @@ async def answers(bot: Bot, text: str = "still there?") -> None:
     await bot.says(question, f"heard: {text}")
 
 
-async def test_a_first_connection_that_fails_is_made_anew_until_it_stands(
+async def test_a_first_connection_that_fails_is_retried(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.faults.refuse_handshakes(2)
@@ -30,14 +30,14 @@ async def test_a_first_connection_that_fails_is_made_anew_until_it_stands(
         await answers(bot)
         assert len(server.sessions) == 1
         assert len(bot.calls(GATEWAY)) == 4  # how many shards, and then each time with a new client
-        assert caplog.text.count("no connection to Discord's gateway") == 2
+        assert caplog.text.count("the connection to Discord's gateway failed") == 2
 
 
 @pytest.mark.parametrize("route", [GATEWAY, "GET /oauth2/applications/@me", "GET /users/@me"])
-async def test_a_bad_moment_while_connecting_is_survived(server: DiscordSandbox, tmp_path: Path, route: str) -> None:
+async def test_an_error_while_connecting_is_retried(server: DiscordSandbox, tmp_path: Path, route: str) -> None:
     async with running(server, tmp_path, echo, connect=False) as bot:
 
-        async def then_fail(client: discord.Client, settings: DiscordSettings) -> Standing:
+        async def then_fail(client: discord.Client, settings: DiscordSettings) -> LoginReport:
             standing = await log_in(client, settings)
             server.faults.fail(route, status=503)
             return standing
@@ -48,7 +48,7 @@ async def test_a_bad_moment_while_connecting_is_survived(server: DiscordSandbox,
         await answers(bot)
 
 
-async def test_a_gateway_that_stays_away_ends_the_start_with_a_line(
+async def test_an_unreachable_gateway_ends_the_start_with_a_line(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.3)
@@ -61,7 +61,7 @@ async def test_a_gateway_that_stays_away_ends_the_start_with_a_line(
         assert len(server.calls) == before
 
 
-async def test_no_session_is_begun_when_none_is_left(
+async def test_no_session_is_started_when_none_is_left(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -69,7 +69,10 @@ async def test_no_session_is_begun_when_none_is_left(
         async with running(server, tmp_path, echo, connect=False) as bot:
             starting = asyncio.create_task(bot.channel.start())
             await until(
-                lambda: "gateway: ParleyError: Discord lets this bot begin no session for 1440 minutes\n" in caplog.text
+                lambda: (
+                    "gateway failed: ParleyError: Discord allows this bot no new session for 1440 minutes\n"
+                    in caplog.text
+                )
             )
             assert server.sessions == []
             patch.setattr("sandbox.discord.events.dispatcher.SESSIONS_A_DAY", 1000)
@@ -77,7 +80,7 @@ async def test_no_session_is_begun_when_none_is_left(
             await answers(bot)
 
 
-async def test_an_intent_that_is_switched_off_while_it_runs_is_done_without(
+async def test_the_bot_survives_an_intent_that_is_switched_off(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
@@ -89,7 +92,7 @@ async def test_an_intent_that_is_switched_off_while_it_runs_is_done_without(
         server.privileged_intents.add("message_content")
 
 
-async def test_a_session_that_is_begun_anew_changes_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_new_gateway_session_changes_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         await answers(bot, "one")
         for count in (2, 3):
@@ -101,7 +104,7 @@ async def test_a_session_that_is_begun_anew_changes_nothing(server: DiscordSandb
 
 
 @pytest.mark.parametrize("way", ["drop", "refresh", "invalidate", "handshake"])
-async def test_what_is_said_while_a_socket_is_gone_is_answered_once(tmp_path: Path, way: str) -> None:
+async def test_a_message_while_the_socket_is_lost_is_answered_once(tmp_path: Path, way: str) -> None:
     async with discord_of(speed=20) as server, running(server, tmp_path, echo) as bot:
         match way:
             case "drop":
@@ -121,17 +124,17 @@ async def test_what_is_said_while_a_socket_is_gone_is_answered_once(tmp_path: Pa
         assert len(bot.own(server.open_dm("ada"))) == 2
 
 
-async def test_a_line_that_has_gone_dead_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "SILENCE", 0.5)
+async def test_a_dead_connection_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "SILENCE_SECONDS", 0.5)
     async with discord_of(speed=400) as server, running(server, tmp_path, echo) as bot:
         await server.freeze_sockets()
         await answers(bot)
 
 
-async def test_a_stop_lets_the_goodbye_be_said_that_somebody_else_has_begun(
+async def test_a_stop_does_not_interrupt_a_running_close(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hang_up, begun, said = gateway._hang_up, asyncio.Event(), list[gateway.GatewayClient]()
+    hang_up, begun, said = gateway._close_client, asyncio.Event(), list[gateway.GatewayClient]()
 
     async def slowly(client: gateway.GatewayClient) -> None:
         begun.set()
@@ -140,17 +143,17 @@ async def test_a_stop_lets_the_goodbye_be_said_that_somebody_else_has_begun(
         said.append(client)
 
     async with running(server, tmp_path, echo) as bot:
-        monkeypatch.setattr(gateway, "_hang_up", slowly)
+        monkeypatch.setattr(gateway, "_close_client", slowly)
         reconnecting = asyncio.create_task(bot.channel.reconnect())
-        (part,) = bot.channel._shards._parts.values()
-        part.gateway.heard_at = 1.0  # it is deaf
+        (part,) = bot.channel._shards._connections.values()
+        part.gateway.last_event_at = 1.0  # it is deaf
         await asyncio.wait_for(begun.wait(), 30)
         reconnecting.cancel()
         await bot.channel.stop()
         assert len(said) == 1
 
 
-async def test_an_answer_goes_on_while_the_socket_is_gone(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_answer_continues_while_the_socket_is_lost(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Say("half"), Pause(go_on), Say(" and half.")]) as bot:
         question = await bot.collect_events("ada", "general", "one")

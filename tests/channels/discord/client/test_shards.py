@@ -15,7 +15,7 @@ from sandbox.discord import DiscordSandbox
 from tests.channels.discord.conftest import COMMANDS, discord_of, echo, running, until
 
 
-async def test_each_shard_has_a_connection_and_what_any_of_them_hears_is_answered_once(
+async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_module, "IDENTIFY_SECONDS", 0.5)
@@ -24,7 +24,7 @@ async def test_each_shard_has_a_connection_and_what_any_of_them_hears_is_answere
         begun = sorted(server.sessions, key=lambda session: session.begun_at)
         assert sorted(session.shard for session in begun) == [(0, 3), (1, 3), (2, 3)]
         assert [b.begun_at - a.begun_at > 0.2 for a, b in pairwise(begun)] == [True, True]
-        assert len([call for call in server.calls if call.route == f"GET {COMMANDS}"]) == 1
+        assert len([call for call in server.calls if call.route == f"PUT {COMMANDS}"]) == 1
 
         in_guild = await bot.collect_events("ada", "general", "one")
         direct = await server.say("ada", server.open_dm("ada"), "two")
@@ -43,9 +43,7 @@ async def test_each_shard_has_a_connection_and_what_any_of_them_hears_is_answere
     assert not server.is_online
 
 
-async def test_the_setting_has_the_last_word_on_how_many_shards_there_are(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_the_setting_decides_the_number_of_shards(server: DiscordSandbox, tmp_path: Path) -> None:
     server.recommend_shards(3)
     async with running(server, tmp_path, echo, shards=2) as bot:
         assert sorted(session.shard for session in server.sessions) == [(0, 2), (1, 2)]
@@ -53,11 +51,9 @@ async def test_the_setting_has_the_last_word_on_how_many_shards_there_are(
         await bot.says(question, "heard: Ada Lovelace: one")
 
 
-async def test_the_bot_is_deaf_if_any_shard_is_and_that_one_alone_is_connected_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gateway, "SILENCE", 600.0)  # discord.py does not notice it
-    monkeypatch.setattr(shards, "PULSE", 0.5)
+async def test_only_the_silent_shard_is_reconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "SILENCE_SECONDS", 600.0)  # discord.py does not notice it
+    monkeypatch.setattr(shards, "HEARTBEAT_SECONDS", 0.5)
     async with discord_of(speed=400) as server:
         server.recommend_shards(2, at_once=2)
         async with running(server, tmp_path, echo) as bot:
@@ -77,7 +73,7 @@ async def test_the_bot_is_deaf_if_any_shard_is_and_that_one_alone_is_connected_a
             assert (other.lost_at, other.resumes) == (None, 0)
 
 
-async def test_no_shard_begins_a_session_that_would_leave_none_for_another(
+async def test_no_shard_starts_a_session_that_would_leave_none_for_another(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("sandbox.discord.events.dispatcher.SESSIONS_A_DAY", 1)
@@ -86,20 +82,20 @@ async def test_no_shard_begins_a_session_that_would_leave_none_for_another(
         with pytest.raises(SettingsError, match="no connection to the gateway"):
             await bot.channel.start()
         assert server.sessions == []
-        assert "begin no session" in caplog.text
+        assert "allows this bot no new session" in caplog.text
 
 
-async def test_what_is_to_be_connected_anew_while_it_is_stopped_stays_away(
+async def test_a_reconnect_during_a_stop_does_nothing(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hang_up, is_hanging_up, go_on = gateway._hang_up, asyncio.Event(), asyncio.Event()
+    hang_up, is_hanging_up, go_on = gateway._close_client, asyncio.Event(), asyncio.Event()
 
     async def slowly(client: GatewayClient) -> None:
         is_hanging_up.set()
         await go_on.wait()
         await hang_up(client)
 
-    monkeypatch.setattr(gateway, "_hang_up", slowly)
+    monkeypatch.setattr(gateway, "_close_client", slowly)
     async with running(server, tmp_path, echo) as bot:
         stopping = asyncio.create_task(bot.channel._shards.stop())
         await is_hanging_up.wait()

@@ -34,7 +34,7 @@ async def says_in(bot: Bot, thread: GuildChannel, *texts: str) -> None:
 # Sessions
 
 
-async def test_a_channel_can_be_a_conversation_with_each_person_in_it(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_channel_can_have_a_session_per_author(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, sessions="user") as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.says(await bot.collect_events("grace", "general", "two"), "heard: Grace Hopper: two")
@@ -51,7 +51,7 @@ async def test_a_channel_can_be_a_conversation_with_each_person_in_it(server: Di
         assert set(await bot.sessions()) == {f"{place}:@{ada}", f"{place}:@{grace}", f"{place}:{thread.id}"}
 
 
-async def test_what_each_person_said_while_nobody_heard_is_found_again(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_backfill_finds_messages_of_every_author(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, sessions="user") as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
     missed = await bot.collect_events("grace", "general", "two")
@@ -62,9 +62,7 @@ async def test_what_each_person_said_while_nobody_heard_is_found_again(server: D
 # A thread for each question
 
 
-async def test_each_question_in_a_channel_is_answered_in_a_thread_of_its_own(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_each_question_in_a_channel_is_answered_in_a_new_thread(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
         question = await bot.collect_events("ada", "general", "why is the sky\n\nblue?")
         thread = await begun(bot, question)
@@ -84,9 +82,7 @@ async def test_each_question_in_a_channel_is_answered_in_a_thread_of_its_own(
         assert len(bot.calls(THREAD)) == 2
 
 
-async def test_what_waits_for_its_answer_in_a_thread_says_so_where_it_stands(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_queued_question_has_its_reaction_in_the_channel(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
         async with bot.worker._claiming:  # nobody is free
             server.faults.delay(THREAD, 0.3)
@@ -99,7 +95,7 @@ async def test_what_waits_for_its_answer_in_a_thread_says_so_where_it_stands(
 
 
 @pytest.mark.parametrize("why", ["there already", "lost reply"])
-async def test_a_thread_that_stands_already_is_the_one(server: DiscordSandbox, tmp_path: Path, why: str) -> None:
+async def test_an_existing_thread_is_used(server: DiscordSandbox, tmp_path: Path, why: str) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
         if why == "lost reply":
             server.faults.lose_reply(THREAD)
@@ -116,7 +112,7 @@ async def test_a_thread_that_stands_already_is_the_one(server: DiscordSandbox, t
 
 
 @pytest.mark.parametrize("why", ["forbidden", "broken", "late"])
-async def test_where_no_thread_can_be_begun_the_answer_stands_in_the_channel(
+async def test_if_no_thread_can_be_started_the_answer_is_in_the_channel(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     match why:
@@ -134,7 +130,7 @@ async def test_where_no_thread_can_be_begun_the_answer_stands_in_the_channel(
         assert await bot.sessions() == [f"discord:{server.guild_id}:{question.channel.id}"]
 
 
-async def test_a_question_whose_thread_was_begun_and_that_was_not_kept_is_answered_there_once(
+async def test_a_question_with_a_thread_that_was_not_stored_is_answered_once(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
@@ -155,9 +151,7 @@ async def test_a_question_whose_thread_was_begun_and_that_was_not_kept_is_answer
         assert len(await bot.inbox_rows()) == 2
 
 
-async def test_a_reply_in_a_thread_of_its_own_is_found_again_after_a_crash(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_reply_in_a_new_thread_is_found_after_a_crash(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], "All of it.", auto_thread=True) as bot:
         thread = await begun(bot, await bot.collect_events("ada", "general", "one"))
         await says_in(bot, thread, "half")
@@ -165,7 +159,7 @@ async def test_a_reply_in_a_thread_of_its_own_is_found_again_after_a_crash(
         await says_in(bot, thread, "All of it.")
 
 
-async def test_a_lost_answer_to_the_first_post_in_a_thread_leaves_one_message(
+async def test_a_first_post_in_a_thread_whose_answer_was_lost_is_not_repeated(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
@@ -174,7 +168,7 @@ async def test_a_lost_answer_to_the_first_post_in_a_thread_leaves_one_message(
         await says_in(bot, thread, "heard: Ada Lovelace: one")
 
 
-async def test_a_word_that_is_a_command_begins_no_thread(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_command_starts_no_thread(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
         await bot.says(await bot.collect_events("ada", "general", "reset"), words.NOTHING_TO_RESET)
         assert bot.calls(THREAD) == []
@@ -183,7 +177,7 @@ async def test_a_word_that_is_a_command_begins_no_thread(server: DiscordSandbox,
 # Channels in which nobody has to mention the bot
 
 
-async def test_in_a_free_channel_all_is_answered_but_what_is_for_others(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_free_channel_needs_no_mention_unless_for_others(server: DiscordSandbox, tmp_path: Path) -> None:
     free = frozenset({int(server.channels["general"].id), int(server.channels["ideas"].id)})
     async with running(server, tmp_path, echo, free_channels=free) as bot:
         first = await server.say("ada", "general", "one")
@@ -198,9 +192,7 @@ async def test_in_a_free_channel_all_is_answered_but_what_is_for_others(server: 
 
 
 @pytest.mark.parametrize("auto_thread", [False, True])
-async def test_a_free_channel_that_is_muted_is_answered_when_the_bot_is_named(
-    server: DiscordSandbox, tmp_path: Path, auto_thread: bool
-) -> None:
+async def test_a_muted_free_channel_needs_a_mention(server: DiscordSandbox, tmp_path: Path, auto_thread: bool) -> None:
     free = frozenset({int(server.channels["general"].id)})
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
@@ -216,18 +208,18 @@ async def test_a_free_channel_that_is_muted_is_answered_when_the_bot_is_named(
             await bot.says(named, "heard: Ada Lovelace: three")
 
 
-async def test_without_the_intent_the_start_says_that_free_channels_are_not_heard(
+async def test_without_the_intent_the_start_warns_about_free_channels(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.privileged_intents.clear()
     free = frozenset({int(server.channels["general"].id)})
     async with running(server, tmp_path, echo, free_channels=free) as bot:
-        assert "in threads and in the channels of DISCORD_FREE_CHANNEL_IDS I hear only what mentions me" in caplog.text
+        assert "in threads and in the channels of DISCORD_FREE_CHANNEL_IDS the bot sees only mentions" in caplog.text
         await server.say("ada", "general", "one")
         assert await nothing_was_heard(bot)
 
 
-async def test_a_reply_to_the_bot_calls_it_without_the_mention(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_reply_to_the_bot_needs_no_mention(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         reply = await server.say("grace", "general", "two", reply_to=answer, mention=False)
@@ -239,7 +231,7 @@ async def test_a_reply_to_the_bot_calls_it_without_the_mention(server: DiscordSa
 # Where nothing can be said
 
 
-async def test_who_asks_where_the_bot_may_not_write_is_told_so_directly(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_missing_permission_is_reported_by_direct_message(server: DiscordSandbox, tmp_path: Path) -> None:
     server.permissions.discard("send_messages")
     async with running(server, tmp_path, echo) as bot:
         question = await bot.collect_events("ada", "general", "one")
@@ -250,19 +242,19 @@ async def test_who_asks_where_the_bot_may_not_write_is_told_so_directly(server: 
         assert (await bot.settled(1))[0].state == "failed"
 
 
-async def test_who_wants_no_direct_messages_is_told_nothing(
+async def test_an_author_without_direct_messages_gets_no_report(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.permissions.discard("send_messages")
     server.faults.fail(DM, status=403, code=50007)
     async with running(server, tmp_path, echo) as bot:
         await bot.collect_events("ada", "general", "one")
-        await until(lambda: "cannot be told that there is no answer: tell: 50007" in caplog.text)
+        await until(lambda: "the author cannot be told why there is no reply: tell: 50007" in caplog.text)
         await bot.settled(1)
 
 
 @pytest.mark.parametrize("is_locked", [False, True], ids=["archived", "locked"])
-async def test_an_archived_thread_is_opened_for_the_answer_and_of_a_locked_one_who_asked_is_told(
+async def test_a_reply_unarchives_a_thread_and_reports_a_locked_one(
     server: DiscordSandbox, tmp_path: Path, is_locked: bool
 ) -> None:
     go_on = asyncio.Event()

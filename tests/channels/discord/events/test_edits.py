@@ -18,7 +18,7 @@ from tests.channels.discord.conftest import POST, echo, nothing_was_heard, runni
 from tests.fixtures.retry_waits import limited
 
 
-async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_says_then(
+async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
@@ -38,9 +38,7 @@ async def until_revised(bot: Any, text: str) -> None:
     await bot.database.until(bot.inbox_rows, lambda rows: rows[-1].message["text"] == text)
 
 
-async def test_an_answer_to_what_was_edited_since_is_given_anew_when_that_is_asked(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_regenerate_answers_the_edited_question(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         question = await bot.collect_events("ada", "general", "one")
         (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
@@ -55,9 +53,7 @@ async def test_an_answer_to_what_was_edited_since_is_given_anew_when_that_is_ask
         assert answer.pings == frozenset()
 
 
-async def test_a_question_that_is_deleted_while_it_waits_is_not_answered(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_question_that_is_deleted_while_queued_is_not_answered(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
         first = await bot.collect_events("ada", "general", "one")
@@ -74,7 +70,7 @@ async def test_a_question_that_is_deleted_while_it_waits_is_not_answered(
         assert len(await bot.settled(1)) == 1
 
 
-async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_it_is_answered(
+async def test_an_edit_or_deletion_during_the_intake_is_applied(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_in, accept = asyncio.Event(), InboxStore.accept
@@ -98,7 +94,7 @@ async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_i
         assert "heard: Ada Lovelace: one" not in bot.texts(second)
 
 
-async def test_an_answer_to_what_is_deleted_meanwhile_ends_with_a_word(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_answer_to_a_deleted_question_ends_with_a_notice(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         question = await bot.collect_events("ada", "general", "one")
         await bot.says(question, "half")
@@ -107,7 +103,7 @@ async def test_an_answer_to_what_is_deleted_meanwhile_ends_with_a_word(server: D
         await bot.model.wait_for_disconnects()
 
 
-async def test_what_is_answered_in_a_thread_that_is_deleted_is_stopped(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, lambda _: [Say("half"), Pause(60)]) as bot:
         thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
         await bot.shows(await bot.collect_events("ada", thread, "one"), lambda text: text == "half")
@@ -120,7 +116,7 @@ async def test_what_is_answered_in_a_thread_that_is_deleted_is_stopped(server: D
         assert [row.state for row in await bot.turn_rows()] == ["failed", "failed"]  # nobody could be shown the end
 
 
-async def test_edits_that_are_none_and_of_nothing_known_change_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_edits_without_a_change_or_a_known_message_do_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         other = await server.say("ada", "general", "not for the bot")
         await server.edit("ada", other, "still not")
@@ -134,7 +130,7 @@ async def test_edits_that_are_none_and_of_nothing_known_change_nothing(server: D
         assert words.REVISE not in answer.buttons
 
 
-async def test_a_change_that_the_database_does_not_take_at_first_is_noted(
+async def test_an_edit_is_stored_when_the_database_recovers(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     revise, tries = InboxStore.edit_message, list[str]()
@@ -155,7 +151,7 @@ async def test_a_change_that_the_database_does_not_take_at_first_is_noted(
         assert tries == ["two", "two"]
 
 
-async def test_a_change_that_the_database_does_not_take_is_told_in_the_log(
+async def test_an_edit_that_cannot_be_stored_is_logged(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def failing(self: InboxStore, event_key: str) -> None:
@@ -170,7 +166,7 @@ async def test_a_change_that_the_database_does_not_take_is_told_in_the_log(
         await until(lambda: "an edit or a deletion is not stored" in caplog.text)
 
 
-async def test_what_is_changed_where_the_bot_does_not_serve_is_left(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_edits_in_other_servers_are_ignored(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         said = await server.say("ada", "general", f"{bot.mention} one")
         await server.edit("ada", said, f"{bot.mention} two")

@@ -8,10 +8,9 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from channels.discord.client import gateway
-from channels.discord.client.api import ALL
+from channels.discord.client.api import GLOBAL_WINDOW
 from channels.discord.client.auth import log_in
-from channels.discord.events import history
-from channels.discord.session_ids import sent_at
+from channels.discord.session_ids import snowflake_time
 from channels.i18n import messages as words
 from channels.intake import backfill
 from channels.intake.backfill import Backfill
@@ -43,7 +42,7 @@ async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
     await bot.at_rest(0)
 
 
-async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_in_order(
+async def test_missed_messages_are_answered_once_and_in_order(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
@@ -92,7 +91,7 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
         assert len(await bot.inbox_rows()) == 11
 
 
-async def test_a_restart_with_forty_channels_stays_within_the_limit_of_all_requests(
+async def test_a_backfill_of_forty_channels_stays_within_the_global_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "CONCURRENCY", 40)  # Discord answers no slower than the sandbox
@@ -106,17 +105,19 @@ async def test_a_restart_with_forty_channels_stays_within_the_limit_of_all_reque
         for place in places:
             await bot.collect_events("ada", place, "two")
         began = len(server.calls)
-        await until(lambda: monotonic() > server.calls[-1].at + ALL.seconds)  # a process takes longer to start
+        await until(
+            lambda: monotonic() > server.calls[-1].at + GLOBAL_WINDOW.seconds
+        )  # a process takes longer to start
         async with running(server, tmp_path, echo) as bot:
             await looked_back(bot, caplog)
             await bot.at_rest(80)
             await bot.settled(40)
         counted = [call.at for call in server.calls[began:] if not call.route.startswith(OUTSIDE)]
         assert not [call.route for call in server.calls if call.status == 429]
-        assert max(sum(at <= later < at + 1 for later in counted) for at in counted) <= ALL.calls
+        assert max(sum(at <= later < at + 1 for later in counted) for at in counted) <= GLOBAL_WINDOW.calls
 
 
-async def test_who_speaks_before_the_bot_has_looked_back_is_answered_behind_what_was_said_there(
+async def test_live_messages_wait_for_the_backfill_of_their_channel(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
@@ -141,7 +142,7 @@ async def test_who_speaks_before_the_bot_has_looked_back_is_answered_behind_what
         assert len(await bot.inbox_rows()) == 5
 
 
-async def test_places_that_are_new_not_served_or_not_to_be_seen_are_not_looked_into(
+async def test_the_backfill_skips_new_unserved_and_hidden_places(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     hidden = server.add_channel("hidden")
@@ -164,10 +165,10 @@ async def test_places_that_are_new_not_served_or_not_to_be_seen_are_not_looked_i
         await looked_back(bot, caplog)
         await bot.says(question, "heard: Ada Lovelace: two")
         assert [bot.texts(message) for message in elsewhere] == [[], []]
-        assert "a place cannot be looked into: channel: 50001" in caplog.text
+        assert "the history of a place is not readable: channel: 50001" in caplog.text
 
 
-async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
+async def test_a_missed_reset_applies_in_its_order(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
@@ -180,23 +181,22 @@ async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
         assert bot.said_to_model() == ["Ada Lovelace: two"]
 
 
-async def test_what_fills_several_pages_is_read_and_the_newest_is_answered(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_the_backfill_reads_several_pages(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(history, "PAGE", 2)
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await server.say("ada", server.open_dm("ada"), "hello"), "heard: hello")
         await bot.at_rest(1)
-    for text in "abcde":
-        await server.say("ada", server.open_dm("ada"), text)
+    for number in range(102):
+        await server.say("ada", server.open_dm("ada"), str(number))
     caplog.clear()
     async with running(server, tmp_path, echo, bounds=BackfillLimits(messages=3)) as bot:
         await looked_back(bot, caplog)
-        assert answered(bot, server.open_dm("ada")) == ["hello", "c", "d", "e"]
+        assert answered(bot, server.open_dm("ada")) == ["hello", "99", "100", "101"]
 
 
 @pytest.mark.parametrize("way", ["invalidated", "not resumed", "given up"])
-async def test_what_was_said_between_two_sessions_is_answered_once(
+async def test_messages_between_two_gateway_sessions_are_answered_once(
     tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with discord_of(speed=20) as server, running(server, tmp_path, echo) as bot:
@@ -219,7 +219,7 @@ async def test_what_was_said_between_two_sessions_is_answered_once(
         assert len(await bot.inbox_rows()) == 2
 
 
-async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_counts_as_heard(
+async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
@@ -232,20 +232,20 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
         await until(lambda: "a gap is not fetched yet" in caplog.text and len(bot.calls(GUILD)) >= 2)
         heard_at = await bot.places.get_watermark("discord")
         assert heard_at is not None
-        assert heard_at < sent_at(int(question.id))
+        assert heard_at < snowflake_time(int(question.id))
         server.faults.clear()
         server.faults.rate_limit(HISTORY, 0.2)
         await bot.says(question, "heard: Ada Lovelace: two")
 
 
-async def test_a_server_is_asked_about_once_for_all_its_places(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_backfill_fetches_a_server_once_for_all_its_places(server: DiscordSandbox, tmp_path: Path) -> None:
     """Discord takes few such calls."""
     async with running(server, tmp_path, echo, connect=False) as bot:
         await log_in(bot.channel._client, settings_of(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(5)]
-        since = min([sent_at(int((await bot.collect_events("ada", room, room.name)).id)) for room in rooms]) - 1
+        since = min([snowflake_time(int((await bot.collect_events("ada", room, room.name)).id)) for room in rooms]) - 1
 
-        look = bot.channel._look(since)
+        look = bot.channel._read_history(since)
 
         async def fetch(room: GuildChannel) -> list[str]:
             place = ActivePlace(f"discord:{server.guild_id}:{room.id}", since)
@@ -256,15 +256,15 @@ async def test_a_server_is_asked_about_once_for_all_its_places(server: DiscordSa
         assert len(bot.calls(GUILD)) == 1
 
 
-async def test_where_nothing_was_said_a_look_costs_no_call_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_backfill_makes_no_call_for_a_silent_channel(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, connect=False) as bot:
         await log_in(bot.channel._client, settings_of(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(20)]
         before = await bot.collect_events("ada", rooms[0], "before")
         await asyncio.sleep(0.01)  # Discord counts milliseconds
         said = await bot.collect_events("ada", rooms[7], "said")
-        since = (sent_at(int(before.id)) + sent_at(int(said.id))) / 2
-        look = bot.channel._look(since)
+        since = (snowflake_time(int(before.id)) + snowflake_time(int(said.id))) / 2
+        look = bot.channel._read_history(since)
         places = [ActivePlace(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
         assert [call.inbound.text for place in places for call in await look(place)] == ["said"]
         assert len(bot.calls(CHANNEL)) == len(bot.calls(HISTORY)) == 1

@@ -10,9 +10,7 @@ from tests.channels.discord.conftest import Bot, echo, nothing_was_heard, runnin
 GET_CHANNEL = "GET /channels/{channel}"
 
 
-async def test_a_mention_is_answered_with_a_reply_and_told_with_names_in_place_of_ids(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_mention_is_answered_with_a_reply_and_has_names_for_ids(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         grace, random = server.people["grace"].id, server.channels["random"].id
         question = await bot.collect_events("ada", "general", f"ask <@{grace}> in <#{random}>")
@@ -23,15 +21,13 @@ async def test_a_mention_is_answered_with_a_reply_and_told_with_names_in_place_o
         assert await bot.sessions() == [f"discord:{server.guild_id}:{question.channel.id}"]
 
 
-async def test_the_bots_role_calls_it_too(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_mention_of_the_bots_role_is_answered(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         question = await server.say("ada", "general", f"<@&{server.bot_role_id}> hello")
         await bot.says(question, "heard: Ada Lovelace: hello")
 
 
-async def test_a_reply_to_the_bot_that_calls_it_is_answered_in_the_same_session(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_reply_to_the_bot_is_answered_in_the_same_session(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         reply = await server.say("grace", "general", "two", reply_to=answer)
@@ -39,7 +35,7 @@ async def test_a_reply_to_the_bot_that_calls_it_is_answered_in_the_same_session(
         assert bot.said_to_bot() == ["Ada Lovelace: one", "Grace Hopper: two"]
 
 
-async def test_a_direct_message_needs_no_mention_and_no_name(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_direct_message_needs_no_mention(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         place = server.open_dm("ada")
         question = await server.say("ada", place, "hello")
@@ -47,7 +43,7 @@ async def test_a_direct_message_needs_no_mention_and_no_name(server: DiscordSand
         assert await bot.sessions() == [f"discord:dm:{place.id}"]
 
 
-async def test_channels_threads_and_posts_remember_each_their_own(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_each_channel_thread_and_post_is_a_session(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         root = await bot.collect_events("ada", "general", "in the channel")
         await bot.says(root, "heard: Ada Lovelace: in the channel")
@@ -68,9 +64,7 @@ async def test_channels_threads_and_posts_remember_each_their_own(server: Discor
         ]
 
 
-async def test_in_a_thread_where_the_bot_speaks_it_follows_without_a_mention_and_nowhere_else(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_the_bot_follows_only_threads_in_which_it_has_answered(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         root = await bot.collect_events("ada", "general", "one")
         await bot.says(root, "heard: Ada Lovelace: one")
@@ -83,9 +77,7 @@ async def test_in_a_thread_where_the_bot_speaks_it_follows_without_a_mention_and
         await bot.says(await server.say("ada", followed, "three"), "heard: Ada Lovelace: three")
 
 
-async def test_a_thread_on_an_answer_of_the_bot_is_a_conversation_with_it(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_thread_on_an_answer_needs_no_mention(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         thread = await server.start_thread("grace", answer, "more")
@@ -98,9 +90,7 @@ async def test_a_thread_on_an_answer_of_the_bot_is_a_conversation_with_it(
         assert len(bot.calls("GET /channels/{channel}/messages/{message}")) == 1
 
 
-async def test_a_thread_on_an_answer_needs_a_mention_where_all_else_does(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_thread_on_an_answer_needs_a_mention_if_threads_do(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, follow="never") as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         await server.say("ada", await server.start_thread("ada", answer, "more"), "why?")
@@ -119,12 +109,12 @@ async def test_a_question_in_a_thread_on_an_answer_is_found_after_a_restart(
         await bot.says(question, "heard: Ada Lovelace: why?")
 
 
-async def test_without_the_message_content_intent_only_what_calls_the_bot_is_heard(
+async def test_without_the_intent_only_mentions_are_answered(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.privileged_intents.clear()
     async with running(server, tmp_path, echo) as bot:
-        assert "the message content intent is off: in threads I hear only what mentions me" in caplog.text
+        assert "the message content intent is off: in threads the bot sees only mentions" in caplog.text
         post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
         await bot.says(server.messages(post)[0], "heard: Ada Lovelace: one")
         await server.say("ada", post, "two")
@@ -132,7 +122,7 @@ async def test_without_the_message_content_intent_only_what_calls_the_bot_is_hea
         await bot.says(await bot.collect_events("ada", post, "three"), "heard: Ada Lovelace: three")
 
 
-async def test_what_nobody_said_to_the_bot_starts_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_messages_for_others_start_no_turn(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         said = await server.say("ada", "general", "not for the bot, @everyone")
         await server.edit("ada", said, "not for the bot, @here")
@@ -153,9 +143,7 @@ async def post_asleep(bot: Bot) -> GuildChannel:
     return post
 
 
-async def test_a_thread_that_is_opened_again_by_a_message_is_known_by_its_place(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_thread_that_a_message_unarchives_has_its_session(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         post = await post_asleep(bot)
         server.faults.fail(GET_CHANNEL, status=503)
@@ -164,9 +152,7 @@ async def test_a_thread_that_is_opened_again_by_a_message_is_known_by_its_place(
         assert len(bot.calls(GET_CHANNEL)) == 2  # the bot's own words there are not looked up
 
 
-async def test_what_is_said_behind_what_is_still_being_placed_is_heard_behind_it(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_message_waits_for_the_one_before_it_to_be_resolved(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         post = await post_asleep(bot)
         server.faults.slow(0.05)
@@ -176,18 +162,18 @@ async def test_what_is_said_behind_what_is_still_being_placed_is_heard_behind_it
         assert [m.text for m in bot.own(post)] == [f"heard: Ada Lovelace: {said}" for said in ("one", "two", "three")]
 
 
-async def test_a_message_whose_place_is_not_known_in_time_is_fetched(
+async def test_a_message_that_is_not_resolved_in_time_is_fetched(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
         post = await post_asleep(bot)
-        monkeypatch.setattr("channels.discord.events.listener.EXAMINE_TIMEOUT", 0.1)
+        monkeypatch.setattr("channels.discord.events.listener.RESOLVE_TIMEOUT", 0.1)
         server.faults.delay(GET_CHANNEL, 1.0)
         await bot.says(await server.say("ada", post, "two"), "heard: Ada Lovelace: two")
-        assert "the author or the place of a message is not known: TimeoutError" in caplog.text
+        assert "the author of a message could not be resolved: TimeoutError" in caplog.text
 
 
-async def test_a_thread_that_cannot_be_looked_up_is_told_in_the_log(
+async def test_a_thread_that_cannot_be_fetched_is_logged(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
@@ -195,11 +181,11 @@ async def test_a_thread_that_cannot_be_looked_up_is_told_in_the_log(
         await server.archive(post)
         server.faults.fail(GET_CHANNEL, status=403, code=50001)
         await bot.collect_events("ada", post, "two")
-        await until(lambda: "the author or the place of a message is not known" in caplog.text)
+        await until(lambda: "the author of a message could not be resolved" in caplog.text)
         assert await nothing_was_heard(bot)
 
 
-async def test_only_the_servers_that_are_named_are_served(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_only_the_configured_servers_are_served(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         await bot.collect_events("ada", "general", "hello")
         assert await nothing_was_heard(bot)
@@ -209,7 +195,7 @@ async def test_only_the_servers_that_are_named_are_served(server: DiscordSandbox
         await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")
 
 
-async def test_files_and_bare_mentions_are_told_as_what_they_are(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_files_and_bare_mentions_reach_the_model(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         file = await server.say("ada", server.open_dm("ada"), "look", files={"plan.pdf": b"%PDF"})
         await bot.says(
@@ -221,7 +207,7 @@ async def test_files_and_bare_mentions_are_told_as_what_they_are(server: Discord
         await bot.says(bare, "heard: Ada Lovelace: [Ada Lovelace called you without saying anything]")
 
 
-async def test_the_model_is_told_the_name_of_the_bot_in_discord(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_prompt_has_the_name_of_the_bot_in_discord(server: DiscordSandbox, tmp_path: Path) -> None:
     server._guild.bot = replace(server._guild.bot, name="robby")
     async with running(server, tmp_path, echo) as bot:
         await bot.collect_events("ada", "general", "Who are you?")

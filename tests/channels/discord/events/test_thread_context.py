@@ -14,9 +14,7 @@ QUOTED = HEAD.replace("What others said here before", "What the next message rep
 END = "⟦End of that⟧"
 
 
-async def test_who_calls_it_into_a_thread_has_it_and_its_beginning_read_and_later_what_came_in_between(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_mention_in_a_thread_brings_the_thread_as_context(server: DiscordSandbox, tmp_path: Path) -> None:
     namesake = server.add_user("ada2", "Ada Lovelace")
     ada = server.people["ada"]
     async with running(server, tmp_path, lambda _: "ok", follow="never") as bot:
@@ -57,7 +55,7 @@ async def test_who_calls_it_into_a_thread_has_it_and_its_beginning_read_and_late
         ])  # fmt: skip
 
 
-async def test_a_post_of_a_forum_brings_what_opens_it(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_forum_post_brings_its_first_message(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, lambda _: "ok") as bot:
         post = await server.start_post("grace", "ideas", "Printer", "It does not print")
         await bot.collect_events("ada", post, "what to do?")
@@ -65,9 +63,7 @@ async def test_a_post_of_a_forum_brings_what_opens_it(server: DiscordSandbox, tm
         assert bot.said_to_model() == [f"{HEAD}\n> Grace Hopper: It does not print\n{END}\n\nAda Lovelace: what to do?"]
 
 
-async def test_what_is_replied_to_and_forwarded_comes_along_and_what_is_no_text_is_named(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_quoted_and_forwarded_messages_are_context(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, lambda _: "ok") as bot:
         told = await server.say("grace", "general", "lunch?", files={"menu.pdf": b"%PDF"})
         await bot.collect_events("ada", "general", "what is this?", reply_to=told)
@@ -93,7 +89,7 @@ async def test_what_is_replied_to_and_forwarded_comes_along_and_what_is_no_text_
         assert bot.said_to_model()[-1] == "Ada Lovelace: and now?"
 
 
-async def test_without_the_intent_nothing_of_it_is_read(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_without_the_intent_there_is_no_context(server: DiscordSandbox, tmp_path: Path) -> None:
     server.privileged_intents.clear()
     async with running(server, tmp_path, lambda _: "ok") as bot:
         opening = await server.say("grace", "general", "The build is red")

@@ -9,6 +9,7 @@ import pytest
 from channels.discord.interactions import responses as answers
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
+from channels.intake.handler import MessageHandler
 from channels.rate_limits.limiter import Window
 from core.errors import StoreError
 from core.inbox.store import InboxStore
@@ -37,7 +38,7 @@ async def said_of(bot: Bot, seen: list[DiscordMessage]) -> str:
 # Commands of the conversation
 
 
-async def test_help_status_and_stop_are_told_to_who_asks_alone(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_help_status_and_stop_are_private(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         for name in ("status", "stop", "export"):
             await told(bot, await server.command("ada", "general", name), words.NOTHING_TO_RESET)
@@ -56,7 +57,7 @@ async def test_help_status_and_stop_are_told_to_who_asks_alone(server: DiscordSa
         await bot.says(question, f"half\n\n{words.STOPPED}")
 
 
-async def test_an_export_is_a_file_for_who_asks_alone(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_export_is_a_private_file(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         answer = await told(bot, await server.command("grace", "general", "export"), words.EXPORTED)
@@ -77,9 +78,7 @@ async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, 
         )
 
 
-async def test_the_models_to_choose_from_are_those_of_the_agent_that_answers_there(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSandbox, tmp_path: Path) -> None:
     fixed, free = AgentProfile("parley", MODELS[:1]), AgentProfile("free", MODELS, selectable_at=None)
     core = {"agents": AgentRouter("parley", {"parley": fixed, "free": free})}
     async with running(server, tmp_path, echo, core=core) as bot:
@@ -94,7 +93,7 @@ async def test_the_models_to_choose_from_are_those_of_the_agent_that_answers_the
         assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in shown
 
 
-async def test_commands_speak_the_language_of_who_gives_them(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_commands_use_the_language_of_the_user(server: DiscordSandbox, tmp_path: Path) -> None:
     server.set_locale("ada", "ko")
     async with running(server, tmp_path, echo) as bot:
         await told(
@@ -103,9 +102,7 @@ async def test_commands_speak_the_language_of_who_gives_them(server: DiscordSand
 
 
 @pytest.mark.parametrize("lacking", ["view_channel", "send_messages"])
-async def test_who_may_not_write_somewhere_gets_nothing_there(
-    server: DiscordSandbox, tmp_path: Path, lacking: str
-) -> None:
+async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSandbox, tmp_path: Path, lacking: str) -> None:
     async with running(server, tmp_path, echo) as bot:
         server.deny("grace", lacking)
         said = await server.say("ada", "general", "this")
@@ -119,7 +116,7 @@ async def test_who_may_not_write_somewhere_gets_nothing_there(
         assert await bot.inbox_rows() == []
 
 
-async def test_in_a_thread_it_is_another_permission_that_counts(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_thread_has_a_permission_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
         server.deny("grace", "send_messages")
@@ -128,7 +125,7 @@ async def test_in_a_thread_it_is_another_permission_that_counts(server: DiscordS
         await told(bot, await server.command("grace", thread, "stop"), words.NOT_FOR_YOU)
 
 
-async def test_servers_that_are_not_served_are_told_so(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_commands_in_other_servers_are_refused(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         await told(bot, await server.command("ada", "general", "ask", question="why?"), words.NOT_HERE)
 
@@ -136,9 +133,7 @@ async def test_servers_that_are_not_served_are_told_so(server: DiscordSandbox, t
 # Questions
 
 
-async def test_a_question_by_command_is_shown_and_answered_for_all_in_the_same_conversation(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_question_by_command_is_public_and_in_the_same_session(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         for place in ("general", server.open_dm("ada")):
             name, indent = ("Ada Lovelace: ", "  ") if place == "general" else ("", "")
@@ -150,9 +145,7 @@ async def test_a_question_by_command_is_shown_and_answered_for_all_in_the_same_c
         assert bot.calls(CALLBACK)[0].body == {"type": 5}
 
 
-async def test_a_question_by_command_has_a_thread_of_its_own_where_each_has(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_a_question_by_command_starts_a_thread_if_so_configured(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
         (shown,) = await server.command("ada", "general", "ask", question="why?")
         await server.wait_for(lambda: shown.thread and bot.own(shown.thread))
@@ -177,13 +170,13 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
         assert shown.content.text == f"> the sky is green\n-# {link}"
 
 
-async def test_a_message_that_says_nothing_is_not_asked_about(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_empty_message_cannot_be_asked_about(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         pinned = await server.pin("ada", await server.say("ada", "general", "this"))
         await told(bot, await server.choose("ada", pinned, words.ASK_ABOUT), words.NOTHING_TO_READ)
 
 
-async def test_that_a_question_cannot_be_kept_is_told_to_who_asked_and_nothing_of_it_stands(
+async def test_a_question_that_cannot_be_stored_is_reported_privately(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def failing(self: InboxStore, inbound: Any) -> None:
@@ -198,7 +191,7 @@ async def test_that_a_question_cannot_be_kept_is_told_to_who_asked_and_nothing_o
         assert bot.calls(POST) == []
 
 
-async def test_who_asks_too_often_is_told_alone_and_nothing_of_it_stands_nor_a_thread_for_it(
+async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = {"rates": UserRateLimiter(person=RateLimit(1, 3600))}
@@ -215,10 +208,10 @@ async def test_who_asks_too_often_is_told_alone_and_nothing_of_it_stands_nor_a_t
         await server.wait_for(lambda: bot.own(server.open_dm("ada")))
         assert len(server.threads("general")) == 1
 
-        async def unseen(self: InboxStore, *_: Any, **__: Any) -> None:
-            """Others ask at the same time."""
+        async def no_limit(self: MessageHandler, *_: Any) -> None:
+            """The limit is reached between this look and the insert."""
 
-        monkeypatch.setattr(InboxStore, "find_rate_limit", unseen)
+        monkeypatch.setattr(MessageHandler, "get_rate_limit", no_limit)
         seen = await server.command("ada", "general", "ask", question="four")
         await server.wait_for(lambda: len(seen) == 2)
         await told(bot, seen[1:], refusal)
@@ -230,7 +223,7 @@ async def test_who_asks_too_often_is_told_alone_and_nothing_of_it_stands_nor_a_t
 
 
 @pytest.mark.parametrize("where", ["group", "abroad", "forbidden"])
-async def test_where_the_bot_cannot_write_the_answer_is_for_who_asked_alone(
+async def test_where_the_bot_cannot_write_the_answer_is_ephemeral(
     server: DiscordSandbox, tmp_path: Path, where: str
 ) -> None:
     match where:
@@ -255,10 +248,10 @@ async def test_where_the_bot_cannot_write_the_answer_is_for_who_asked_alone(
 
 
 @pytest.mark.parametrize(("most_messages", "shown"), [(5, 5), (20, 6)])
-async def test_a_long_answer_goes_on_in_as_many_messages_as_may_follow_and_the_last_has_the_whole_as_a_file(
+async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_messages: int, shown: int
 ) -> None:
-    monkeypatch.setattr(answers, "MESSAGES", Window(calls=50, seconds=1.0))  # it is not slow
+    monkeypatch.setattr(answers, "TOKEN_WINDOW", Window(calls=50, seconds=1.0))  # it is not slow
     story = "\n\n".join(f"{number}: {'word ' * 300}".strip() for number in range(9))
     async with running(server, tmp_path, story, most_messages=most_messages) as bot:
         seen = await server.command("ada", server.open_group("us", "ada"), "ask", question="a story")
@@ -270,9 +263,7 @@ async def test_a_long_answer_goes_on_in_as_many_messages_as_may_follow_and_the_l
         assert (await bot.settled(1))[0].state == "done"
 
 
-async def test_an_answer_aside_can_be_stopped_and_rated_and_has_no_other_buttons(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], "whole"):
         group = server.open_group("us", "ada")
         (answer,) = await server.command("ada", group, "ask", question="one")
@@ -288,7 +279,7 @@ async def test_an_answer_aside_can_be_stopped_and_rated_and_has_no_other_buttons
         await server.wait_for(lambda: [one.text for one in seen] == [words.NOTED])
 
 
-async def test_an_answer_aside_that_a_process_has_left_is_given_by_the_next(
+async def test_an_interrupted_ephemeral_answer_is_continued_by_the_next_process(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], "All of it.") as bot:
@@ -298,7 +289,7 @@ async def test_an_answer_aside_that_a_process_has_left_is_given_by_the_next(
         await server.wait_for(lambda: answer.text == "All of it.")
 
 
-async def test_an_answer_aside_that_comes_too_late_ends_its_turn(
+async def test_an_ephemeral_answer_after_the_token_has_expired_ends_its_turn(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = asyncio.Event()
@@ -311,16 +302,14 @@ async def test_an_answer_aside_that_comes_too_late_ends_its_turn(
         assert (await bot.settled(1))[0].state == "failed"
 
 
-async def test_what_fails_in_passing_aside_is_made_again(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_transient_failure_of_an_ephemeral_answer_is_retried(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         server.faults.fail(ANSWER, status=503)
         seen = await server.command("ada", server.open_group("us", "ada"), "ask", question="one")
         await told(bot, seen, "heard: one")
 
 
-async def test_what_was_asked_aside_does_not_keep_the_next_process_from_looking_back(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_an_ephemeral_question_does_not_stop_the_backfill(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         group = server.open_group("us", "ada")

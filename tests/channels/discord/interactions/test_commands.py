@@ -16,7 +16,6 @@ from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, discord_of, echo, running
 
 REGISTER = "PUT /applications/{application}/commands"
-REGISTERED = "GET /applications/{application}/commands"
 RESET = {"name": "reset", "type": 1, "contexts": [0, 1, 2], "integration_types": [0, 1]}
 NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS}
 
@@ -28,9 +27,7 @@ async def reset(bot: Bot, user: str, channel: Any, said: str) -> None:
     assert seen.ephemeral_to is bot.server.people[user]
 
 
-async def test_the_command_starts_over_in_channels_threads_and_direct_messages(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_the_command_resets_channels_threads_and_direct_messages(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         root = await server.say("ada", "general", "a root")
         for place in ("general", server.open_dm("ada"), await server.start_thread("ada", root, "a thread")):
@@ -43,7 +40,7 @@ async def test_the_command_starts_over_in_channels_threads_and_direct_messages(
             assert len(bot.said_to_model()) == 1
 
 
-async def test_the_command_stops_what_runs(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_reset_command_stops_a_running_turn(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
         question = await bot.collect_events("ada", "general", "tell a story")
         await bot.says(question, "Once upon a time")
@@ -70,7 +67,7 @@ async def test_the_command_is_acknowledged_at_once_however_slow_the_database_is(
         assert bot.calls(CALLBACK)[0].body == {"type": 5, "data": {"flags": 64}}
 
 
-async def test_a_database_that_fails_is_told_to_who_asked(
+async def test_a_database_failure_is_reported_to_the_user(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def failing(self: InboxStore, session_id: str) -> bool:
@@ -107,7 +104,7 @@ async def test_an_answer_that_discord_refuses_is_posted_in_the_conversation(
 
 
 @pytest.mark.parametrize("fault", ["rate_limit", "status", "lose_reply"])
-async def test_a_confirmation_that_fails_in_passing_is_made_again(
+async def test_a_confirmation_with_a_transient_failure_is_retried(
     server: DiscordSandbox, tmp_path: Path, fault: str
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
@@ -122,15 +119,15 @@ async def test_a_confirmation_that_fails_in_passing_is_made_again(
         await server.wait_for(lambda: len(bot.calls(ANSWER)) == 2 and bot.calls(ANSWER)[1].status == 200)
 
 
-async def test_the_commands_are_registered_once(server: DiscordSandbox, tmp_path: Path) -> None:
-    for _ in range(2):
+async def test_each_start_registers_the_same_commands(server: DiscordSandbox, tmp_path: Path) -> None:
+    for starts in (1, 2):
         async with running(server, tmp_path, echo) as bot:
             assert {command["name"] for command in server.commands} == NAMES
             assert sum(RESET.items() <= command.items() for command in server.commands) == 1
-            assert len(bot.calls(REGISTER)) == 1
+            assert len(bot.calls(REGISTER)) == starts
 
 
-async def test_what_the_commands_do_is_told_in_each_language(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_descriptions_of_commands_are_translated(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo):
         commands = {command["name"]: command for command in server.commands}
         korean = words.messages_for("ko")
@@ -157,21 +154,20 @@ async def test_any_other_commands_are_replaced(
         assert len(bot.calls(REGISTER)) == 2
 
 
-@pytest.mark.parametrize("route", [REGISTER, REGISTERED])
 @pytest.mark.parametrize("fault", ["limit", "status", "lose_reply", "delay"])
 async def test_a_start_does_not_depend_on_the_commands(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, route: str, fault: str
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setattr(dispatcher, "SYNC_TIMEOUT", 0.2)
     match fault:
         case "limit":
-            server.faults.rate_limit(route, 20)
+            server.faults.rate_limit(REGISTER, 20)
         case "status":
-            server.faults.fail(route, status=503)
+            server.faults.fail(REGISTER, status=503)
         case "lose_reply":
-            server.faults.lose_reply(route)
+            server.faults.lose_reply(REGISTER)
         case _:
-            server.faults.delay(route, 0.5)
+            server.faults.delay(REGISTER, 0.5)
     async with running(server, tmp_path, echo) as bot:
         assert len(bot.calls("GET /gateway/bot")) == 2  # how many shards, and at the first attempt
         await bot.says(await bot.collect_events("ada", "general", "hello"), "heard: Ada Lovelace: hello")

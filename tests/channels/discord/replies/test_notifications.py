@@ -15,18 +15,14 @@ SILENT = 1 << 12
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
-async def test_what_is_posted_is_silent_where_that_is_asked(
-    server: DiscordSandbox, tmp_path: Path, is_silent: bool
-) -> None:
+async def test_posts_are_silent_if_so_configured(server: DiscordSandbox, tmp_path: Path, is_silent: bool) -> None:
     async with running(server, tmp_path, echo, silent=is_silent) as bot:
         (answer,) = await bot.says(await bot.collect_events("ada", "general", "one"), "heard: Ada Lovelace: one")
         assert bool(answer.flags & SILENT) == is_silent
         assert answer.pings == frozenset()
 
 
-async def test_the_end_of_an_answer_that_took_long_is_told_to_who_asked_once(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
+async def test_the_author_is_notified_once_of_the_end_of_a_long_reply(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with running(
         server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], "at once", ping_after=3
@@ -46,7 +42,7 @@ async def test_the_end_of_an_answer_that_took_long_is_told_to_who_asked_once(
         assert len([m for m in bot.own("general") if m.pings]) == 1
 
 
-async def test_in_a_thread_of_its_own_who_asked_is_told_by_name(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_in_a_new_thread_the_author_is_notified_by_a_mention(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say("half, "), Pause(go_on), Say("and half.")]
     async with running(server, tmp_path, script, ping_after=0.2, auto_thread=True) as bot:
@@ -61,7 +57,7 @@ async def test_in_a_thread_of_its_own_who_asked_is_told_by_name(server: DiscordS
         assert ping.pings == {server.people["ada"].id}
 
 
-async def test_each_who_asked_by_a_command_is_told_by_name(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_author_of_a_command_is_notified_by_a_mention(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say("half, "), Pause(go_on), Say("and half.")]
     async with running(server, tmp_path, lambda _: script, ping_after=0.2, sessions="user") as bot:
@@ -78,7 +74,7 @@ async def test_each_who_asked_by_a_command_is_told_by_name(server: DiscordSandbo
         }
 
 
-async def test_a_word_that_cannot_be_said_is_left(
+async def test_a_notification_that_fails_is_dropped(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = asyncio.Event()
@@ -88,6 +84,6 @@ async def test_a_word_that_cannot_be_said_is_left(
         await asyncio.sleep(0.2)
         server.faults.fail(POST, status=403, code=50013)
         go_on.set()
-        await until(lambda: "who has asked cannot be told that the answer is there: ping: 50013" in caplog.text)
+        await until(lambda: "the author cannot be notified of the reply: ping: 50013" in caplog.text)
         (row,) = await bot.settled(1)
         assert (row.state, bot.texts(question)) == ("done", ["half, and half."])

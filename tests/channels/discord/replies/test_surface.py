@@ -6,8 +6,8 @@ import discord
 import pytest
 
 from channels.base import Chunk, Plan, Priority
-from channels.discord.client.api import DiscordApi, Said
-from channels.discord.replies.reactions import receipts
+from channels.discord.client.api import DiscordApi, SentMessage
+from channels.discord.replies.reactions import make_queued_reactions
 from channels.discord.replies.surface import DiscordSurface
 from channels.replies.chunk_planner import Planner
 from core.errors import SurfaceError
@@ -28,7 +28,7 @@ class Shown:
         self.question = question
         self.api = api
         self.address = {"channel": question.channel.id, "message": question.id, "speaker": "Ada"}
-        self.receipts = receipts(self.api)
+        self.receipts = make_queued_reactions(self.api)
         self.surface = DiscordSurface(self.api, self.receipts, self.address)
         self.known: list[str] = []
 
@@ -65,20 +65,18 @@ async def thread(server: DiscordSandbox) -> GuildChannel:
     return await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
 
 
-async def test_who_makes_the_last_call_of_a_window_does_not_wait_for_its_end(on: Shown) -> None:
+async def test_the_last_call_of_a_window_returns_before_the_window_ends(on: Shown) -> None:
     assert await on.show("0", priority=Priority.PROGRESS)
     begun = asyncio.get_running_loop().time()
     for number in range(1, 6):
         assert await on.show(str(number))
     assert on.texts == ["5"]
-    assert not on.api.edits(int(on.question.channel.id)).try_acquire(Priority.FINAL)
+    assert not on.api.edit_limiter(int(on.question.channel.id)).try_acquire(Priority.FINAL)
     assert asyncio.get_running_loop().time() - begun < 3
     await on.api.aclose()
 
 
-async def test_of_replies_that_use_up_a_window_together_none_waits_for_its_end(
-    server: DiscordSandbox, api: DiscordApi
-) -> None:
+async def test_replies_that_share_a_window_return_before_it_ends(server: DiscordSandbox, api: DiscordApi) -> None:
     shown = [Shown(server, api, await server.say("ada", "general", "question")) for _ in range(5)]
     async with asyncio.timeout(4):
         await asyncio.gather(*(one.show("…", priority=Priority.PROGRESS) for one in shown))
@@ -97,7 +95,7 @@ async def test_a_placeholder_grows_into_the_answer(on: Shown) -> None:
     assert message.reply_to is on.question
 
 
-async def test_messages_are_a_chain_of_replies_and_come_and_go_as_the_plan_has_them(on: Shown) -> None:
+async def test_messages_form_a_reply_chain_that_follows_the_plan(on: Shown) -> None:
     await on.show("one")
     await on.show("one", "two", "three")
     assert on.texts == ["one", "two", "three"]
@@ -108,7 +106,7 @@ async def test_messages_are_a_chain_of_replies_and_come_and_go_as_the_plan_has_t
     assert on.calls(PATCH) == 1
 
 
-async def test_what_stands_already_is_not_sent_again(on: Shown) -> None:
+async def test_unchanged_messages_are_not_sent_again(on: Shown) -> None:
     await on.show("one", "two")
     before = len(on.server.calls)
     assert await on.show("one", "two", priority=Priority.STREAM_UPDATE)
@@ -120,7 +118,7 @@ async def delete(client: discord.Client, message: DiscordMessage) -> None:
     await place.get_partial_message(int(message.id)).delete()
 
 
-async def test_a_message_that_somebody_deleted_is_posted_anew(on: Shown, client: discord.Client) -> None:
+async def test_a_deleted_message_is_posted_again(on: Shown, client: discord.Client) -> None:
     await on.show("one", "two")
     await delete(client, on.messages[0])
     await on.show("one more", "two")
@@ -135,22 +133,20 @@ async def test_a_message_that_is_too_old_to_be_edited_is_followed_by_a_new_one(o
     assert on.texts == ["half an ans", "half an answer"]
 
 
-async def test_a_left_over_message_that_is_gone_is_no_fault(on: Shown, client: discord.Client) -> None:
+async def test_a_leftover_message_may_be_deleted_already(on: Shown, client: discord.Client) -> None:
     await on.show("one", "two")
     await delete(client, on.messages[1])
     assert await on.show("one")
     assert on.texts == ["one"]
 
 
-async def test_a_question_that_was_deleted_is_answered_beside(on: Shown) -> None:
+async def test_a_deleted_question_is_answered_without_a_reference(on: Shown) -> None:
     await on.server.delete("ada", on.question)
     assert await on.show("one", "two")
     assert [message.reply_to for message in on.messages] == [None, on.messages[0]]
 
 
-async def test_a_thread_that_was_archived_is_opened_again(
-    server: DiscordSandbox, api: DiscordApi, thread: GuildChannel
-) -> None:
+async def test_an_archived_thread_is_unarchived(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
     on = Shown(server, api, await server.say("ada", thread, "question"))
     await on.show("half")
     await server.archive(thread)
@@ -159,7 +155,7 @@ async def test_a_thread_that_was_archived_is_opened_again(
     assert not thread.archived
 
 
-async def test_a_thread_that_was_locked_is_named(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
+async def test_a_locked_thread_is_reported(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
     on = Shown(server, api, await server.say("ada", thread, "question"))
     await on.show("half")
     await server.archive(thread, locked=True)
@@ -170,7 +166,7 @@ async def test_a_thread_that_was_locked_is_named(server: DiscordSandbox, api: Di
 # Faults in passing
 
 
-async def test_a_refusal_is_waited_out_and_ticks_are_dropped_meanwhile(on: Shown) -> None:
+async def test_stream_updates_are_dropped_during_a_rate_limit(on: Shown) -> None:
     await on.show("…", priority=Priority.PROGRESS)
     on.server.faults.rate_limit(PATCH, 0.1, via=False)  # discord.py does not try it again
     begun = asyncio.get_running_loop().time()
@@ -184,7 +180,7 @@ async def test_a_refusal_is_waited_out_and_ticks_are_dropped_meanwhile(on: Shown
 
 @pytest.mark.parametrize("scope", ["user", "global", "shared"])
 @pytest.mark.parametrize("route", [POST, PATCH])
-async def test_a_refusal_that_discord_times_is_waited_out(on: Shown, route: str, scope: str) -> None:
+async def test_a_rate_limit_lasts_as_long_as_discord_says(on: Shown, route: str, scope: str) -> None:
     await on.show("…", priority=Priority.PROGRESS)
     on.server.faults.rate_limit(route, 0.1, 2, scope=scope)  # type: ignore[arg-type]  # one of the three
     assert await on.show("one", "two")
@@ -193,7 +189,7 @@ async def test_a_refusal_that_discord_times_is_waited_out(on: Shown, route: str,
 
 @pytest.mark.parametrize("route", [POST, PATCH])
 @pytest.mark.parametrize("fault", ["status", "lose_reply"])
-async def test_what_failed_in_passing_is_made_again_and_shown_once(on: Shown, route: str, fault: str) -> None:
+async def test_a_transient_failure_is_retried_and_shown_once(on: Shown, route: str, fault: str) -> None:
     await on.show("…", priority=Priority.PROGRESS)
     if fault == "status":
         on.server.faults.fail(route, 2, status=503)
@@ -204,7 +200,7 @@ async def test_what_failed_in_passing_is_made_again_and_shown_once(on: Shown, ro
     assert on.known == [message.id for message in on.messages]
 
 
-async def test_a_post_whose_answer_was_lost_is_found_and_not_made_again(on: Shown) -> None:
+async def test_a_post_whose_answer_was_lost_is_found_and_not_repeated(on: Shown) -> None:
     on.server.faults.lose_reply(POST, 2)
     assert await on.show("one", "two")
     assert on.texts == ["one", "two"]
@@ -212,17 +208,17 @@ async def test_a_post_whose_answer_was_lost_is_found_and_not_made_again(on: Show
 
 
 @pytest.mark.parametrize("is_found", [True, False])
-async def test_a_post_that_only_a_tick_made_says_the_final_in_the_end(
+async def test_a_post_of_a_stream_update_ends_with_the_final_text(
     on: Shown, monkeypatch: pytest.MonkeyPatch, is_found: bool
 ) -> None:
-    async def nothing(*_: Any, **__: Any) -> list[Said]:
+    async def nothing(*_: Any, **__: Any) -> list[SentMessage]:
         return []
 
     await on.show("one", priority=Priority.PROGRESS)
     await on.surface.acquire_slot(Priority.STREAM_UPDATE, is_post=True, is_last_edit=False, outdated_since=0.0)
     on.server.faults.lose_reply(POST)
     if not is_found:
-        monkeypatch.setattr(DiscordApi, "own_behind", nothing)
+        monkeypatch.setattr(DiscordApi, "fetch_own_messages", nothing)
     assert await on.show("one", "tw", priority=Priority.STREAM_UPDATE) is is_found
     assert on.texts == ["one", "tw"]
     assert await on.show("one", "two")
@@ -230,7 +226,7 @@ async def test_a_post_that_only_a_tick_made_says_the_final_in_the_end(
     assert on.known == [message.id for message in on.messages]
 
 
-async def test_that_holds_even_if_the_search_for_it_fails_at_first(on: Shown) -> None:
+async def test_a_lost_post_is_found_even_if_the_first_search_fails(on: Shown) -> None:
     on.server.faults.lose_reply(POST)
     on.server.faults.fail(HISTORY, status=503)
     assert await on.show("one")
@@ -238,7 +234,7 @@ async def test_that_holds_even_if_the_search_for_it_fails_at_first(on: Shown) ->
     assert on.calls(POST) == 1
 
 
-async def test_where_the_history_may_not_be_read_a_reply_stands_beside_the_question_and_once(on: Shown) -> None:
+async def test_without_access_to_the_history_a_reply_has_no_reference(on: Shown) -> None:
     on.server.permissions.remove("read_message_history")
     assert await on.show("one")
     on.server.faults.lose_reply(POST)
@@ -248,7 +244,7 @@ async def test_where_the_history_may_not_be_read_a_reply_stands_beside_the_quest
     assert on.calls(POST) == 4
 
 
-async def test_a_tick_is_tried_once(on: Shown) -> None:
+async def test_a_stream_update_is_tried_once(on: Shown) -> None:
     await on.show("…", priority=Priority.PROGRESS)
     on.server.faults.fail(PATCH, 3, status=503)
     assert not await on.show("a", priority=Priority.STREAM_UPDATE)
@@ -260,7 +256,7 @@ async def test_a_tick_is_tried_once(on: Shown) -> None:
 
 @pytest.mark.parametrize(("status", "code"), [(403, 50013), (403, 50001), (404, 10003), (400, 50035), (401, 0)])
 @pytest.mark.parametrize(("route", "name"), [(POST, "post"), (PATCH, "edit")])
-async def test_what_discord_refuses_for_good_is_named_and_not_tried_again(
+async def test_a_permanent_refusal_is_reported_and_not_retried(
     on: Shown, route: str, name: str, status: int, code: int
 ) -> None:
     await on.show("…", priority=Priority.PROGRESS)
@@ -271,14 +267,14 @@ async def test_what_discord_refuses_for_good_is_named_and_not_tried_again(
     assert on.calls(route) == before + 1
 
 
-async def test_a_discord_that_stays_away_is_given_up_after_some_attempts(on: Shown) -> None:
+async def test_an_unreachable_discord_is_given_up_after_some_attempts(on: Shown) -> None:
     on.server.faults.fail(POST, 50, status=503)
     with pytest.raises(SurfaceError, match=r"^post: out of reach \(HTTP 503\)$"):
         await on.show("done")
     assert on.calls(POST) == 3
 
 
-async def test_a_reply_that_cannot_be_shown_ends_its_turn_with_a_line_and_the_process_lives(
+async def test_a_reply_that_cannot_be_shown_ends_its_turn_and_not_the_process(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.permissions.remove("send_messages")
@@ -292,7 +288,7 @@ async def test_a_reply_that_cannot_be_shown_ends_its_turn_with_a_line_and_the_pr
         await bot.says(question, "hello")
 
 
-async def test_an_answer_whose_placeholder_somebody_deletes_is_said_nevertheless(
+async def test_an_answer_with_a_deleted_placeholder_is_posted(
     server: DiscordSandbox, client: discord.Client, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
@@ -304,7 +300,7 @@ async def test_an_answer_whose_placeholder_somebody_deletes_is_said_nevertheless
         await bot.says(question, "done")
 
 
-async def test_a_failure_of_the_model_is_told_without_its_words(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_model_error_is_reported_without_its_text(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Fail(401, "secret words")]) as bot:
         question = await bot.collect_events("ada", "general", "hello")
         (answer,) = await bot.shows(question, lambda text: "its key needs a look" in text)
@@ -314,7 +310,7 @@ async def test_a_failure_of_the_model_is_told_without_its_words(server: DiscordS
 # Limits
 
 
-async def test_a_long_stream_is_never_refused_and_grows_as_it_comes(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_long_stream_is_never_rate_limited_and_grows(server: DiscordSandbox, tmp_path: Path) -> None:
     story = "".join(f"{number} 😀 words. " for number in range(600))
     async with running(server, tmp_path, [Say(story, pieces=200, pace=0.02)]) as bot:
         question = await bot.collect_events("ada", "general", "a story")
@@ -331,7 +327,7 @@ HOSTILE = "@everyone <@{ada}> <@!{ada}> <@&{role}> @here [https://bank.example](
 
 
 @pytest.mark.parametrize("shape", ["{0}", "```\n{0}\n```", "`{0}`", "||{0}||"])
-async def test_nothing_that_the_model_says_pings_anyone_wherever_it_is_cut(on: Shown, shape: str) -> None:
+async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(on: Shown, shape: str) -> None:
     hostile = HOSTILE.format(ada=on.server.people["ada"].id, role=on.server.bot_role_id)
     planner = Planner(on.surface.limits)
     planner.feed(shape.format(hostile * 40))
@@ -348,7 +344,7 @@ async def test_nothing_that_the_model_says_pings_anyone_wherever_it_is_cut(on: S
 # Found again
 
 
-async def test_a_reply_is_found_by_its_chain_and_nothing_else_is_taken_for_it(on: Shown, api: DiscordApi) -> None:
+async def test_a_reply_is_found_by_its_chain_alone(on: Shown, api: DiscordApi) -> None:
     await on.show("one", "two")
     other = Shown(on.server, api, await on.server.say("ada", "general", "another"))
     await other.show("another's")
@@ -364,7 +360,7 @@ async def test_a_reply_found_after_a_restart_is_edited_in_place(on: Shown) -> No
     assert on.texts == ["the answer"]
 
 
-async def test_however_often_it_is_begun_anew_what_was_deleted_is_posted_again(on: Shown) -> None:
+async def test_a_deleted_message_is_posted_again_by_every_attempt(on: Shown) -> None:
     for _ in range(4):
         on.surface = DiscordSurface(on.api, on.receipts, on.address)
         assert await on.show("…", priority=Priority.PROGRESS)
@@ -372,7 +368,7 @@ async def test_however_often_it_is_begun_anew_what_was_deleted_is_posted_again(o
         assert on.texts == ["one", "two"]
 
 
-async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(on: Shown) -> None:
+async def test_a_failing_queued_reaction_delays_nothing(on: Shown) -> None:
     on.receipts.add(on.address)
     await on.server.wait_for(lambda: on.question.reactions.get("👀") == [on.server.bot_id])
     on.server.faults.delay(REACT.replace("PUT", "DELETE"), 1.0)

@@ -1,0 +1,277 @@
+"""Reader of the text of one chunk, which finds the position where the chunk is full."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+from channels.markdown import inline
+from channels.markdown.blocks import (
+    LINE_END,
+    BlockContext,
+    BlockParser,
+    LineKind,
+    missing_indent,
+    split_quote,
+    starts_block,
+)
+from channels.markdown.dialect import MessageLimits
+from channels.markdown.renderer import (
+    TABLE_MARKS,
+    TABLE_SEPARATION_SIZE,
+    ChunkWriter,
+    SourceLine,
+    TextEnding,
+    closing_size,
+    group_lines,
+    opening_size,
+    remove_deep_indent,
+)
+from channels.markdown.split_points import find_split
+from channels.markdown.tables import TextTable
+
+#: Incomplete lines that may become another kind of block.
+_UNDECIDED = re.compile(r"[ \t]*+(?:(?:\||`{3}|~{3}).*|[-+*=_#>~` \t]*|\d{1,9}[.)][ \t]*)", re.DOTALL)
+_UNDECIDED_CODE = re.compile(r"[ \t>]*[`~]+[ \t]*")
+_UNDECIDED_DELIMITER = re.compile(r"[\s|:-]*")
+
+#: Lines that may end with open emphasis.
+_PROSE_KINDS = {LineKind.TEXT, LineKind.HEADING}
+
+#: Complete blank lines.
+_BLANKS = re.compile(r"(?:[ \t]*+(?:\r\n|\r(?!\n|\Z)|\n))++")
+
+_FENCE_BEGUN = re.compile(r"`{3,}|~{3,}")
+_VISIBLE = re.compile(r"\S")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkBreak:
+    """End of a full chunk.
+
+    Attributes:
+        position: in the source of the chunk.
+        text: the rendered text of the chunk.
+        context: the blocks and marks that are open at the position.
+    """
+
+    position: int
+    text: str
+    context: BlockContext
+
+
+class ChunkReader:
+    """Reader of the text of one chunk, and of the text after it.
+
+    Every decision depends only on the text before it, as if the text came character by character. So it does not matter
+    in which pieces the text comes.
+
+    Args:
+        context: the blocks and marks that are open at the start of the chunk.
+        source: the known text from the start of the chunk.
+        hidden_size: the size of the text before it that is invisible and in no chunk.
+    """
+
+    def __init__(self, limits: MessageLimits, context: BlockContext, source: str = "", hidden_size: int = 0) -> None:
+        self.source = source
+        self.hidden_size = hidden_size
+        self._limits = limits
+        self._capacity = limits.chunk_size - limits.status_reserve
+        self._reset(context)
+
+    def feed(self, text: str) -> None:
+        self.source += text
+
+    def _reset(self, context: BlockContext) -> None:
+        self.context = context
+        self._parser = BlockParser(context, self._table_fits)
+        self._lines: list[SourceLine] = []
+        self._position = 0
+        self._writer = self._new_writer()
+        self._written_lines = 0  # number of lines that the writer has
+        self._is_blank = True
+        self._size_before_line = (0, 0)
+        self._size = opening_size(context, self._limits.dialect, self._limits.measure)
+        self._gap_size = 0
+        self._text_table: TextTable | None = None
+        if context.table:
+            self._open_table(context.table.head, context.table.delimiter)
+
+    def find_break(self, *, is_final: bool = False) -> ChunkBreak | None:
+        """Return the end of the chunk if it is full. More text may follow unless `is_final`."""
+        while self._position < len(self.source):
+            line, end = self._next_line(is_final=is_final)
+            stop = self._overflow_position(line)
+            if stop is not None and self._is_blank and self.context.table:  # too long for a row
+                self._reset(replace(self.context, table=None))
+                continue
+            if stop is not None:
+                kind = self._kind_of_partial_line(line[:stop])
+                return self._make_break(SourceLine(kind, self._position, line[:stop], "", self._parser.context))
+            if end is None:
+                return None
+            complete = SourceLine(self._parser.parse_line(line), self._position, line, end, self._parser.context)
+            if not self._append_line(complete):
+                return self._make_break(complete)
+        return None
+
+    def render(self, *, is_final: bool = False) -> ChunkWriter:
+        """Return the writer with the text so far; its text is empty if nothing is visible."""
+        *settled, lines = group_lines(self._lines[self._written_lines :]) or [[]]
+        for block in settled:
+            self._writer.write(block)
+            self._written_lines += len(block)
+        rest = self.source[self._position :]
+        if not is_final and self._parser.may_be_table_head and _UNDECIDED_DELIMITER.fullmatch(rest):
+            lines = lines[:-1]
+        elif rest and (is_final or not self._is_undecided(rest)):
+            lines = [*lines, SourceLine(self._growing_line_kind(rest), self._position, rest, "", self._parser.context)]
+        writer = self._writer.fork()
+        writer.write(lines, TextEnding.WHOLE if is_final else TextEnding.GROWING)
+        return writer
+
+    def _next_line(self, *, is_final: bool) -> tuple[str, str | None]:
+        """Return the next line and its end, which is None if the line is incomplete.
+
+        Consecutive blank lines are returned at once.
+        """
+        found = LINE_END.search(self.source, self._position)
+        if found is None:
+            return self.source[self._position :], "" if is_final else None
+        is_open = found[0] == "\r" and found.end() == len(self.source) and not is_final  # a line feed may follow
+        line, end = self.source[self._position : found.start()], None if is_open else found[0]
+        if (
+            end
+            and not line.strip()
+            and not self._parser.context.fence
+            and (more := _BLANKS.match(self.source, found.end()))
+        ):
+            end += more[0]
+        return line, end
+
+    def _overflow_position(self, line: str) -> int | None:
+        """Return the position in a line at which the chunk overflows, if it does."""
+        room = self._capacity - self._size - self._gap_size
+        least = max(room, 0) + (len(line) - len(line.lstrip()) if self._is_blank else 0)
+        ink = _VISIBLE.search(line, least)  # every platform counts at least one unit per character
+        head = line[: ink.end()] if ink else line.rstrip()
+        if not head or self._max_size(head) <= room:
+            return None
+        stop = bisect_left(range(len(head)), room + 1, key=lambda stop: self._max_size(head[:stop].rstrip()))
+        return max(stop, len(head) - len(head.lstrip()) + 1)
+
+    def _max_size(self, line: str, kind: LineKind | None = None) -> int:
+        """Return the most that a rendered line measures without its end."""
+        if self._is_blank:
+            line = remove_deep_indent(line)
+        size = self._limits.measure(line) + self._limits.dialect.max_growth(line)
+        place = self._parser.context
+        if kind in _PROSE_KINDS or (kind is None and not place.fence and not place.table):
+            size += sum(map(line.count, "*_~`"))  # each open mark is closed with as many
+        if place.fence and self._limits.dialect.nests_code:
+            size += missing_indent(place.fence, line)
+        if kind is None and not place.fence and (fence := _FENCE_BEGUN.search(line)):
+            size += fence.end() + 1 + self._limits.measure(self._limits.dialect.empty_code_line)
+        return size
+
+    def _append_line(self, line: SourceLine) -> bool:
+        """Append a complete line and return whether it fits."""
+        size, gap, is_blank = self._size, self._gap_size, self._is_blank
+        match line.kind:
+            case LineKind.BLANK:
+                pass
+            case LineKind.DELIMITER:
+                self._lines[-1] = replace(self._lines[-1], kind=LineKind.TABLE_HEAD)
+                self._size, self._gap_size = self._size_before_line
+                self._open_table(self._lines[-1].text, line.text)
+            case LineKind.ROW if self._text_table:
+                without = self._text_table.size
+                self._text_table.add_row(line.text)
+                self._size += self._text_table.size - without
+            case _:
+                self._size += self._gap_size + self._max_size(line.text.rstrip(), line.kind)
+        if line.kind is LineKind.FENCE and line.context.fence:
+            self._size += closing_size(line.context.fence, self._limits.dialect, self._limits.measure)
+        if line.text.strip():
+            if self._size > self._capacity:
+                return False
+            self._size_before_line, self._gap_size, self._is_blank = (size, gap), 0, False
+        if not is_blank or line.text.strip():  # a message starts with its first visible line
+            self._gap_size += self._limits.measure(line.text[len(line.text.rstrip()) :] + line.end)
+        self._lines.append(line)
+        self._position = line.stop
+        return True
+
+    def _kind_of_partial_line(self, line: str) -> LineKind:
+        """Return the largest kind that the start of a line may have."""
+        place = self._parser.context
+        if place.fence:
+            return LineKind.CODE
+        if self._parser.may_be_table_head and _UNDECIDED_DELIMITER.fullmatch(line):
+            return LineKind.DELIMITER
+        return LineKind.ROW if place.table and "|" in line else LineKind.TEXT
+
+    def _make_break(self, last: SourceLine) -> ChunkBreak:
+        """Return the break of a chunk that is full within `last` or at its end."""
+        known = self.source[: last.start + len(last.text)]
+        at = find_split([*self._lines, last], known, self.context.marks)
+        lines = [line for line in self._lines if line.stop <= at]
+        place, rest = (lines[-1].context if lines else replace(self.context, quote="", marks=())), ""
+        line = next((line for line in [*self._lines, last] if line.start < at < line.start + len(line.text)), None)
+        if line:
+            reader = BlockParser(place, self._table_fits)
+            kind, text = reader.parse_line(line.text[: at - line.start]), line.text[: at - line.start]
+            place = reader.context
+            if kind is LineKind.ROW:  # the columns of a partial row may not fit
+                kind, place = LineKind.TEXT, replace(place, table=None)
+            lines.append(SourceLine(kind, line.start, text, "", place))
+            rest = split_quote(text)[0] if kind is LineKind.TEXT else ""
+        goes_on = bool(line) or _continues_paragraph(lines, known[at:])
+        writer = self._new_writer()
+        writer.write(lines, TextEnding.CUT if goes_on else TextEnding.WHOLE)
+        return ChunkBreak(at, writer.text, replace(place, quote=rest, marks=writer.marks))
+
+    def _new_writer(self) -> ChunkWriter:
+        return ChunkWriter(self.context, self._limits.dialect, self._limits.measure)
+
+    def _is_undecided(self, rest: str) -> bool:
+        """Return whether an incomplete line may become another kind and is not rendered yet."""
+        place = self._parser.context
+        if place.fence:
+            return bool(_UNDECIDED_CODE.fullmatch(rest))
+        return bool(_UNDECIDED.fullmatch(rest)) or bool(place.table and not place.table.head.lstrip().startswith("|"))
+
+    def _growing_line_kind(self, rest: str) -> LineKind:
+        """Return the kind that an incomplete line is rendered as."""
+        kind = copy(self._parser).parse_line(rest)
+        return kind if kind in (LineKind.CODE, LineKind.HEADING) else LineKind.TEXT
+
+    def _open_table(self, head: str, delimiter: str) -> None:
+        self._size += self._gap_size + self._table_size(head, delimiter)
+        self._gap_size = 0
+        self._text_table = None if self._limits.dialect.has_tables else self._make_text_table(head, delimiter)
+
+    def _make_text_table(self, head: str, delimiter: str) -> TextTable:
+        return TextTable(head, delimiter, render_cell=inline.plain_text, measure=self._limits.measure)
+
+    def _table_size(self, head: str, delimiter: str, row: str = "") -> int:
+        """Return the most that a table with this one row measures."""
+        measure, growth = self._limits.measure, self._limits.dialect.max_growth
+        if self._limits.dialect.has_tables:
+            lines = [line for line in (head, delimiter, row) if line]
+            return TABLE_SEPARATION_SIZE + sum(measure(f"{line}\n") + growth(line) for line in lines)
+        columns = self._make_text_table(head, delimiter)
+        plain = columns.size
+        if row:
+            columns.add_row(row)
+        return 2 * measure(f"{TABLE_MARKS}\n") + max(columns.size, plain + measure(row) + growth(row))
+
+    def _table_fits(self, head: str, delimiter: str, row: str) -> bool:
+        return self._table_size(head, delimiter, row) <= self._capacity
+
+
+def _continues_paragraph(lines: Sequence[SourceLine], rest: str) -> bool:
+    """Return whether `rest` continues the paragraph at the end of the lines."""
+    line = LINE_END.split(rest, maxsplit=1)[0]
+    return bool(lines) and lines[-1].kind is LineKind.TEXT and bool(line.strip()) and not starts_block(line)
