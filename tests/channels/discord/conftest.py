@@ -39,7 +39,7 @@ CALLBACK = "POST /interactions/{interaction}/{token}/callback"
 ANSWER = "PATCH /webhooks/{application}/{token}/messages/{message}"
 FOLLOW_UP = "POST /webhooks/{application}/{token}"
 
-#: What says something.
+#: Routes that send text.
 SPOKEN = {POST, PATCH, ANSWER, FOLLOW_UP}
 
 #: Discord: the flag that suppresses embeds.
@@ -48,8 +48,9 @@ NO_PREVIEWS = 1 << 2
 
 @asynccontextmanager
 async def discord_of(**options: Any) -> AsyncIterator[DiscordSandbox]:
-    """A Discord, in which the bot may do what its invitation asks for. In the end, all that was asked of it is as
-    Discord specifies, and nobody was called by anything but the word that an answer is there.
+    """Run a sandbox with the permissions of the invite link, and check the bot's requests at the end.
+
+    All requests are as Discord specifies, and no message notifies anyone except at the end of a long reply.
     """
     async with DiscordSandbox(**options) as sandbox:
         asked_for = required_permissions(auto_thread=True).value
@@ -71,7 +72,7 @@ def is_ping(text: str | None) -> bool:
     return text is not None and text.endswith(words.READY)
 
 
-#: Seconds between the attempts at a call that failed in passing.
+#: Seconds between the attempts at a call with a transient failure.
 PAUSES = (0.01, 0.01)
 
 
@@ -83,7 +84,7 @@ async def server() -> AsyncIterator[DiscordSandbox]:
 
 @pytest.fixture(autouse=True)
 def nothing_stays_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What discord.py keeps for the whole process is put back; a session is begun anew without its pause of 5 s."""
+    """Restore the global state of discord.py, and start sessions without the pause of 5 s."""
     monkeypatch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
     monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
     monkeypatch.setattr(ExponentialBackoff, "delay", lambda _: 0.02)
@@ -96,7 +97,7 @@ def settings_of(server: DiscordSandbox, **more: Any) -> DiscordSettings:
 
 @pytest.fixture
 async def api(server: DiscordSandbox) -> AsyncIterator[DiscordApi]:
-    """Of a client that is logged in, and not connected to the gateway."""
+    """Return the API of a client that is logged in and not connected to the gateway."""
     made = make_client(settings_of(server))
     api = DiscordApi(made, pauses=PAUSES)
     await log_in(made, settings_of(server))
@@ -110,7 +111,7 @@ def client(api: DiscordApi) -> discord.Client:
 
 
 class Bot(Wired):
-    """Everything between Discord and the model."""
+    """Bot from Discord to the model."""
 
     def __init__(self, server: DiscordSandbox, channel: DiscordChannel, core: Core) -> None:
         super().__init__(core)
@@ -125,7 +126,7 @@ class Bot(Wired):
         return await self.server.say(user, channel, f"{self.mention} {text}", **more)
 
     def answers(self, question: DiscordMessage) -> list[DiscordMessage]:
-        """The chain of the bot's replies to a message."""
+        """Return the chain of the bot's replies to a message."""
         chain = [question]
         for message in self.server.messages(question.channel):
             if message.author.id == self.server.bot_id and message.reply_to is chain[-1]:
@@ -136,12 +137,12 @@ class Bot(Wired):
         return [answer.text for answer in self.answers(question)]
 
     async def says(self, question: DiscordMessage, *texts: str) -> list[DiscordMessage]:
-        """The answers to a message, once these are what they say."""
+        """Wait until the replies to a message have these texts, and return them."""
         await self.server.wait_for(lambda: self.texts(question) == list(texts))
         return self.answers(question)
 
     async def shows(self, question: DiscordMessage, predicate: Callable[[str], Any]) -> list[DiscordMessage]:
-        """The answers to a message, once the text of the last one is as wanted."""
+        """Wait until the last reply to a message satisfies the predicate, and return the replies."""
         await self.server.wait_for(lambda: any(map(predicate, self.texts(question)[-1:])))
         return self.answers(question)
 
@@ -152,15 +153,15 @@ class Bot(Wired):
         return [call for call in self.server.calls if call.route == route]
 
     async def sessions(self) -> list[str]:
-        """In which session each accepted message is."""
+        """Return the session of each accepted message."""
         return [row.session for row in await self.inbox_rows()]
 
     def said_to_model(self) -> list[str]:
-        """What people said, in the newest request."""
+        """Return the user messages of the newest model request."""
         return [message["content"] for message in self.model.requests[-1]["messages"] if message["role"] == "user"]
 
     def said_to_bot(self) -> list[str]:
-        """The same without what others said around it."""
+        """Return the user messages of the newest model request without their context."""
         return [said.rpartition(QUOTE_END)[2].strip() for said in self.said_to_model()]
 
 
@@ -202,12 +203,12 @@ async def running(
 
 
 def echo(asked: Any) -> str:
-    """What was said to it, without what others said around it."""
+    """Return the text of the question without its context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 async def nothing_was_heard(bot: Bot) -> bool:
-    """Whether of all that was said until now nothing is meant for the bot: a message after it is answered first."""
+    """Return whether no message so far was accepted: a later message is answered first."""
     before = len(await bot.inbox_rows())
     last = await bot.server.say("linus", bot.server.open_dm("linus"), "last")
     await bot.says(last, "heard: last")

@@ -199,7 +199,7 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
         (shown,) = await server.command("ada", "general", "ask", question="one")
         await server.wait_for(lambda: shown.thread and len(bot.own(shown.thread)) == 2)
         refusal = ENGLISH(words.TOO_OFTEN, minutes=60)
-        for _ in range(2):  # he is told however often he asks
+        for _ in range(2):  # every refusal is sent
             await told(bot, await server.command("ada", "general", "ask", question="two"), refusal)
         await told(
             bot, await server.choose("ada", await server.say("ada", "general", "this"), words.ASK_ABOUT), refusal
