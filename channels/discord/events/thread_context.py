@@ -6,13 +6,20 @@ first message of a forum post is in the post. Both have the id of the thread.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import discord
 
 from channels.base import ContextMessage, SurroundingMessages
 from channels.discord.client.api import USER_MESSAGE_TYPES, DiscordApi
-from channels.discord.events.content import get_context_text, get_forwarded_messages, get_mention_names, is_empty
+from channels.discord.events.content import (
+    MentionNames,
+    get_context_text,
+    get_forwarded_messages,
+    get_mention_names,
+    is_empty,
+)
 from channels.discord.events.mentions import DiscordMentionResolver
 from channels.discord.session_ids import snowflake_time, thread_id_of, time_snowflake
 from channels.discord.text import shorten
@@ -63,14 +70,14 @@ class DiscordContextFetcher:
         return SurroundingMessages(
             [
                 *(
-                    _to_context_message(one, names, opens=one.id == thread)
+                    replace(_to_context_message(one, names), is_thread_start=one.id == thread)
                     for one in sorted(messages_by_key.values(), key=lambda one: one.id)
                     if (one.author != self._api.bot_user or one.id == thread)
                     and one.id not in question_ids
                     and not is_empty(one)
                 ),
                 *(
-                    _to_context_message(known[reference], names, kind="quoted", to=key, me=self._api.bot_user)
+                    self._quote(known[reference], names, key)
                     for key, reference in references.items()
                     if reference in known
                 ),
@@ -78,6 +85,12 @@ class DiscordContextFetcher:
             ],
             {one.author: str(one.address.get("speaker", "")) for one in history.others} if history is not None else {},
         )
+
+    def _quote(self, message: discord.Message, names: MentionNames, event_key: str) -> ContextMessage:
+        """Return a message that the one with `event_key` replies to."""
+        quoted = _to_context_message(message, names)
+        text = shorten(quoted.text, MAX_OWN_CHARACTERS) if message.author == self._api.bot_user else quoted.text
+        return replace(quoted, text=text, kind="quoted", event_key=event_key)
 
     async def _fetch_thread(
         self, thread: int, messages: Sequence[InboxMessage], history: HistoryState
@@ -122,9 +135,7 @@ def _resolve_starter(message: discord.Message) -> discord.Message:
     return resolved if isinstance(resolved, discord.Message) else message
 
 
-def _to_context_message(
-    message: discord.Message, names: Mapping[tuple[str, int], str], *, me: Any = None, **how: Any
-) -> ContextMessage:
+def _to_context_message(message: discord.Message, names: MentionNames) -> ContextMessage:
     parts = [
         get_context_text(message, {**names, **get_mention_names(message)}),
         *(part["text"] for part in get_forwarded_messages(message)),
@@ -133,9 +144,8 @@ def _to_context_message(
     return ContextMessage(
         author=f"{BOT_PREFIX}{author.id}" if author.bot else str(author.id),
         name=author.display_name,
-        text=shorten(text, MAX_OWN_CHARACTERS) if author == me else text,
+        text=text,
         sent_at=snowflake_time(message.id),
-        **how,
     )
 
 
