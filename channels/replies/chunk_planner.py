@@ -7,8 +7,8 @@ from dataclasses import replace
 from channels.base import FINAL_PRIORITIES, Chunk, Plan, Priority
 from channels.i18n.messages import PLACEHOLDER
 from channels.markdown.blocks import BlockContext
-from channels.markdown.dialect import MessageLimits
 from channels.markdown.chunk_reader import ChunkReader
+from channels.markdown.dialect import MessageLimits
 
 #: Checks for a full chunk while one chunk fills.
 _CHECKS_PER_CHUNK = 16
