@@ -418,23 +418,10 @@ class Scale:
 
     def __init__(self) -> None:
         self.calls = 0
-        self.characters = 0
 
     def __call__(self, text: str) -> int:
         self.calls += 1
-        self.characters += len(text)
         return len(text)
-
-
-@pytest.mark.parametrize("text", ["\n" * 60_000, "\r\n" * 30_000 + "x", " \n" * 30_000, "x\n" * 190, "- x\n" * 90])
-def test_the_last_word_is_planned_without_reading_again_what_was_read(text: str) -> None:
-    scale = Scale()
-    planner = Planner(MessageLimits(400, scale))
-    planner.feed(f"Hello\n{text}")
-    planner.plan(Priority.STREAM_UPDATE)
-    before = scale.characters
-    planner.plan(Priority.FINAL)
-    assert scale.characters - before < 50
 
 
 def test_blank_lines_are_read_at_once_however_many() -> None:
