@@ -42,7 +42,7 @@ def said_by_all(bot: Bot, channel: str = "general") -> list[str]:
 
 async def heard(bot: Bot, n: int = 0) -> None:
     """All that was told until now has been dealt with: somebody else, who speaks last, is answered."""
-    last = await bot.collect_events("linus", "random", f"last {n}")
+    last = await bot.mention_bot("linus", "random", f"last {n}")
     await bot.shows(last, lambda texts: f"heard: linus: last {n}" in texts)
     await bot.slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in bot.slack.envelopes))
     await bot.channel._intake.drain(20)
@@ -68,13 +68,13 @@ async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
 ) -> None:
     rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
     async with running(slack, tmp_path, echo, rules=rules) as bot:
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: "heard: ada: one" in texts)
         (answer,) = [m for m in bot.thread(question) if m.user == slack.bot_user_id]
         requests, shown = len(bot.model.requests), said_by_all(bot)
-        await bot.collect_events("grace", "general", "sesame open")
+        await bot.mention_bot("grace", "general", "sesame open")
         await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
-        await bot.collect_events("grace", "general", "sesame open", thread_ts=question.ts)
+        await bot.mention_bot("grace", "general", "sesame open", thread_ts=question.ts)
         await slack.say("grace", "general", "sesame too", thread_ts=question.ts)
         await slack.say("grace", slack.open_dm("grace"), "sesame alone")
         edited = await slack.say("grace", "general", "sesame quiet")
@@ -113,7 +113,7 @@ async def test_people_from_outside_and_other_bots_are_nobody_until_they_are_name
 ) -> None:
     slack.add_user("eve", team_id="T0OUTSIDE")
     async with running(slack, tmp_path, echo) as bot:
-        message = await bot.collect_events("eve", "general", "hello")
+        message = await bot.mention_bot("eve", "general", "hello")
         await slack.bot_says("robot", "general", f"{bot.mention} hello")
         await slack.shortcut("eve", message, ASK)
         await heard(bot)
@@ -123,10 +123,10 @@ async def test_people_from_outside_and_other_bots_are_nobody_until_they_are_name
     named = AccessRules(frozenset({"workspace:T0OUTSIDE", f"workspace:{slack.team_id}"}))
     async with running(slack, tmp_path, echo, rules=named) as bot:
         for user in ("eve", "ada"):
-            question = await bot.collect_events(user, "general", "again")
+            question = await bot.mention_bot(user, "general", "again")
             await bot.shows(question, partial(contains, f"heard: {user}: again"))
     async with running(slack, tmp_path, echo, external=True) as bot:
-        question = await bot.collect_events("eve", "general", "and now")
+        question = await bot.mention_bot("eve", "general", "and now")
         await bot.shows(question, partial(contains, "heard: eve: and now"))
         sessions = {row.session for row in await bot.turn_rows()}
         assert {session.split(":")[1] for session in sessions} == {slack.team_id}, "it belongs to who has the bot"
@@ -139,13 +139,13 @@ async def test_a_user_group_opens_the_door_and_what_cannot_be_looked_up_opens_no
     rules = AccessRules(frozenset({f"role:{group}"}))
     slack.scopes.discard("usergroups:read")
     async with running(slack, tmp_path, echo, rules=rules) as bot:
-        await bot.collect_events("ada", "general", "early")
+        await bot.mention_bot("ada", "general", "early")
         await slack.wait_for(lambda: [call for call in slack.calls if call.error == "missing_scope"])
         assert await bot.inbox_rows() == []
         slack.scopes.add("usergroups:read")
-        question = await bot.collect_events("ada", "general", "now")
+        question = await bot.mention_bot("ada", "general", "now")
         await bot.shows(question, lambda texts: "heard: ada: now" in texts)
-        await bot.collect_events("grace", "general", "I too")
+        await bot.mention_bot("grace", "general", "I too")
         await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
         asked = next(row for row in await bot.inbox_rows() if row.message)
         assert asked.message["visitor"]["roles"] == [group]
@@ -157,9 +157,9 @@ async def test_what_waits_of_somebody_who_is_blocked_meanwhile_is_not_answered(
     async with running(slack, tmp_path, echo) as bot:
         bot.desk.access_policy._rules = {"slack": AccessRules()}
         bot.worker._limit = 0
-        question = await bot.collect_events("grace", "general", "one")
-        await bot.collect_events("ada", "general", "two", thread_ts=question.ts)
-        lonely = await bot.collect_events("grace", "random", "three")
+        question = await bot.mention_bot("grace", "general", "one")
+        await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
+        lonely = await bot.mention_bot("grace", "random", "three")
         await accepted(bot, 3)
         bot.desk.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
         bot.worker._limit = 9
@@ -175,7 +175,7 @@ async def test_who_asks_too_often_hears_once_when_he_may_go_on_and_loses_nothing
 ) -> None:
     core = {"rates": UserRateLimiter(person=RateLimit(2, 3600))}
     async with running(slack, tmp_path, echo, core=core) as bot:
-        asked = [await bot.collect_events("ada", "general", f"question {n}") for n in range(5)]
+        asked = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(5)]
         await heard(bot)
         for n in range(2):
             await bot.shows(asked[n], partial(contains, f"heard: ada: question {n}"))
@@ -196,8 +196,8 @@ async def test_long_commands_of_one_person_do_not_hold_up_another(
 
     monkeypatch.setattr(handlers, "_quote_name", bounded)
     async with running(slack, tmp_path, echo) as bot:
-        commands = [await bot.collect_events("linus", "general", f"model {'a' * 39_000}") for _ in range(6)]
-        question = await bot.collect_events("grace", "random", "hello")
+        commands = [await bot.mention_bot("linus", "general", f"model {'a' * 39_000}") for _ in range(6)]
+        question = await bot.mention_bot("grace", "random", "hello")
         async with asyncio.timeout(2):
             await bot.shows(question, partial(contains, "heard: grace: hello"))
         for command in commands:
@@ -208,8 +208,8 @@ async def test_long_commands_of_one_person_do_not_hold_up_another(
 async def test_too_many_commands_are_not_run_and_one_sentence_says_so(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(2, 3600))
-        asked = [await bot.collect_events("ada", "general", "help") for _ in range(5)]
-        theirs = await bot.collect_events("grace", "general", "help")
+        asked = [await bot.mention_bot("ada", "general", "help") for _ in range(5)]
+        theirs = await bot.mention_bot("grace", "general", "help")
         await heard(bot)
         assert sorted(len(bot.thread(one)) for one in asked) == [1, 1, 1, 2, 2]
         assert len(bot.thread(theirs)) == 2
@@ -217,7 +217,7 @@ async def test_too_many_commands_are_not_run_and_one_sentence_says_so(slack: Sla
         assert whispers(bot, "ada") == [refusal]
         seen = await slack.command("ada", "general", "/help")
         await slack.wait_for(lambda: [one.text for one in seen] == [refusal])
-        question = await bot.collect_events("ada", "general", "question")
+        question = await bot.mention_bot("ada", "general", "question")
         await bot.shows(question, partial(contains, "heard: ada: question"))
 
 
@@ -230,7 +230,7 @@ async def test_a_database_that_is_away_lets_nobody_in_who_may_not_speak(
     rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
     async with running(slack, tmp_path, echo, rules=rules) as bot:
         monkeypatch.setattr(type(bot.desk.refusals), "is_to_be_told", away)
-        await bot.collect_events("grace", "general", "hello")
+        await bot.mention_bot("grace", "general", "hello")
         await heard(bot)
         assert (whispers(bot, "grace"), len(await bot.inbox_rows())) == ([], 1)
 
@@ -239,7 +239,7 @@ async def test_who_cannot_be_seen_does_nothing_and_is_told(slack: SlackSandbox, 
     slack.add_user("mina", locale="ko-KR")
     rules = AccessRules(frozenset({f"role:{slack.add_group('team', ['mina']).id}"}))
     async with running(slack, tmp_path, echo, rules=rules) as bot:
-        question = await bot.collect_events("mina", "general", "one")
+        question = await bot.mention_bot("mina", "general", "one")
         await bot.shows(question, lambda texts: "heard: mina: one" in texts)
         (answer,) = [m for m in bot.thread(question) if m.user == slack.bot_user_id]
         groups = bot.channel._directory._groups

@@ -87,7 +87,7 @@ WISHES = ("stop", "retry", "regenerate", "revise", "good", "bad", "approve", "al
 
 async def test_no_button_that_was_made_up_does_anything(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
-        question = await bot.collect_events("ada", "general", "a story")
+        question = await bot.mention_bot("ada", "general", "a story")
         await bot.shows(question, lambda texts: "Once" in texts)
         before = await all_rows(bot)
         (turn,) = await bot.turn_rows()
@@ -105,7 +105,7 @@ async def test_a_button_of_another_place_obeys_nobody_who_did_not_ask_there(
     slack: SlackSandbox, tmp_path: Path, wish: str
 ) -> None:
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
-        question = await bot.collect_events("ada", "random", "a story")
+        question = await bot.mention_bot("ada", "random", "a story")
         await bot.shows(question, lambda texts: "Once" in texts)
         before = await all_rows(bot)
         (turn,) = await bot.turn_rows()

@@ -51,7 +51,7 @@ async def answer(slack: SlackSandbox, user: str, channel: str, text: str) -> str
 async def test_a_forged_button_of_slack_exports_nobody_elses_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
         secret = await slack.say("grace", slack.open_dm("grace"), "tell me the secret")
-        other = await bot.collect_events("ada", "random", "one")
+        other = await bot.mention_bot("ada", "random", "one")
         await bot.settled(2)
         body = {
             "type": "block_actions",
@@ -75,7 +75,7 @@ async def test_a_forged_button_of_slack_exports_nobody_elses_conversation(slack:
 async def test_an_argument_of_slacks_export_names_no_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
         secret = await slack.say("grace", slack.open_dm("grace"), "tell me the secret")
-        await bot.collect_events("ada", "general", "hi")
+        await bot.mention_bot("ada", "general", "hi")
         await bot.settled(2)
         named = f"slack:{slack.team_id}:{secret.channel.id}:{secret.ts}"
         for text in (named, f"json {named}", "../../etc/passwd", "json;id"):

@@ -85,7 +85,7 @@ class Bot(Wired):
     def texts(self, message: SlackMessage) -> list[str]:
         return [one.text for one in self.thread(message)]
 
-    async def collect_events(self, user: str, channel: str, text: str, **more: Any) -> SlackMessage:
+    async def mention_bot(self, user: str, channel: str, text: str, **more: Any) -> SlackMessage:
         return await self.slack.say(user, channel, f"{self.mention} {text}", **more)
 
     async def shows(self, message: SlackMessage, predicate: Callable[[list[str]], Any]) -> list[str]:

@@ -29,7 +29,7 @@ async def test_a_mention_is_answered_in_its_thread_with_the_speakers_name_before
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "ask <@" + slack.people["grace"].id + "> &amp; me")
+        question = await bot.mention_bot("ada", "general", "ask <@" + slack.people["grace"].id + "> &amp; me")
         texts = await bot.shows(question, lambda texts: "heard: ada: ask @grace & me" in texts)
         assert len(texts) == 2
         await slack.wait_for(lambda: acknowledged(slack))
@@ -50,7 +50,7 @@ async def test_a_follow_up_needs_no_mention_where_the_bot_speaks_already(slack: 
     async with running(slack, tmp_path, echo) as bot:
         elsewhere = await slack.say("ada", "general", "hi all")
         await slack.say("grace", "general", "hi ada", thread_ts=elsewhere.ts)
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: len(texts) == 2)
         await slack.say("ada", "general", "two", thread_ts=question.ts)
         await bot.shows(question, lambda texts: "heard: ada: two" in texts)
@@ -62,7 +62,7 @@ async def test_a_follow_up_needs_no_mention_where_the_bot_speaks_already(slack: 
 @BOTH_MODES
 async def test_an_event_that_comes_again_is_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.settled(1)
         await slack.redeliver(question)
         await slack.wait_for(lambda: sum(e.attempt > 0 for e in slack.envelopes) == 2 and acknowledged(slack))
@@ -121,9 +121,9 @@ async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_
     go_on = asyncio.Event()
     script = [[Pause(go_on), Say("one!")], "two!"]
     async with running(slack, tmp_path, *script) as bot:
-        first = await bot.collect_events("ada", "general", "one")
+        first = await bot.mention_bot("ada", "general", "one")
         await slack.wait_for(lambda: len(bot.thread(first)) == 2)
-        second = await bot.collect_events("ada", "general", "two", thread_ts=first.ts)
+        second = await bot.mention_bot("ada", "general", "two", thread_ts=first.ts)
         await slack.wait_for(lambda: second.reactions.get("eyes") == [slack.bot_user_id])
         assert first.reactions == {}
         go_on.set()
@@ -147,14 +147,14 @@ async def test_a_bare_mention_is_told_as_one(slack: SlackSandbox, tmp_path: Path
 
 async def test_a_wish_to_start_over_is_done_and_confirmed_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.settled(1)
         slack.faults.lose_reply("chat.postMessage")
-        reset = await bot.collect_events("ada", "general", "Reset!", thread_ts=question.ts)
+        reset = await bot.mention_bot("ada", "general", "Reset!", thread_ts=question.ts)
         await bot.shows(question, lambda texts: words.RESET_DONE in texts)
         await slack.redeliver(reset)
         await slack.wait_for(lambda: acknowledged(slack))
-        again = await bot.collect_events("ada", "general", "two", thread_ts=question.ts)
+        again = await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
         await bot.shows(again, lambda texts: "heard: ada: two" in texts)
         assert bot.texts(question).count(words.RESET_DONE) == 1
         assert [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"] == [
@@ -164,11 +164,11 @@ async def test_a_wish_to_start_over_is_done_and_confirmed_once(slack: SlackSandb
 
 async def test_a_reset_stops_what_runs_and_drops_what_waits(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
-        first = await bot.collect_events("ada", "general", "tell a story")
+        first = await bot.mention_bot("ada", "general", "tell a story")
         await bot.shows(first, lambda texts: "Once upon a time" in texts)
-        second = await bot.collect_events("ada", "general", "and another", thread_ts=first.ts)
+        second = await bot.mention_bot("ada", "general", "and another", thread_ts=first.ts)
         await slack.wait_for(lambda: "eyes" in second.reactions)
-        await bot.collect_events("ada", "general", "reset", thread_ts=first.ts)
+        await bot.mention_bot("ada", "general", "reset", thread_ts=first.ts)
         await bot.shows(first, lambda texts: words.RESET_DONE in texts)
         await bot.shows(first, lambda texts: any(words.RESET_STOPPED[1:-1] in text for text in texts))
         await slack.wait_for(lambda: not second.reactions)
@@ -176,16 +176,16 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(slack: SlackSandbox,
         assert (row.state, row.text) == ("cancelled", None)
         assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
         await bot.model.wait_for_disconnects()
-        third = await bot.collect_events("ada", "general", "hello", thread_ts=first.ts)
+        third = await bot.mention_bot("ada", "general", "hello", thread_ts=first.ts)
         await bot.shows(third, lambda texts: texts[-1] == "anew!")
         assert len(bot.model.requests) == 2
 
 
 async def test_a_name_is_looked_up_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.settled(1)
-        await bot.collect_events("ada", "general", "two", thread_ts=question.ts)
+        await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
         await bot.settled(2)
         ada = slack.people["ada"].id
         assert sum(call.method == "users.info" and call.arguments["user"] == ada for call in slack.calls) == 1
@@ -215,7 +215,7 @@ async def test_a_reply_begins_at_once_and_goes_on_in_the_language_of_who_asks_wh
     go_on = asyncio.Event()
     async with running(slack, tmp_path, [Pause(go_on), Say("  ")]) as bot:
         slack.faults.delay("users.info", 2.0)
-        question = await bot.collect_events("minsu", "general", "안녕?")
+        question = await bot.mention_bot("minsu", "general", "안녕?")
         await bot.shows(question, lambda texts: words.PLACEHOLDER in texts)
         placeholder = bot.thread(question)[1]
         assert list(placeholder.buttons) == [words.STOP]

@@ -48,15 +48,15 @@ async def test_a_group_of_people_is_read_by_its_name_and_where_the_app_may_not_k
 ) -> None:
     group = slack.add_group("oncall", ["ada", "grace"])
     async with running(slack, tmp_path, lambda asked: asked.text) as bot:
-        question = await bot.collect_events("ada", "general", f"who is in <!subteam^{group.id}>?")
+        question = await bot.mention_bot("ada", "general", f"who is in <!subteam^{group.id}>?")
         await bot.shows(question, lambda texts: "ada: who is in @oncall?" in texts)
-        await bot.collect_events("ada", "general", f"and in <!subteam^{group.id}|@ops>?", thread_ts=question.ts)
+        await bot.mention_bot("ada", "general", f"and in <!subteam^{group.id}|@ops>?", thread_ts=question.ts)
         await bot.shows(question, lambda texts: "ada: and in @ops?" in texts)
         assert sum(call.method == "usergroups.list" for call in slack.calls) == 1
     slack.scopes.discard("usergroups:read")
     async with running(slack, tmp_path, lambda asked: asked.text) as bot:
         for _ in range(2):
-            question = await bot.collect_events("ada", "general", f"who is in <!subteam^{group.id}>?")
+            question = await bot.mention_bot("ada", "general", f"who is in <!subteam^{group.id}>?")
             await bot.shows(question, lambda texts: f"ada: who is in @{group.id}?" in texts)
         assert sum(call.method == "usergroups.list" for call in slack.calls) == 3
 
@@ -65,6 +65,6 @@ async def test_the_model_is_told_the_display_name_of_the_bot_in_slack(slack: Sla
     bot_user = slack._workspace.bot
     slack._workspace.users[bot_user.id] = replace(bot_user, name="robby")
     async with running(slack, tmp_path, lambda _: "ok") as bot:
-        await bot.collect_events("ada", "general", "Who are you?")
+        await bot.mention_bot("ada", "general", "Who are you?")
         await bot.settled(1)
         assert bot.model.requests[-1]["messages"][0]["content"].startswith("You are robby,")

@@ -27,12 +27,12 @@ async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_u
     grace = slack.people["grace"].id
     limits: dict[str, Any] = {"limits": SpendingLimits(person=to_amount(Decimal("0.01"))), "admins": [grace]}
     async with running(slack, tmp_path, echo, core=limits, admins=[grace]) as bot:
-        await bot.shows(await bot.collect_events("ada", "general", "one"), lambda texts: texts[-1] == "heard: ada: one")
+        await bot.shows(await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "heard: ada: one")
         await bot.settled(1)
         shown = (await said(bot, "ada", "general", "/usage")).text
         assert [f"{who}: {ONE}" in shown for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
         assert "`ada`" not in shown
-        question = await bot.collect_events("ada", "general", "two")
+        question = await bot.mention_bot("ada", "general", "two")
         texts = await bot.shows(question, lambda texts: len(texts) == 2 and "used up" in texts[1])
         assert re.search(
             r"may spend with me in a day \(\$0\.0100\) is used up\. I can go on from \d{4}-\d\d-\d\d,", texts[1]
@@ -40,7 +40,7 @@ async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_u
         assert words.CAP_ADMINS in texts[1]
         assert len(bot.model.requests) == 1
         await bot.shows(
-            await bot.collect_events("grace", "random", "mine"), lambda texts: texts[-1] == "heard: grace: mine"
+            await bot.mention_bot("grace", "random", "mine"), lambda texts: texts[-1] == "heard: grace: mine"
         )
         await bot.settled(3)
         everything = (await said(bot, "grace", "random", "/usage")).text
@@ -56,7 +56,7 @@ async def test_each_is_told_his_own_and_a_cap_refuses_without_asking_the_model_u
 async def test_usage_tells_what_the_prompt_cache_has_read_and_written(slack: SlackSandbox, tmp_path: Path) -> None:
     answer = [Say("Hi."), Finish(input=2_000, output=3, cached=1_500, cache_write=400)]
     async with running(slack, tmp_path, answer) as bot:
-        await bot.shows(await bot.collect_events("ada", "general", "one"), lambda texts: texts[-1] == "Hi.")
+        await bot.shows(await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "Hi.")
         await bot.settled(1)
         shown = (await said(bot, "ada", "general", "/usage")).text
         assert "; prompt cache this month: 1,500 tokens read, 400 written" in shown
@@ -70,7 +70,7 @@ async def test_where_the_model_cannot_answer_another_one_does_and_a_line_says_so
     broken = [Say("The sky is gr"), Fail(503)]
     async with running(slack, tmp_path, broken, broken, core={"stand_in": echo}) as bot:
         note = words.STOOD_IN.format(model=STAND_IN, other="openai/scripted")
-        texts = await bot.shows(await bot.collect_events("ada", "general", "one"), lambda texts: STAND_IN in texts[-1])
+        texts = await bot.shows(await bot.mention_bot("ada", "general", "one"), lambda texts: STAND_IN in texts[-1])
         assert texts[1] == f"heard: ada: one\n\n{note}"
         await bot.settled(1)
         shown = (await said(bot, "ada", "general", "/usage")).text

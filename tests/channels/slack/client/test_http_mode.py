@@ -37,7 +37,7 @@ async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.settled(1)
         told = next(e for e in slack.envelopes if e.payload["event"]["type"] == "app_mention").payload
         forged = json.dumps({**told, "event": {**told["event"], "ts": "1700000000.000001"}})
@@ -58,7 +58,7 @@ async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
 async def test_a_request_before_the_start_is_refused_and_delivered_again(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo, connect=False) as bot:
         slack.requests.url = bot.address + http.PATH
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await slack.wait_for(lambda: slack.envelopes)
         assert await post(bot, "{}", {}) == 401
         assert await post(bot, "{}", slack.requests.signed("{}")) == 503
@@ -71,7 +71,7 @@ async def test_a_request_before_the_start_is_refused_and_delivered_again(slack: 
 @HTTP
 async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.settled(1)
         body, kind = written("events_api", slack.envelopes[0].payload)
         again = {"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
@@ -99,11 +99,11 @@ async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        await bot.collect_events("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
+        await bot.mention_bot("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
         await bot.settled(1)
         told = {e.payload["event"]["type"]: e.payload for e in slack.envelopes[:2]}
         slack.subscriptions.clear()
-        question = await bot.collect_events("ada", "general", "two")
+        question = await bot.mention_bot("ada", "general", "two")
         bodies = []
         for kind in ("app_mention", "message"):
             event = {**told[kind]["event"], "ts": question.ts, "text": f"{bot.mention} two"}
@@ -136,7 +136,7 @@ async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
     async with SlackSandbox(speed=20) as slack:
         slack.socket_mode = False
         async with running(slack, tmp_path, echo) as bot:
-            question = await bot.collect_events("ada", "general", "one")
+            question = await bot.mention_bot("ada", "general", "one")
             await slack.wait_for(lambda: any(e.reason == "http_error" and e.acknowledged_at for e in slack.envelopes))
             await bot.settled(1)
             await bot.shows(question, lambda texts: len(texts) == 2)
@@ -155,7 +155,7 @@ async def test_what_cannot_be_kept_is_refused_and_comes_again(tmp_path: Path, mo
     async with SlackSandbox(speed=20) as slack:
         slack.socket_mode = False
         async with running(slack, tmp_path, echo) as bot:
-            question = await bot.collect_events("ada", "general", "one")
+            question = await bot.mention_bot("ada", "general", "one")
             await bot.shows(question, lambda texts: len(texts) == 2)
             assert len(await bot.turn_rows()) == 1
 
@@ -190,7 +190,7 @@ async def test_a_stop_breaks_off_what_is_not_taken_in_time(
 
     async with running(slack, tmp_path, echo) as bot:
         monkeypatch.setattr(InboxStore, "accept", hanging)
-        await bot.collect_events("ada", "general", "one")
+        await bot.mention_bot("ada", "general", "one")
         await asyncio.wait_for(begun.wait(), 30)
         await bot.channel.stop()
         assert broken.is_set()

@@ -123,14 +123,14 @@ async def test_of_two_sockets_one_stands_while_the_other_is_made_anew_and_each_e
 ) -> None:
     async with running(slack, tmp_path, lambda asked: f"heard: {asked.text}", sockets=2) as bot:
         await slack.wait_for(lambda: slack.connected == 2)
-        questions = [await bot.collect_events("ada", "general", f"question {n}") for n in range(6)]
+        questions = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(6)]
         await bot.settled(6)
         transport = bot.channel._transport
         assert isinstance(transport, SocketMode)
         first = transport._connections[0]
         await first.reopen()
         assert slack.connected >= 1
-        during = await bot.collect_events("ada", "general", "in between")
+        during = await bot.mention_bot("ada", "general", "in between")
         await bot.shows(during, lambda texts: texts[1:] == ["heard: ada: in between"])
         await slack.wait_for(lambda: slack.connected == 2)
         assert all(len(bot.texts(question)) == 2 for question in questions)

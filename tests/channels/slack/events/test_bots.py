@@ -15,7 +15,7 @@ def echo(asked: Any) -> str:
 
 async def test_a_bot_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: "heard: ada: one" in texts)
         await slack.bot_says("robot", "general", f"{bot.mention} hello")
         await slack.bot_says("robot", "general", "hello", thread_ts=question.ts)
@@ -39,14 +39,14 @@ async def test_two_bots_that_call_each_other_come_to_an_end_until_a_person_speak
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, echo, answers_bots=True, bot_loop_limit=3) as bot:
-        question = await bot.collect_events("ada", "general", "say hello to pager")
+        question = await bot.mention_bot("ada", "general", "say hello to pager")
         await bot.settled(1)  # what waits together is answered together
         for n in range(5):
             await slack.bot_says("pager", "general", f"{bot.mention} hello {n}", thread_ts=question.ts)
             await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
             await bot.settled(min(n + 2, 4))
         assert [row.author.startswith("bot:") for row in await bot.inbox_rows()] == [False, True, True, True]
-        await bot.collect_events("ada", "general", "go on", thread_ts=question.ts)
+        await bot.mention_bot("ada", "general", "go on", thread_ts=question.ts)
         await bot.settled(5)
         await slack.bot_says("pager", "general", f"{bot.mention} hello again", thread_ts=question.ts)
         await bot.shows(question, lambda texts: "heard: pager: hello again" in texts)

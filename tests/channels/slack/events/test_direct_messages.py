@@ -43,7 +43,7 @@ async def test_all_of_them_are_one_and_answered_beside_each_other(
 
 async def test_channels_have_threads_all_the_same(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, count, direct="single") as bot:
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: "1: ada: one" in texts)
 
 

@@ -29,9 +29,9 @@ async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_was_ed
         return [Pause(go_on), Say("one!")] if asked.text == "ada: one" else echo(asked)
 
     async with running(slack, tmp_path, script) as bot:
-        first = await bot.collect_events("ada", "general", "one")
+        first = await bot.mention_bot("ada", "general", "one")
         await slack.wait_for(lambda: len(bot.thread(first)) == 2)
-        second = await bot.collect_events("ada", "general", "tow", thread_ts=first.ts)
+        second = await bot.mention_bot("ada", "general", "tow", thread_ts=first.ts)
         await slack.wait_for(lambda: "eyes" in second.reactions)
         await slack.edit("ada", second, f"{bot.mention} two")
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
@@ -59,9 +59,9 @@ async def test_one_that_is_edited_after_its_answer_gets_a_button_to_be_answered_
 async def test_one_that_is_deleted_while_it_waits_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with running(slack, tmp_path, [Pause(go_on), Say("one!")], "three!") as bot:
-        first = await bot.collect_events("ada", "general", "one")
+        first = await bot.mention_bot("ada", "general", "one")
         await slack.wait_for(lambda: len(bot.thread(first)) == 2)
-        second = await bot.collect_events("ada", "general", "two", thread_ts=first.ts)
+        second = await bot.mention_bot("ada", "general", "two", thread_ts=first.ts)
         await slack.wait_for(lambda: "eyes" in second.reactions)
         await slack.delete("ada", second)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
@@ -75,7 +75,7 @@ async def test_the_reply_to_one_that_is_deleted_says_so_though_it_began_the_thre
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
-        question = await bot.collect_events("ada", "general", "a story")
+        question = await bot.mention_bot("ada", "general", "a story")
         await bot.shows(question, lambda texts: "Once upon a time" in texts)
         await slack.delete("ada", question)
         reply = bot.thread(question)[1]
@@ -86,7 +86,7 @@ async def test_the_reply_to_one_that_is_deleted_says_so_though_it_began_the_thre
 
 async def test_an_answer_that_stands_says_that_its_question_is_gone(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: "heard: ada: one" in texts)
         await bot.settled(1)
         await slack.delete("ada", question)
@@ -100,7 +100,7 @@ async def test_what_others_edit_and_what_the_bot_edits_itself_changes_nothing(
         said = await slack.say("grace", "general", "hi")
         await slack.edit("grace", said, "hi all")
         await slack.delete("grace", said)
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.shows(question, lambda texts: "heard: ada: one" in texts)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         assert len(await bot.inbox_rows()) == 1

@@ -54,8 +54,8 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        followed = await bot.collect_events("ada", "general", "one")
-        await bot.collect_events("ada", "random", "one")
+        followed = await bot.mention_bot("ada", "general", "one")
+        await bot.mention_bot("ada", "random", "one")
         direct = await slack.say("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(3)
 
@@ -63,15 +63,15 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
     await slack.say("linus", "random", "nor this", thread_ts=chatter.ts)
     for text in ("two", "three"):
         await slack.say("ada", "general", text, thread_ts=followed.ts)
-    called = await bot.collect_events("grace", "random", "anybody?")
+    called = await bot.mention_bot("grace", "random", "anybody?")
     await slack.say("grace", "random", "and?", thread_ts=called.ts)
-    in_thread = await bot.collect_events("grace", "random", "you", thread_ts=chatter.ts)
+    in_thread = await bot.mention_bot("grace", "random", "you", thread_ts=chatter.ts)
     again = await slack.say("ada", slack.open_dm("ada"), "back?", files=["plan.pdf"])
     await slack.say("ada", slack.open_dm("ada"), "more", thread_ts=direct.ts)
     await slack.bot_says("robot", "general", f"{bot.mention} beep")
-    edited = await bot.collect_events("linus", "general", "waht")
+    edited = await bot.mention_bot("linus", "general", "waht")
     await slack.edit("linus", edited, f"{bot.mention} what")
-    gone = await bot.collect_events("linus", "general", "never mind")
+    gone = await bot.mention_bot("linus", "general", "never mind")
     await slack.delete("linus", gone)
     await slack.give_up()
 
@@ -96,7 +96,7 @@ async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_look
     before = await slack.say("ada", "general", f"{mention} too early")
     await slack.give_up()
     async with running(slack, tmp_path, echo) as bot:
-        await bot.collect_events("ada", "general", "one")
+        await bot.mention_bot("ada", "general", "one")
         await bot.at_rest(1)
     assert answers(slack, before) == []
 
@@ -117,9 +117,9 @@ async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        root = await bot.collect_events("ada", "general", "one")
+        root = await bot.mention_bot("ada", "general", "one")
         await bot.at_rest(1)
-    await bot.collect_events("ada", "general", "reset", thread_ts=root.ts)
+    await bot.mention_bot("ada", "general", "reset", thread_ts=root.ts)
     await slack.say("ada", "general", "two", thread_ts=root.ts)
     await slack.give_up()
     caplog.clear()
@@ -134,11 +134,11 @@ async def test_what_was_said_before_a_conversation_was_started_over_or_stopped_s
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, word: str, said: str
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        root = await bot.collect_events("ada", "general", "one")
+        root = await bot.mention_bot("ada", "general", "one")
         await bot.at_rest(1)
     await slack.say("ada", "general", "two", thread_ts=root.ts)
     await slack.give_up()
-    ending = await bot.collect_events("ada", "general", word, thread_ts=root.ts)  # this one is delivered
+    ending = await bot.mention_bot("ada", "general", word, thread_ts=root.ts)  # this one is delivered
     slack.faults.delay("conversations.history", 2.0)
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
@@ -153,14 +153,14 @@ async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
 ) -> None:
     monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
     async with running(slack, tmp_path, echo) as bot:
-        quiet = await bot.collect_events("ada", "general", "one")
-        called = await bot.collect_events("ada", "general", "one")
+        quiet = await bot.mention_bot("ada", "general", "one")
+        called = await bot.mention_bot("ada", "general", "one")
         await bot.at_rest(2)
         await until(lambda: bot.channel.last_event_at() > float(called.ts))
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     monkeypatch.setattr(backfill, "ACTIVE_SECONDS", -1.0)
     await slack.say("ada", "general", "two", thread_ts=quiet.ts)
-    await bot.collect_events("ada", "general", "two", thread_ts=called.ts)
+    await bot.mention_bot("ada", "general", "two", thread_ts=called.ts)
     await slack.give_up()
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
@@ -206,9 +206,9 @@ async def test_what_fills_several_pages_is_read_to_its_end(
 ) -> None:
     monkeypatch.setattr(history, "PAGE_SIZE", 2)
     async with running(slack, tmp_path, echo) as bot:
-        root = await bot.collect_events("ada", "general", "one")
+        root = await bot.mention_bot("ada", "general", "one")
         await bot.at_rest(1)
-    called = await bot.collect_events("ada", "general", "early")
+    called = await bot.mention_bot("ada", "general", "early")
     for number in range(3):
         await slack.say("linus", "general", f"noise {number}")
         await slack.say("ada", "general", f"follow-up {number}", thread_ts=root.ts)
@@ -243,11 +243,9 @@ async def test_what_comes_by_all_paths_at_once_is_answered_once(
 ) -> None:
     async with SlackSandbox(speed=20) as slack:
         async with running(slack, tmp_path, echo) as bot:
-            root = await bot.collect_events("ada", "general", "one")
+            root = await bot.mention_bot("ada", "general", "one")
             await bot.at_rest(1)
-        said = [
-            await bot.collect_events("ada", "general", f"{n}", thread_ts=root.ts if n % 2 else None) for n in range(4)
-        ]
+        said = [await bot.mention_bot("ada", "general", f"{n}", thread_ts=root.ts if n % 2 else None) for n in range(4)]
         async with running(slack, tmp_path, echo) as bot:
             await bot.at_rest(5)
             for message in said:
@@ -344,7 +342,7 @@ async def test_where_the_app_is_installed_for_a_whole_organisation_people_of_its
     slack.be_of("E0ORG")
     slack.add_user("noor", team_id="T0OTHER")
     async with running(slack, tmp_path, echo) as bot:
-        heard = await bot.collect_events("noor", "general", "one")
+        heard = await bot.mention_bot("noor", "general", "one")
         await bot.at_rest(1)
         assert answers(slack, heard) == ["heard: noor: one"]
     missed = await slack.say("noor", "general", f"<@{slack.bot_user_id}> two")

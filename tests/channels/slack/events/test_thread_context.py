@@ -41,7 +41,7 @@ async def test_who_calls_it_into_a_thread_has_it_read_and_later_what_came_in_bet
             {"type": "context", "elements": [{"type": "plain_text", "text": "on <main>"}]},
         ]
         await slack.bot_says("CI", "general", "", thread_ts=root.ts, blocks=blocks)
-        await bot.collect_events("ada", "general", "why?", thread_ts=root.ts)
+        await bot.mention_bot("ada", "general", "why?", thread_ts=root.ts)
         await bot.settled(1)
         assert said_to_model(bot) == [
             "\n".join([
@@ -60,13 +60,13 @@ async def test_who_calls_it_into_a_thread_has_it_read_and_later_what_came_in_bet
         ]  # fmt: skip
         first = said_to_model(bot)
         await slack.say(grace, "general", "I know", thread_ts=root.ts)
-        await bot.collect_events("ada", "general", "and now?", thread_ts=root.ts)
+        await bot.mention_bot("ada", "general", "and now?", thread_ts=root.ts)
         await bot.settled(2)
         between = f"{HEAD}\n> ada ({grace.id}): I know\n{END}\n\nada ({ada.id}): and now?"
         assert said_to_model(bot) == [*first, between]
-        await bot.collect_events("ada", "general", "reset", thread_ts=root.ts)
+        await bot.mention_bot("ada", "general", "reset", thread_ts=root.ts)
         await bot.shows(root, lambda texts: len(texts) > 8)
-        await bot.collect_events("ada", "general", "again", thread_ts=root.ts)
+        await bot.mention_bot("ada", "general", "again", thread_ts=root.ts)
         await bot.settled(3)
         assert said_to_model(bot) == ["ada: again"]
 
@@ -81,7 +81,7 @@ async def test_a_message_that_is_passed_on_or_linked_to_is_read_with_the_one_tha
         assert said_to_model(bot) == [f"{PASSED}\n> grace: lunch @ada?\n{END}\n\nwhat is this?"]
         link = f"https://sandbox.slack.com/archives/{told.channel.id}/p{told.ts.replace('.', '')}"
         slack.faults.delay("conversations.replies", 0.2)
-        question = await bot.collect_events("ada", "general", f"see <{link}>")
+        question = await bot.mention_bot("ada", "general", f"see <{link}>")
         await slack.unfurl(question, told)
         await bot.settled(2)
         assert said_to_model(bot)[-1] == f"{PASSED}\n> grace: lunch @ada?\n{END}\n\nada: see {link}"
@@ -95,7 +95,7 @@ async def test_what_was_read_once_is_not_read_again_and_a_regenerated_answer_has
 
     async with running(slack, tmp_path, [Say("one"), Pause(20)], "two", "three") as bot:
         root = await slack.say("grace", "general", "it is late")
-        await bot.collect_events("ada", "general", "is it?", thread_ts=root.ts)
+        await bot.mention_bot("ada", "general", "is it?", thread_ts=root.ts)
         await bot.shows(root, lambda texts: any("one" in text for text in texts))
         before = reads()
         await bot.restarted()
@@ -114,11 +114,11 @@ async def test_a_slow_or_unwilling_slack_holds_no_answer_up(slack: SlackSandbox,
         bot.answerer._prompt_builder._context._timeout = 0.2
         root = await slack.say("grace", "general", "it is late")
         slack.faults.delay("conversations.replies", 1.0)
-        await bot.collect_events("ada", "general", "is it?", thread_ts=root.ts)
+        await bot.mention_bot("ada", "general", "is it?", thread_ts=root.ts)
         await bot.settled(1)
         assert said_to_model(bot) == ["ada: is it?"]
         slack.scopes.discard("channels:history")
-        await bot.collect_events("ada", "general", "and now?", thread_ts=root.ts)
+        await bot.mention_bot("ada", "general", "and now?", thread_ts=root.ts)
         await bot.settled(2)
         assert said_to_model(bot)[-1] == "ada: and now?"
 
@@ -134,14 +134,14 @@ async def test_where_few_looks_are_left_only_threads_are_looked_into_in_which_ot
     monkeypatch.setattr(around, "HISTORY", Window(calls=around.MIN_SPARE_CALLS, seconds=60))
     async with running(slack, tmp_path, lambda _: "ok") as bot:
         root = await slack.say("grace", "general", "it is late")
-        await bot.collect_events("ada", "general", "is it?", thread_ts=root.ts)
+        await bot.mention_bot("ada", "general", "is it?", thread_ts=root.ts)
         await bot.settled(1)
-        await bot.collect_events("ada", "general", "sure?", thread_ts=root.ts)
+        await bot.mention_bot("ada", "general", "sure?", thread_ts=root.ts)
         await bot.settled(2)
         assert looks(slack) == [None]
         await slack.say("grace", "general", "it is ten", thread_ts=root.ts)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
-        await bot.collect_events("ada", "general", "and now?", thread_ts=root.ts)
+        await bot.mention_bot("ada", "general", "and now?", thread_ts=root.ts)
         await bot.settled(3)
         assert said_to_model(bot)[-1] == f"{HEAD}\n> grace: it is ten\n{END}\n\nada: and now?"
         assert looks(slack) == [None, None]
@@ -154,7 +154,7 @@ async def test_where_it_is_not_kept_who_speaks_to_others_a_thread_is_looked_into
     async with running(slack, tmp_path, lambda _: "ok", follow="never") as bot:
         root = await slack.say("grace", "general", "it is late")
         for number in (1, 2):
-            await bot.collect_events("ada", "general", "is it?", thread_ts=root.ts)
+            await bot.mention_bot("ada", "general", "is it?", thread_ts=root.ts)
             await bot.settled(number)
         assert looks(slack) == [None, None]
 
@@ -167,7 +167,7 @@ async def test_an_app_outside_the_marketplace_asks_too_often_once_and_answers_al
         for number in range(1, 5):
             await slack.say("grace", "general", "I say", thread_ts=root.ts)
             await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
-            await bot.collect_events("ada", "general", "is it?", thread_ts=root.ts)
+            await bot.mention_bot("ada", "general", "is it?", thread_ts=root.ts)
             await bot.settled(number)
         assert looks(slack) == [None, "ratelimited"]
         first, *others = said_to_model(bot)

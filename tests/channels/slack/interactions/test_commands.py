@@ -47,11 +47,11 @@ async def test_reset_starts_over_where_the_asker_spoke_if_that_was_in_one_thread
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         assert (await said(bot, "ada", "general", "/reset")).text == words.NOTHING_TO_RESET
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.settled(1)
         assert (await said(bot, "grace", "general", "/reset")).text == words.NOTHING_TO_RESET
         assert (await said(bot, "ada", "general", "/reset")).text == words.RESET_DONE
-        await bot.collect_events("ada", "general", "two", thread_ts=question.ts)
+        await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
         await bot.shows(question, lambda texts: "heard: ada: two" in texts)
         assert asked(bot) == ["ada: two"]
 
@@ -62,9 +62,9 @@ async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         questions = [
-            await bot.collect_events("ada", "general", f"question {n} <https://a.example|there>") for n in range(7)
+            await bot.mention_bot("ada", "general", f"question {n} <https://a.example|there>") for n in range(7)
         ]
-        await bot.collect_events("grace", "general", "mine")
+        await bot.mention_bot("grace", "general", "mine")
         await bot.settled(8)
         choice = await said(bot, "ada", "general", "/reset")
         assert choice.text == words.WHICH_TO_RESET
@@ -76,16 +76,16 @@ async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
         await slack.wait_for(lambda: choice.text == words.RESET_DONE)
         assert choice.buttons == {}
         for n, counted in ((5, 1), (6, 2)):
-            await bot.collect_events("ada", "general", "again", thread_ts=questions[n].ts)
+            await bot.mention_bot("ada", "general", "again", thread_ts=questions[n].ts)
             await bot.shows(questions[n], lambda texts: "heard: ada: again" in texts)
             assert len(asked(bot)) == counted
 
 
 async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "random", "one")
-        await bot.collect_events("ada", "general", "one")
-        await bot.collect_events("ada", "general", "two")
+        question = await bot.mention_bot("ada", "random", "one")
+        await bot.mention_bot("ada", "general", "one")
+        await bot.mention_bot("ada", "general", "two")
         await bot.settled(3)
         choice = await said(bot, "ada", "general", "/reset")
         body = {
@@ -124,7 +124,7 @@ async def test_what_may_be_chosen_is_told_before_the_first_question(slack: Slack
 async def test_a_form_that_there_is_not_is_told_before_it_is_asked_of_what(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         for number in ("one", "two"):
-            await bot.collect_events("ada", "general", number)
+            await bot.mention_bot("ada", "general", number)
         await bot.settled(2)
         assert (await said(bot, "ada", "general", "/export", "pdf")).text == words.NO_SUCH_FORM
         assert (await said(bot, "ada", "general", "/export", "JSON")).text == words.WHICH_TO_EXPORT
@@ -140,7 +140,7 @@ async def test_where_all_is_said_to_it_the_bot_keeps_not_quiet(slack: SlackSandb
 
 async def test_the_status_and_the_model_of_ones_latest_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        await bot.collect_events("ada", "general", "one")
+        await bot.mention_bot("ada", "general", "one")
         await bot.settled(1)
         assert "openai/scripted" in (await said(bot, "ada", "general", "/agent-status")).text
         assert "openai/scripted" in (await said(bot, "ada", "general", "/model")).text
@@ -149,7 +149,7 @@ async def test_the_status_and_the_model_of_ones_latest_conversation(slack: Slack
 
 async def test_stop_stops_what_one_has_asked(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
-        question = await bot.collect_events("ada", "general", "a story")
+        question = await bot.mention_bot("ada", "general", "a story")
         await bot.shows(question, lambda texts: "Once" in texts)
         assert (await said(bot, "grace", "general", "/stop")).text == words.NOTHING_TO_RESET
         assert (await said(bot, "ada", "general", "/stop")).text == words.STOPPING
@@ -162,7 +162,7 @@ async def test_a_short_conversation_is_exported_where_one_asks_for_it_and_a_long
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, "Blue.", "So it is. " * 500) as bot:
-        question = await bot.collect_events("ada", "general", "which colour?")
+        question = await bot.mention_bot("ada", "general", "which colour?")
         await bot.settled(1)
         exported = await said(bot, "ada", "general", "/export")
         assert words.EXPORTED in exported.text
@@ -172,7 +172,7 @@ async def test_a_short_conversation_is_exported_where_one_asks_for_it_and_a_long
         assert (await said(bot, "ada", "general", "/export", "json")).text == words.SENT_DIRECTLY
         (sent,) = [message for message in slack.messages(slack.open_dm("ada")) if message.files]
         assert json.loads(sent.files[0].data)["runs"]
-        await bot.collect_events("ada", "general", "why?", thread_ts=question.ts)
+        await bot.mention_bot("ada", "general", "why?", thread_ts=question.ts)
         await bot.settled(2)
         assert (await said(bot, "ada", "general", "/export")).text == words.SENT_DIRECTLY
         opening, sent = slack.messages(slack.open_dm("ada"))[2:]
@@ -212,10 +212,10 @@ async def test_a_database_that_is_away_is_told_and_the_command_is_acknowledged_a
 @pytest.mark.parametrize("spoken", ["reset", "stop", "help", "status", "model", "export", "mute", "listen"])
 async def test_each_command_is_also_a_word_to_the_bot(slack: SlackSandbox, tmp_path: Path, spoken: str) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
+        question = await bot.mention_bot("ada", "general", "one")
         await bot.settled(1)
         before = len(bot.thread(question))
-        await bot.collect_events("ada", "general", spoken, thread_ts=question.ts)
+        await bot.mention_bot("ada", "general", spoken, thread_ts=question.ts)
         await slack.wait_for(lambda: len(bot.thread(question)) > before + 1)
         assert len(await bot.turn_rows()) == 1
 
@@ -254,7 +254,7 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
         return said
 
     async with running(slack, tmp_path, "Well.") as bot:
-        one = await bot.collect_events("ada", "general", "one")
+        one = await bot.mention_bot("ada", "general", "one")
         await bot.shows(one, lambda texts: "Well." in texts)
         await bot.settled(1)
         monkeypatch.setattr(CommandHandler, "run", dies)
@@ -294,7 +294,7 @@ async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_aske
         await look(self)
 
     async with running(slack, tmp_path, "Well.") as bot:
-        one = await bot.collect_events("ada", "general", "one")
+        one = await bot.mention_bot("ada", "general", "one")
         await bot.shows(one, lambda texts: "Well." in texts)
         await bot.settled(1)
         monkeypatch.setattr(CommandHandler, "run", dies)
@@ -302,7 +302,7 @@ async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_aske
         await asyncio.wait_for(begun.wait(), 10)
     giving.cancel()
     await asyncio.wait([giving])
-    await bot.collect_events("ada", "general", "which colour?", thread_ts=one.ts)
+    await bot.mention_bot("ada", "general", "which colour?", thread_ts=one.ts)
     await slack.give_up()
     monkeypatch.setattr(CommandHandler, "run", tells)
     monkeypatch.setattr(Backfill, "_fetch_all", later)

@@ -132,7 +132,7 @@ async def test_who_asks_too_often_about_messages_is_told_alone_and_nothing_of_it
         """Others ask at the same time."""
 
     async with running(slack, tmp_path, echo, core={"rates": UserRateLimiter(person=RateLimit(1, 3600))}) as bot:
-        await bot.collect_events("ada", "general", "one")
+        await bot.mention_bot("ada", "general", "one")
         await bot.settled(1)
         report = await slack.say("grace", "general", "the report")
 
@@ -166,8 +166,8 @@ async def test_who_uses_a_shortcut_too_late_for_slack_is_told(slack: SlackSandbo
 
 async def test_start_over_here_forgets_the_thread_of_the_message(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
-        question = await bot.collect_events("ada", "general", "one")
-        other = await bot.collect_events("ada", "general", "two")
+        question = await bot.mention_bot("ada", "general", "one")
+        other = await bot.mention_bot("ada", "general", "two")
         await bot.settled(2)
         answer = bot.thread(question)[1]
         assert await slack.shortcut("grace", answer, RESET)
@@ -175,7 +175,7 @@ async def test_start_over_here_forgets_the_thread_of_the_message(slack: SlackSan
         told = slack.messages("general")[-1]
         assert (told.ephemeral_to, told.thread_ts) == (slack.people["grace"].id, question.ts)
         for thread, counted in ((question, 1), (other, 2)):
-            await bot.collect_events("ada", "general", "again", thread_ts=thread.ts)
+            await bot.mention_bot("ada", "general", "again", thread_ts=thread.ts)
             await bot.shows(thread, lambda texts: "heard: ada: again" in texts)
             assert len([m for m in bot.model.requests[-1]["messages"] if m["role"] == "user"]) == counted
 

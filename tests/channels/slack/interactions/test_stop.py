@@ -40,7 +40,7 @@ async def test_who_has_not_asked_stops_nothing_and_the_answer_goes_on_by_edits(
     go_on = asyncio.Event()
     script = [[Say("Once upon a time "), Pause(go_on), Say("there was a king.")]]
     async with running(slack, tmp_path, *script, streaming="native") as bot:
-        question = await bot.collect_events("ada", "general", "a story")
+        question = await bot.mention_bot("ada", "general", "a story")
         await slack.wait_for(lambda: bot.texts(question)[-1].startswith("Once"))
         await slack.stop("grace", question)
         await slack.wait_for(lambda: words.NOTHING_RUNS in bot.texts(question))

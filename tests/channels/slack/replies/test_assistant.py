@@ -49,7 +49,7 @@ async def test_a_thread_is_at_work_while_a_reply_grows_and_has_the_first_words_f
     go_on = asyncio.Event()
     script = [[Say("Because "), Pause(go_on), Say("of Rayleigh.")], "And so on."]
     async with running(slack, tmp_path, *script, streaming=streaming) as bot:  # type: ignore[arg-type]  # by its name
-        question = await bot.collect_events(
+        question = await bot.mention_bot(
             "ada", "general", "why is the sky <https://blue.example|blue> &amp; not green?"
         )
         session = await slack.wait_for(lambda: slack.session(question))
@@ -59,7 +59,7 @@ async def test_a_thread_is_at_work_while_a_reply_grows_and_has_the_first_words_f
         go_on.set()
         await slack.wait_for(lambda: session.status == "active")
         assert bot.texts(question)[-1] == "Because of Rayleigh."
-        await bot.collect_events("ada", "general", "go on", thread_ts=question.ts)
+        await bot.mention_bot("ada", "general", "go on", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts[-1] == "And so on.")
         await slack.wait_for(lambda: session.statuses == ["processing", "active"] * 2)
         assert session.title.startswith("why is the sky")
@@ -81,7 +81,7 @@ async def test_who_is_no_agent_answers_all_the_same_and_asks_no_more_for_a_while
 
 async def test_a_thread_that_a_dead_process_left_at_work_is_so_no_more(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.") as bot:
-        question = await bot.collect_events("ada", "general", "a story")
+        question = await bot.mention_bot("ada", "general", "a story")
         await bot.shows(question, lambda texts: "Once" in texts)
         session = slack.session(question)
         assert session is not None

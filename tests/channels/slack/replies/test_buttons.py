@@ -65,7 +65,7 @@ async def test_regenerate_answers_anew_in_the_same_message_for_who_asked(
     slack: SlackSandbox, tmp_path: Path, streaming: Any
 ) -> None:
     async with running(slack, tmp_path, "Blue.", "Azure.", streaming=streaming) as bot:
-        question = await bot.collect_events("ada", "general", "which colour?")
+        question = await bot.mention_bot("ada", "general", "which colour?")
         answer = await answered(bot, question, "Blue.")
         assert await slack.press("grace", answer, answer.buttons[words.REGENERATE])
         await bot.shows(question, lambda texts: words.NOT_YOURS in texts)
@@ -80,21 +80,21 @@ async def test_regenerate_answers_anew_in_the_same_message_for_who_asked(
 
 async def test_feedback_is_kept_and_thanked_for(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, "Blue.") as bot:
-        question = await bot.collect_events("ada", "general", "which colour?")
+        question = await bot.mention_bot("ada", "general", "which colour?")
         answer = await answered(bot, question, "Blue.")
         for user, verdict in (("ada", words.BAD), ("grace", words.GOOD)):
             assert await slack.press(user, answer, answer.buttons[verdict])
             thanked = slack.people[user].id
             await slack.wait_for(lambda: bot.thread(question)[-1].ephemeral_to == thanked)  # noqa: B023 (it is waited for)
             assert bot.thread(question)[-1].text == words.NOTED
-        await bot.collect_events("ada", "general", "export", thread_ts=question.ts)
+        await bot.mention_bot("ada", "general", "export", thread_ts=question.ts)
         (file,) = await slack.wait_for(lambda: [file for message in bot.thread(question) for file in message.files])
         assert b"*Feedback: 1 bad, 1 good*" in file.data
 
 
 async def test_an_edited_reply_has_a_stop_and_who_asked_may_press_it(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
-        question = await bot.collect_events("ada", "general", "a story")
+        question = await bot.mention_bot("ada", "general", "a story")
         await bot.shows(question, lambda texts: texts[-1] == "Once")
         reply = bot.thread(question)[1]
         assert list(reply.buttons) == [words.STOP]
@@ -107,7 +107,7 @@ async def test_an_edited_reply_has_a_stop_and_who_asked_may_press_it(slack: Slac
 
 async def test_what_failed_may_be_tried_again(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, [Fail(400)], "Blue.") as bot:
-        question = await bot.collect_events("ada", "general", "which colour?")
+        question = await bot.mention_bot("ada", "general", "which colour?")
         await slack.wait_for(lambda: words.RETRY in (bot.thread(question)[-1].buttons))
         reply = bot.thread(question)[-1]
         assert await slack.press("ada", reply, reply.buttons[words.RETRY])
@@ -118,7 +118,7 @@ async def test_a_press_is_acknowledged_at_once_whatever_the_database_does(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(slack, tmp_path, "Blue.") as bot:
-        question = await bot.collect_events("ada", "general", "which colour?")
+        question = await bot.mention_bot("ada", "general", "which colour?")
         answer = await answered(bot, question, "Blue.")
         back = asyncio.Event()
 

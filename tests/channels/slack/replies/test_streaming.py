@@ -533,7 +533,7 @@ async def test_a_whole_reply_streams_past_the_end_of_what_one_message_holds(
 async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSandbox, tmp_path: Path) -> None:
     script = [Say("The quick brown fox jumps over the lazy dog.", pieces=10, pace=0.3)]
     async with running(slack, tmp_path, *script, streaming="auto") as bot:
-        question = await bot.collect_events("ada", "general", "go")
+        question = await bot.mention_bot("ada", "general", "go")
         await bot.settled(1)
         (answer,) = bot.thread(question)[1:]
         assert answer.text == "The quick brown fox jumps over the lazy dog."
