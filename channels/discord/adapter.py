@@ -74,9 +74,9 @@ class DiscordChannel:
     def __init__(
         self,
         settings: DiscordSettings,
-        desk: ChannelServices,
+        services: ChannelServices,
         places: Watermarks,
-        bounds: BackfillLimits,
+        backfill_limits: BackfillLimits,
         assignment: ShardAssignment,
     ) -> None:
         self._settings = settings
@@ -86,11 +86,11 @@ class DiscordChannel:
         self.limiters = self._api.limiters
         self._downloads = DiscordDownloads(self._api, settings.api_url)
         self._context_fetcher = DiscordContextFetcher(self._api)
-        self._receipts = make_queued_reactions(self._api)
-        self._access_policy = desk.access_policy
+        self._queued_reactions = make_queued_reactions(self._api)
+        self._access_policy = services.access_policy
         self._intake = MessageHandler(
-            desk,
-            self._receipts,
+            services,
+            self._queued_reactions,
             self._get_surface,
             self.get_locale,
             self._deny_privately,
@@ -106,17 +106,17 @@ class DiscordChannel:
             settings,
             self._api,
             self._intake,
-            desk.conversations,
+            services.conversations,
             self._work,
             identities=identities,
             is_served=self._is_served,
-            follows_threads=desk.follow != "never",
+            follows_threads=services.follow != "never",
             get_backfill=self._get_backfill,
         )
         self._interactions = DiscordInteractionHandler(
             settings,
             self._api,
-            desk,
+            services,
             self._intake,
             self._work,
             cipher=self._cipher,
@@ -127,7 +127,7 @@ class DiscordChannel:
         history = DiscordHistory(self._api, is_served=self._is_served, parse=self._listener.parse_call)
         self._read_history = history.read_since
         self._places = places
-        self._bounds = bounds
+        self._backfill_limits = backfill_limits
         self._assignment = assignment
         self._shards = self._make_shards(1, 1)
         self._assignment_task: asyncio.Task[None] | None = None
@@ -192,7 +192,7 @@ class DiscordChannel:
             return Backfill(
                 NAME,
                 self._places,
-                self._bounds,
+                self._backfill_limits,
                 store_message=self._intake.accept,
                 fetch_since=self._read_history,
                 last_event_at=heard_at,
@@ -227,11 +227,11 @@ class DiscordChannel:
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
         del turn_id  # a reply is found by the message that it replies to
         if "token" in address:
-            return EphemeralSurface(self._get_token(address), self._receipts, address)
+            return EphemeralSurface(self._get_token(address), self._queued_reactions, address)
         return self._get_message_surface(address)
 
     def _get_message_surface(self, address: Mapping[str, Any]) -> DiscordSurface:
-        return DiscordSurface(self._api, self._receipts, address, ping_after=self._settings.ping_after)
+        return DiscordSurface(self._api, self._queued_reactions, address, ping_after=self._settings.ping_after)
 
     def _get_token(self, address: Mapping[str, Any]) -> InteractionToken:
         return InteractionToken(self._api, self._client, {**address, "token": self._cipher.open(str(address["token"]))})

@@ -85,7 +85,7 @@ class GatewayClient(discord.Client):
         self.has_session = False
 
     async def before_identify_hook(self, _shard_id: int | None, *, initial: bool = False) -> None:
-        """Wait for a session slot. discord.py only spaces the sessions of one client, after its first one."""
+        """Wait for a session slot. discord.py spaces only the sessions of one client, and not its first one."""
         del initial
         await self._shard.acquire_slot(self._shard.id)
 
