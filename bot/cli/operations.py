@@ -109,9 +109,9 @@ def status(*, as_json: bool) -> None:
             ],
         )
         tables.show("Channels", ["name", "all heard until"], [[c.name, _ago(c.heard)] for c in seen.channels])
-        waiting = f"for up to {tables.span(seen.get_queue_overview.oldest)}" if seen.get_queue_overview.messages else ""
+        waiting = f"for up to {tables.span(seen.waiting.oldest)}" if seen.waiting.messages else ""
         tables.say(
-            f"Waiting: {seen.get_queue_overview.messages} messages {waiting}".rstrip(),
+            f"Waiting: {seen.waiting.messages} messages {waiting}".rstrip(),
             f"To be decided: {seen.undecided}",
         )
         for finding in wrong:
@@ -173,7 +173,7 @@ def list_sessions(
                     s.messages,
                     s.model or "",
                     s.running or "",
-                    s.get_queue_overview,
+                    s.waiting,
                 ]
                 for s in found
             ],

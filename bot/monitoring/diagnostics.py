@@ -100,9 +100,9 @@ def findings(
             yield Finding("dead", worker.id, gone, "another worker takes them within seconds; if not, start one")
     for turn in seen.running:
         yield from _turn(turn, seen.at - turn.created_at, alive, time_limit)
-    if seen.get_queue_overview.free > UNTAKEN:
-        since = f"one of them for {seen.get_queue_overview.free:.0f} s with none before it"
-        line = f"messages that wait: {seen.get_queue_overview.messages}, {since}"
+    if seen.waiting.free > UNTAKEN:
+        since = f"one of them for {seen.waiting.free:.0f} s with none before it"
+        line = f"messages that wait: {seen.waiting.messages}, {since}"
         yield Finding(
             "waiting", "inbox", line, "the workers are all busy, or hang: raise MAX_CONCURRENT_TURNS, or add one"
         )

@@ -14,7 +14,7 @@ from core.turns.queries import parse_message
 from core.turns.turn import Turn
 
 #: Of how many others who take part in a conversation is told, at the most.
-OTHERS = 50
+MAX_OTHERS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _others(turn: Turn) -> sa.Select[tuple[object]]:
         .where(inbox.c.message.is_not(None), inbox.c.author.not_in(authors))
         .group_by(inbox.c.author)
         .order_by(sa.func.max(inbox.c.id).desc())
-        .limit(OTHERS)
+        .limit(MAX_OTHERS)
         .subquery()
     )
     return sa.select(inbox.c.message).join(newest, newest.c.id == inbox.c.id).order_by(inbox.c.id)

@@ -49,7 +49,7 @@ class SessionOverview:
     model: str | None
     is_muted: bool
     running: str | None
-    get_queue_overview: int
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Overview:
     at: float
     workers: tuple[WorkerOverview, ...]
     running: tuple[TurnReport, ...]
-    get_queue_overview: QueueOverview
+    waiting: QueueOverview
     undecided: int
     channels: tuple[ChannelOverview, ...]
     failures: tuple[FailureGroup, ...]
@@ -114,7 +114,7 @@ async def get_overview(database: Database, prices: Prices) -> Overview:
             at=now,
             workers=await _workers(connection, now, ends=not database.is_sqlite),
             running=tuple(await load_reports(connection, (await connection.execute(running)).all(), prices)),
-            get_queue_overview=await _waiting(connection, now),
+            waiting=await _waiting(connection, now),
             undecided=(await connection.execute(undecided)).scalar_one(),
             channels=await _channels(connection, now),
             failures=await _failures(connection, now - HOUR),

@@ -158,10 +158,10 @@ class ConversationService:
         """
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
-            agent = self._answering(row, spots).name
+            agent = self._answering_agent(row, spots).name
             if row is None:
-                return SessionStatus(self._known(None, agent), agent, budget=self._budget)
-            return await get_status(connection, row, self._known(row.model, agent), agent, budget=self._budget)
+                return SessionStatus(self._valid_model(None, agent), agent, budget=self._budget)
+            return await get_status(connection, row, self._valid_model(row.model, agent), agent, budget=self._budget)
 
     async def get_agent(self, session_id: str, spots: Sequence[str]) -> AnsweringAgent:
         """Return the agent that answers in a session.
@@ -170,7 +170,7 @@ class ConversationService:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            return self._answering(await _session(connection, session_id), spots)
+            return self._answering_agent(await _session(connection, session_id), spots)
 
     async def choose_agent(self, session_id: str, agent: str, *, place: str, spots: Sequence[str]) -> bool:
         """Set the agent of a session, which may not exist yet, from its next turn on.
@@ -195,7 +195,7 @@ class ConversationService:
         """
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
-        return self._known(row.model if row is not None else None, self._answering(row, spots).name)
+        return self._valid_model(row.model if row is not None else None, self._answering_agent(row, spots).name)
 
     async def list_models(self, session_id: str, spots: Sequence[str]) -> tuple[str, ...]:
         """Return the full names of the models of a session's agent, the default first.
@@ -385,12 +385,12 @@ class ConversationService:
         now = time.time()
         return {"id": session_id, "app": self.agents.default, "user_id": place, "created_at": now, "updated_at": now}
 
-    def _answering(self, row: sa.Row[Any] | None, spots: Sequence[str]) -> AnsweringAgent:
+    def _answering_agent(self, row: sa.Row[Any] | None, spots: Sequence[str]) -> AnsweringAgent:
         chosen = row.agent if row is not None else None
         name = self.agents.resolve_agent(chosen, spots)
         return AnsweringAgent(name, unavailable_choice=chosen if chosen is not None and chosen != name else "")
 
-    def _known(self, model: str | None, agent: str) -> str:
+    def _valid_model(self, model: str | None, agent: str) -> str:
         models = self.agents.profiles[agent].models
         return model if model is not None and model in models else models[0]
 

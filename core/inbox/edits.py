@@ -72,13 +72,13 @@ async def edit_message(
     Args:
         is_mention: whether the new text mentions the bot: the message is then no longer for other people.
     """
-    if is_mention and await _is_unheard(connection, event_key):
+    if is_mention and await _delete_unaddressed(connection, event_key):
         return EditResult.NOT_RECEIVED
-    row = await _held(connection, event_key)
+    row = await _lock_message(connection, event_key)
     said = None if row is None else parse_message(row.message)
     if row is None or said is None or row.outcome is not None:
         return EditResult.UNKNOWN
-    turn = await _newest(connection, row)
+    turn = await _get_newest_turn(connection, row)
     if row.turn is not None and turn is None:
         return EditResult.UNKNOWN
     was = parse_message(row.edited_message) or said
@@ -91,7 +91,7 @@ async def edit_message(
         return EditResult.WAITING
     is_revised = said.text != text
     await connection.execute(this.values(edited_message=edited if is_revised else None))
-    others = await _others(connection, row)
+    others = await _list_other_messages(connection, row)
     return ClaimedMessage(turn.id, turn.state, has_unseen_edit=is_revised, is_only_message=not others)
 
 
@@ -102,16 +102,16 @@ async def delete_message(
 
     A message that waits is not answered. A second call returns the same.
     """
-    row = await _held(connection, event_key)
+    row = await _lock_message(connection, event_key)
     if row is None or parse_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):
         return DeleteResult.UNKNOWN
-    turn = await _newest(connection, row)
+    turn = await _get_newest_turn(connection, row)
     if row.turn is not None and turn is None:
         return DeleteResult.UNKNOWN
-    others = await _others(connection, row)
-    again = await _asking_again(connection, row)
+    others = await _list_other_messages(connection, row)
+    again = await _list_reruns(connection, row)
     for copy in (row, *again):
-        await connection.execute(sa.update(inbox).where(inbox.c.id == copy.id).values(message=_blank(copy)))
+        await connection.execute(sa.update(inbox).where(inbox.c.id == copy.id).values(message=_without_text(copy)))
     gone = [row.id] if others else [row.id, *(copy.id for copy in again if copy.turn is None)]
     withdrawn = {"outcome": InboxOutcome.DELETED, "edited_message": None}
     await connection.execute(sa.update(inbox).where(inbox.c.id.in_(gone), inbox.c.outcome.is_(None)).values(withdrawn))
@@ -128,13 +128,13 @@ async def delete_message(
     return ClaimedMessage(turn.id, turn.state, is_only_message=not others, is_turn_cancelled=is_ended)
 
 
-async def _is_unheard(connection: AsyncConnection, event_key: str) -> bool:
+async def _delete_unaddressed(connection: AsyncConnection, event_key: str) -> bool:
     this = inbox.c.event_key == event_key
     await connection.execute(sa.delete(inbox).where(this, inbox.c.outcome == InboxOutcome.UNADDRESSED))
     return (await connection.execute(sa.select(inbox.c.id).where(this))).first() is None
 
 
-async def _held(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | None:
+async def _lock_message(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | None:
     """Return the row of a message of the current generation, with its session locked."""
     this = inbox.c.event_key == event_key
     session = (await connection.execute(sa.select(inbox.c.session).where(this))).scalar_one_or_none()
@@ -143,26 +143,26 @@ async def _held(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | No
     return (await connection.execute(sa.select(inbox).where(this, of_this_life))).one_or_none()
 
 
-async def _newest(connection: AsyncConnection, row: sa.Row[Any]) -> sa.Row[str, State] | None:
+async def _get_newest_turn(connection: AsyncConnection, row: sa.Row[Any]) -> sa.Row[str, State] | None:
     """Return the newest turn that answers a message."""
     query = sa.select(turns.c.id, turns.c.state).where(turns.c.session == row.session, turns.c.origin == row.turn)
     return (await connection.execute(query.order_by(turns.c.created_at.desc()).limit(1))).one_or_none()
 
 
-async def _others(connection: AsyncConnection, row: sa.Row[Any]) -> list[sa.Row[Any]]:
+async def _list_other_messages(connection: AsyncConnection, row: sa.Row[Any]) -> list[sa.Row[Any]]:
     """Return the other messages of its turn, without deleted ones."""
     said = await get_inbox_rows(connection, row.turn) if row.turn is not None else ()
     return [other for other in said if other.id != row.id and other.outcome is None]
 
 
-async def _asking_again(connection: AsyncConnection, row: sa.Row[Any]) -> Sequence[sa.Row[Any]]:
+async def _list_reruns(connection: AsyncConnection, row: sa.Row[Any]) -> Sequence[sa.Row[Any]]:
     """Return the rerun messages that copy a message."""
     of_it = sa.select(turns.c.id).where(turns.c.session == row.session, turns.c.origin == row.turn)
     query = sa.select(inbox).where(inbox.c.session == row.session, inbox.c.parent.in_(of_it))
     return (await connection.execute(query)).all()
 
 
-def _blank(row: sa.Row[Any]) -> dict[str, Any] | None:
+def _without_text(row: sa.Row[Any]) -> dict[str, Any] | None:
     """Return a message without text and files: the end of its turn still needs its address."""
     said = parse_message(row.message)
     return replace(said, text="", attachments=()).to_json() if said else None

@@ -78,7 +78,7 @@ class InboxStore:
         if limited is not None:
             await self.record_command(inbound, "message", outcome=InboxOutcome.RATE_LIMITED)
             return limited
-        accepted = _accepted(await self._database.run(_INSERT, **self._values(inbound)))
+        accepted = _to_result(await self._database.run(_INSERT, **self._values(inbound)))
         if accepted is not AcceptResult.DUPLICATE:
             self._worker.wake()
         return accepted
@@ -227,13 +227,13 @@ class InboxStore:
         async def work(connection: AsyncConnection) -> tuple[list[InboxMessage], str | None] | RerunDenied | None:
             if await self._insert(connection, inbound, outcome=InboxOutcome.RESET) is AcceptResult.DUPLICATE:
                 return None
-            if await _is_overtaken(connection, inbound, until):
+            if await _has_later_turn(connection, inbound, until):
                 kept = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
                 await connection.execute(kept.values(outcome=InboxOutcome.SUPERSEDED))
                 return RerunDenied.SUPERSEDED
             # first the turns: who takes one up holds it before the messages, and must not hold up what holds him up
             under_way = await self._turns.request_cancel(connection, inbound.session_id, CancelReason.RESET)
-            return await self._start_over(connection, inbound.session_id, until), under_way
+            return await self._begin_generation(connection, inbound.session_id, until), under_way
 
         done = await self._write(work)
         if done is None or isinstance(done, RerunDenied):
@@ -267,7 +267,7 @@ class InboxStore:
         rows = (await connection.execute(first, values)).all()
         for statement in more:
             await connection.execute(statement, values)
-        return _accepted(rows)
+        return _to_result(rows)
 
     def _values(self, inbound: InboxMessage) -> dict[str, Any]:
         """Return the parameters of `_inserts`."""
@@ -286,7 +286,7 @@ class InboxStore:
             "worker": self._turns.worker_id,
         }
 
-    async def _start_over(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:
+    async def _begin_generation(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:
         """Begin a new generation, with the messages that wait and came after `until`, but without reruns.
 
         Returns:
@@ -309,7 +309,7 @@ class InboxStore:
         return [message for said in dropped if (message := parse_message(said))]
 
 
-def _accepted(rows: Sequence[Sequence[Any]]) -> AcceptResult:
+def _to_result(rows: Sequence[Sequence[Any]]) -> AcceptResult:
     """Return what `_inserts` did, by the rows that it returned."""
     if not rows:
         return AcceptResult.DUPLICATE
@@ -364,7 +364,7 @@ _INSERTED = (
 _INSERT = Statement(_inserts)
 
 
-async def _is_overtaken(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:
+async def _has_later_turn(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:
     """Return whether a turn has a message that came after a reset."""
     later = inbox.c.turn.is_not(None) & inbox.c.parent.is_(None) & (inbox.c.sent_at > until)
     query = sa.select(sa.exists().where(inbox.c.session == reset.session_id, later))

@@ -68,8 +68,8 @@ async def stop_session(
     if author is not None:
         here &= inbox.c.author == author
     # first the turn: who takes it up holds it before the messages, and must not hold up what holds him up
-    turn = await _running(connection, session_id)
-    is_theirs = turn is not None and await _is_theirs(connection, turn, author, until)
+    turn = await _get_running_turn(connection, session_id)
+    is_theirs = turn is not None and await _may_stop(connection, turn, author, until)
     ended = await turns_.request_cancel(connection, session_id, CancelReason.STOP) if is_theirs else None
     # what that turn takes in meanwhile does not wait any more
     waits = sa.select(inbox).where(here, is_waiting(inbox)).with_for_update()
@@ -96,23 +96,23 @@ async def stop_turn(
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     session_id = (await connection.execute(session)).scalar_one_or_none()
     await lock_session_row(connection, session_id)
-    turn = await _running(connection, session_id)
+    turn = await _get_running_turn(connection, session_id)
     if turn is None or turn.id != turn_id:
         return StopTurnResult.NOT_RUNNING
-    if not await _is_theirs(connection, turn, author):
+    if not await _may_stop(connection, turn, author):
         return StopTurnResult.NOT_OWNER
     ended = await turns_.request_cancel(connection, turn.session, CancelReason.STOP)
     return StopTurnResult.STOPPED if ended is not None else StopTurnResult.NOT_RUNNING
 
 
-async def _running(connection: AsyncConnection, session_id: str | None) -> sa.Row[Any] | None:
+async def _get_running_turn(connection: AsyncConnection, session_id: str | None) -> sa.Row[Any] | None:
     """Return the turn of a session that has no answer yet."""
     is_running = is_active(turns) & (turns.c.state != "answered")
     query = sa.select(turns).where(turns.c.session == session_id, is_running)
     return (await connection.execute(query)).one_or_none()
 
 
-async def _is_theirs(connection: AsyncConnection, turn: sa.Row[Any], author: str | None, until: float = inf) -> bool:
+async def _may_stop(connection: AsyncConnection, turn: sa.Row[Any], author: str | None, until: float = inf) -> bool:
     """Return whether a person may stop a turn: its author or an operator, with no message after `until`."""
     said = await get_inbox_rows(connection, turn.origin)
     return all(row.sent_at <= until for row in said) and (author is None or author in {row.author for row in said})

@@ -81,11 +81,13 @@ async def claim_turns(
         IntegrityError: another worker began a turn of one of the sessions; nothing is claimed.
     """
     async with database.write() as connection:
-        resumed = await _resume(connection, lease, limit, running)
-        return [*resumed, *await _begin(connection, lease.worker_id, agents, limit - len(resumed), served)]
+        resumed = await _claim_abandoned(connection, lease, limit, running)
+        return [*resumed, *await _claim_waiting(connection, lease.worker_id, agents, limit - len(resumed), served)]
 
 
-async def _resume(connection: AsyncConnection, lease: Lease, limit: int, running: Collection[str]) -> list[Turn]:
+async def _claim_abandoned(
+    connection: AsyncConnection, lease: Lease, limit: int, running: Collection[str]
+) -> list[Turn]:
     """Claim active turns that no live worker runs."""
     # a turn that this worker runs is not abandoned, even if its lease ended while the process was held up
     is_abandoned = turns.c.id.not_in(running) & (
@@ -150,7 +152,7 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
     )
 
 
-async def _begin(
+async def _claim_waiting(
     connection: AsyncConnection, worker: str, agents: AgentRouter, limit: int, served: Mapping[str, int]
 ) -> list[Turn]:
     """Claim the next turn of each idle session in which messages wait."""
@@ -291,11 +293,11 @@ async def _next_turn(
                 sa.update(inbox).where(inbox.c.id == first.id).values(outcome=InboxOutcome.SUPERSEDED)
             )
             return None
-        turn = await _following(connection, turn, parent, first.kind)
+        turn = await _to_rerun(connection, turn, parent, first.kind)
     return replace(turn, is_damaged=bool(damaged))
 
 
-async def _following(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any], kind: Any) -> Turn:
+async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any], kind: Any) -> Turn:
     """Return the turn as the one that repeats its parent, or continues the run that needed approvals."""
     if kind == "approval":
         return replace(turn, kind="approval", run=await get_run_of_approvals(connection, parent), agent=parent.agent)

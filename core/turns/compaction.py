@@ -35,29 +35,29 @@ from core.usage.spending_limits import SpendingLimiter
 log = logging.getLogger(__name__)
 
 #: The fraction of a limit at which the oldest turns are summarized, and the fraction that stays: 32 and 16 of 40 turns.
-FULL, KEPT = 0.8, 0.4
+START_FRACTION, REST_FRACTION = 0.8, 0.4
 
 #: Seconds of rest before it is begun; that it may take; and after which it is tried again where it failed.
-REST = 2.0
-SECONDS = 120.0
-AGAIN = 300.0
+REST_SECONDS = 2.0
+TIMEOUT_SECONDS = 120.0
+RETRY_SECONDS = 300.0
 
 #: The most sessions of which a failure is remembered.
 MAX_FAILED = 1_000
 
 #: How many conversations one process folds at once.
-AT_ONCE = 4
+MAX_AT_ONCE = 4
 
 #: How many messages are looked at, newest first, to see how full a history is; and how many are read at once.
-SEEN = 600
-PAGE = 200
+MAX_MESSAGES_READ = 600
+PAGE_SIZE = 200
 
 #: The most tokens of a summary, and the part of all that is sent that it may be.
-MOST, PART = 2_000, 8
+MAX_SUMMARY_TOKENS, SUMMARY_DIVISOR = 2_000, 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _HistoryPart:
     """The part of a history that is summarized.
 
     Attributes:
@@ -92,7 +92,7 @@ class HistoryCompactor:
         wake: Callable[[], None] = lambda: None,
         budget: int | None = DEFAULT_BUDGET_TOKENS,
         turn_limit: int = DEFAULT_MAX_TURNS,
-        rest: float = REST,
+        rest: float = REST_SECONDS,
     ) -> None:
         self._database = database
         self._turns = turns
@@ -101,14 +101,14 @@ class HistoryCompactor:
         self._wake = wake
         self._folds = budget is not None
         self._budget = budget or DEFAULT_BUDGET_TOKENS
-        self._summary_limit = min(MOST, self._budget // PART)
+        self._summary_limit = min(MAX_SUMMARY_TOKENS, self._budget // SUMMARY_DIVISOR)
         self._room = self._budget - self._summary_limit  # the summary takes its tokens from the budget
         self._turn_limit = turn_limit
         self._rest = rest
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._given_up = set[asyncio.Task[None]]()
-        self._failed: TTLCache[str, bool] = TTLCache(MAX_FAILED, AGAIN)
+        self._failed: TTLCache[str, bool] = TTLCache(MAX_FAILED, RETRY_SECONDS)
 
     async def run_turn(self, turn: Turn, answer: TurnRunner) -> None:
         """Run a turn to its end without a summary meanwhile, and schedule one after it."""
@@ -120,8 +120,8 @@ class HistoryCompactor:
         """Schedule a summary after a turn, if the history is long enough by then."""
         session = turn.session_id
         if self._folds and session not in self._tasks and session not in self._failed:
-            task = self._tasks[session] = asyncio.create_task(self._fold(turn), name=f"summary of {session}")
-            task.add_done_callback(lambda done: self._ended(session, done))
+            task = self._tasks[session] = asyncio.create_task(self._summarize_later(turn), name=f"summary of {session}")
+            task.add_done_callback(lambda done: self._forget_task(session, done))
 
     def cancel(self, session_id: str) -> None:
         """Cancel the summary of a session."""
@@ -140,20 +140,20 @@ class HistoryCompactor:
             self.cancel(session)
         await self.wait_until_idle()
 
-    def _ended(self, session_id: str, task: asyncio.Task[None]) -> None:
+    def _forget_task(self, session_id: str, task: asyncio.Task[None]) -> None:
         self._given_up.discard(task)
         if self._tasks.get(session_id) is task:
             del self._tasks[session_id]
 
-    async def _fold(self, turn: Turn) -> None:
+    async def _summarize_later(self, turn: Turn) -> None:
         meter = turn.meter.followup_meter()
         set_current_meter(meter)
         try:
             await asyncio.sleep(self._rest)
-            async with self._slots, asyncio.timeout(SECONDS):
+            async with self._slots, asyncio.timeout(TIMEOUT_SECONDS):
                 if await self._is_full(turn) and (session := await self._mark(turn)) is not None:
                     async with self._caps.limit_followup(meter):
-                        await self._sum_up(turn, session)
+                        await self._summarize(turn, session)
         except Exception as error:
             self._failed[turn.session_id] = True
             log.warning("session %s is not summed up: %s", turn.session_id, traced(error))
@@ -162,7 +162,7 @@ class HistoryCompactor:
         rows = await self._database.run(SINCE, session=turn.session_id, generation=turn.generation)
         begun = sum(role == "user" for role, _ in rows)
         tokens = sum(int(count) for _, count in rows)
-        return begun >= self._turn_limit * FULL or tokens >= self._room * FULL
+        return begun >= self._turn_limit * START_FRACTION or tokens >= self._room * START_FRACTION
 
     async def _mark(self, turn: Turn) -> sa.Row[Any] | None:
         """Mark the session as one that this worker summarizes, and return it; None if it was reset or deleted.
@@ -175,18 +175,18 @@ class HistoryCompactor:
             session: sa.Row[Any] | None = (await connection.execute(marked)).one_or_none()
         return session
 
-    async def _sum_up(self, turn: Turn, session: sa.Row[Any]) -> None:
-        piece = await self._piece(turn)
+    async def _summarize(self, turn: Turn, session: sa.Row[Any]) -> None:
+        piece = await self._read_part(turn)
         if not piece.rows:
             return
         asked = {"agent": turn.agent, "model": session.model}
         summed = await self._summarizer.summarize(piece.before, piece.rows, max_tokens=self._summary_limit, **asked)
         async with self._writing() as connection:
-            if await self._is_ours(connection, session):
-                await self._keep(connection, turn, piece, summed)
+            if await self._lock_marked_session(connection, session):
+                await self._save_summary(connection, turn, piece, summed)
                 log.info("session %s: a summary tells of its messages up to %d", turn.session_id, piece.rows[-1].id)
 
-    async def _is_ours(self, connection: AsyncConnection, taken: sa.Row[Any]) -> bool:
+    async def _lock_marked_session(self, connection: AsyncConnection, taken: sa.Row[Any]) -> bool:
         """Return whether the mark is still there and no turn runs; lock the session."""
         c = sessions.c
         same = (c.id == taken.id) & (c.generation == taken.generation) & (c.created_at == taken.created_at)
@@ -196,7 +196,9 @@ class HistoryCompactor:
         busy = sa.select(turns.c.id).where(turns.c.session == taken.id, is_active(turns))
         return (await connection.execute(busy)).first() is None
 
-    async def _keep(self, connection: AsyncConnection, turn: Turn, piece: _Piece, summed: GeneratedSummary) -> None:
+    async def _save_summary(
+        self, connection: AsyncConnection, turn: Turn, piece: _HistoryPart, summed: GeneratedSummary
+    ) -> None:
         """Store the summary in place of the former one."""
         last = piece.rows[-1]
         row = to_columns(
@@ -212,7 +214,7 @@ class HistoryCompactor:
         await connection.execute(sa.delete(messages).where(old))
         await connection.execute(sa.insert(messages).values(row))
 
-    async def _piece(self, turn: Turn) -> _Piece:
+    async def _read_part(self, turn: Turn) -> _HistoryPart:
         """Return the oldest turns without a summary, as many as one request takes, but not the newest."""
         c = messages.c
         of_life = is_in_session(turn.session_id) & (c.generation == turn.generation)
@@ -220,19 +222,26 @@ class HistoryCompactor:
             newest = sa.select(messages).where(of_life, c.last_covered_id.is_not(None)).order_by(*NEWEST_FIRST).limit(1)
             before = (await connection.execute(newest)).one_or_none()
             since = of_life & c.last_covered_id.is_(None)
-            read = sa.select(c.id, c.role, c.tokens, c.tool_calls).where(since).order_by(*NEWEST_FIRST).limit(SEEN)
+            read = (
+                sa.select(c.id, c.role, c.tokens, c.tool_calls)
+                .where(since)
+                .order_by(*NEWEST_FIRST)
+                .limit(MAX_MESSAGES_READ)
+            )
             newest_rows = (await connection.execute(read)).all()
-            end = kept_from(newest_rows, tokens=int(self._room * KEPT), turns=int(self._turn_limit * KEPT))
+            end = find_first_kept_id(
+                newest_rows, tokens=int(self._room * REST_FRACTION), turns=int(self._turn_limit * REST_FRACTION)
+            )
             rows, last = list[sa.Row[Any]](), before.last_covered_id if before else 0
             while sum(row.tokens for row in rows) <= self._budget:
-                page = sa.select(*_READ).where(since, c.id > last, c.id < end).order_by(*OLDEST_FIRST).limit(PAGE)
+                page = sa.select(*_READ).where(since, c.id > last, c.id < end).order_by(*OLDEST_FIRST).limit(PAGE_SIZE)
                 more = (await connection.execute(page)).all()
                 if not more:
                     break
                 rows, last = [*rows, *more], more[-1].id
         begin = get_summary_start(before.event) if before else None
-        whole = _whole(rows, self._budget)
-        return _Piece(before.content if before else "", begin or (whole[0].created_at if whole else 0.0), whole)
+        whole = _cut_to_whole_turns(rows, self._budget)
+        return _HistoryPart(before.content if before else "", begin or (whole[0].created_at if whole else 0.0), whole)
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
@@ -254,15 +263,16 @@ def _since(_dialect: str) -> sa.Select[Any]:
     )
     of_life = is_in_session(session) & (c.generation == generation) & c.last_covered_id.is_(None)
     newest = sa.select(c.role, c.tokens).where(of_life, c.id > covers.scalar_subquery()).order_by(*NEWEST_FIRST)
-    return newest.limit(sa.literal_column(str(SEEN)))
+    return newest.limit(sa.literal_column(str(MAX_MESSAGES_READ)))
 
 
 SINCE = Statement(_since)
 
 
-def kept_from(newest: Sequence[Any], *, tokens: int, turns: int) -> int:
-    """Return the id of the first message that is not summarized: a turn begins there, and each tool response that
-    follows has its call. 0 if there is no such message.
+def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int:
+    """Return the id of the first message that is not summarized; 0 if there is none.
+
+    A turn begins there, and each tool response that follows has its call.
 
     Args:
         newest: messages, newest first.
@@ -283,7 +293,7 @@ def kept_from(newest: Sequence[Any], *, tokens: int, turns: int) -> int:
     return start
 
 
-def _whole(rows: Sequence[sa.Row[Any]], budget: int) -> Sequence[sa.Row[Any]]:
+def _cut_to_whole_turns(rows: Sequence[sa.Row[Any]], budget: int) -> Sequence[sa.Row[Any]]:
     """Return as many whole turns as are within the budget, and at least one."""
     begins = [place for place, row in enumerate(rows) if row.role == "user" and place]
     ends = [*begins, len(rows)] if sum(row.tokens for row in rows) <= budget else begins

@@ -53,23 +53,23 @@ async def create_rerun_message(
     message = replace(said[-1], event_key=f"{said[-1].channel}:again:{turn_id}", sent_at=time.time())
     if (has_ended := await _has_ended(connection, message.event_key)) is not None:
         return RerunDenied.EXPIRED if has_ended else message
-    goes_on = kind == "retry" and await _has_asked(connection, turn_id)
-    if goes_on or not _may(turn, kind, is_revised=any(row.edited_message for row in standing)):
+    goes_on = kind == "retry" and await _has_approvals(connection, turn_id)
+    if goes_on or not _is_permitted(turn, kind, is_revised=any(row.edited_message for row in standing)):
         return RerunDenied.EXPIRED
-    if kind != "retry" and await _is_followed(connection, turn):
+    if kind != "retry" and await _has_followers(connection, turn):
         return RerunDenied.SUPERSEDED
     # what it has asked people for is not to be decided any more
     await connection.execute(sa.delete(approvals).where(approvals.c.turn == turn_id))
     return message
 
 
-async def _has_asked(connection: AsyncConnection, turn_id: str) -> bool:
+async def _has_approvals(connection: AsyncConnection, turn_id: str) -> bool:
     """Return whether a turn has approvals: it has its answer, and continues when they are decided."""
     asked = sa.exists().where(approvals.c.turn == turn_id)
     return bool((await connection.execute(sa.select(asked))).scalar_one())
 
 
-def _may(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
+def _is_permitted(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
     """Return whether the state of a turn permits this kind of rerun."""
     is_stopped = turn.cancel_reason == CancelReason.STOP and turn.state in ("running", "cancelled")
     match kind:
@@ -81,7 +81,7 @@ def _may(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
             return is_revised and (turn.state != "cancelled" or is_stopped)
 
 
-async def _is_followed(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
+async def _has_followers(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
     """Return whether newer messages or turns follow in the session."""
     newer = turns.alias("newer")
     waits = sa.exists().where(inbox.c.session == turn.session, is_waiting(inbox))

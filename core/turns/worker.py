@@ -138,7 +138,7 @@ class Worker:
         self._stopping.set()
         self._wake.set()
         until = event_loop.now() + grace
-        await self._claimed(until)  # what is being claimed runs as well
+        await self._wait_for_claim(until)  # what is being claimed runs as well
         if running := list(self._running.values()):
             await asyncio.wait([run.task for run in running], timeout=max(0.0, until - event_loop.now()))
         self._is_closing = True
@@ -147,12 +147,12 @@ class Worker:
             for run in late:
                 run.cancel(CancelReason.SHUTDOWN)
             await asyncio.wait([run.task for run in late], timeout=CLOSING_SECONDS)
-        await self._claimed(closed)
+        await self._wait_for_claim(closed)
         if self._running:
             log.error("not handed back in time, and left to whoever works next: the turns %s", ", ".join(self._running))
         self._ended.set()
 
-    async def _claimed(self, until: float) -> None:
+    async def _wait_for_claim(self, until: float) -> None:
         """Wait for a claim to finish, until this time of the loop."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until), self._claiming:

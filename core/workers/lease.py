@@ -18,13 +18,13 @@ from core.store.schema import workers
 log = logging.getLogger(__name__)
 
 #: Seconds after which a worker that is heard of no more counts as gone.
-SECONDS = 10.0
+LEASE_SECONDS = 10.0
 
 #: Seconds that giving something up may take, when a process ends that has not many left.
-GIVE_UP_SECONDS = 2.0
+RELEASE_SECONDS = 2.0
 
 #: How often a lease is lengthened while it lasts.
-BEATS = 4
+RENEWALS_PER_LEASE = 4
 
 
 class Lease:
@@ -39,7 +39,7 @@ class Lease:
         worker_id: the id of this process, new with each start.
     """
 
-    def __init__(self, database: Database, *, seconds: float = SECONDS) -> None:
+    def __init__(self, database: Database, *, seconds: float = LEASE_SECONDS) -> None:
         self._database = database
         self._seconds = seconds
         self._sure_from = 0.0
@@ -66,21 +66,21 @@ class Lease:
     async def keep_renewed(self) -> None:
         """Renew the lease until cancelled."""
         if not self._database.is_sqlite:  # at once: it may have taken long to get ready for work
-            await run_every(self._seconds / BEATS, self._renew, what="the lease cannot be renewed")
+            await run_every(self._seconds / RENEWALS_PER_LEASE, self._renew, what="the lease cannot be renewed")
 
     async def _renew(self) -> None:
         try:
             async with asyncio.timeout(self._seconds), self._database.write() as connection:
                 began = await self._write(connection)
         except Exception:
-            self._doubt()
+            self._distrust_leases()
             raise
         self._written(began)
 
     async def release(self) -> None:
         """Delete the row: other workers may claim all turns that were not handed back."""
         try:
-            async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
+            async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:
                 await connection.execute(sa.delete(workers).where(workers.c.id == self.worker_id))
         except (StoreError, TimeoutError) as error:
             log.warning("the lease cannot be given up, and ends in %s s: %s", self._seconds, traced(error))
@@ -98,7 +98,7 @@ class Lease:
         live = sa.select(workers.c.id).where(workers.c.lease_expires_at > self._database.now)
         return owner.is_(None) | (sa.literal(self.is_trustworthy) & owner.not_in(live))
 
-    def _doubt(self) -> None:
+    def _distrust_leases(self) -> None:
         """Judge no other worker for a while: all may have been unable to renew."""
         self._sure_from = event_loop.now() + 2 * self._seconds
 
@@ -116,5 +116,5 @@ class Lease:
     def _written(self, began: float) -> None:
         if self._until and not self.is_valid:
             log.warning("this worker was held up for longer than its lease lasts")
-            self._doubt()
+            self._distrust_leases()
         self._until = float("inf") if self._database.is_sqlite else began + self._seconds

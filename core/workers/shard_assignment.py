@@ -12,7 +12,7 @@ from core.secret_redaction import traced
 from core.store.database import Database
 from core.store.schema import channels, workers
 from core.store.upsert import insert_new
-from core.workers.lease import GIVE_UP_SECONDS, Lease
+from core.workers.lease import RELEASE_SECONDS, Lease
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class ShardAssignment:
         """Release what this worker holds of these rows, and write values into its own row."""
         me = self._lease.worker_id
         try:
-            async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
+            async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:
                 await connection.execute(sa.update(channels).where(rows, channels.c.owner == me).values(owner=None))
                 if values:
                     await connection.execute(sa.update(workers).where(workers.c.id == me).values(**values))

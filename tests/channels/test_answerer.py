@@ -298,7 +298,7 @@ async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
 async def test_a_message_that_is_posted_when_another_worker_has_the_turn_is_deleted(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
 ) -> None:
-    monkeypatch.setattr(worker, "WATCH", 0.02 if hears else 60.0)
+    monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 0.02 if hears else 60.0)
     shown = TurnStore.save_message_ids
 
     async with running(slack, tmp_path, "the answer") as bot:
@@ -324,7 +324,7 @@ async def test_a_message_that_is_posted_when_another_worker_has_the_turn_is_dele
 async def test_a_reply_whose_turn_another_worker_has_taken_is_tried_no_more_within_a_second(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "WATCH", 60.0)
+    monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 60.0)
     async with running(slack, tmp_path, "the answer") as bot:
         monkeypatch.setattr(bot.channel._api._caller, "_pauses", (60.0,))
         slack.faults.fail("chat.postMessage")

@@ -153,7 +153,7 @@ def priced(folder: Path) -> Path:
 async def talk(
     database: Faulty, inbox: InboxStore, turns: TurnStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Talk]:
-    monkeypatch.setattr(compactions, "AGAIN", 0.0)
+    monkeypatch.setattr(compactions, "RETRY_SECONDS", 0.0)
     counter = TokenCounter(tmp_path)
 
     def answer(asked: ReceivedRequest) -> Script:

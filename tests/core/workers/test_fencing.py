@@ -184,7 +184,7 @@ async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
     await turns._lease.release()
     other = await worker_on(database)
     async with database.write() as connection:
-        assert await claims._resume(connection, other._lease, 1, ())
+        assert await claims._claim_abandoned(connection, other._lease, 1, ())
         writes: list[Coroutine[Any, Any, object]] = [
             sessions.append_event(late, replied("late")),
             sessions.append_event(late, replied("late", actions=EventActions(state_delta={"a": 1}))),

@@ -34,7 +34,7 @@ async def shared(postgres: str) -> AsyncIterator[Faulty]:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases are lengthened soon after whatever happens to them."""
-    monkeypatch.setattr(lease_module, "BEATS", 1_000)
+    monkeypatch.setattr(lease_module, "RENEWALS_PER_LEASE", 1_000)
 
 
 async def until(holds: Callable[[], bool]) -> None:
