@@ -70,7 +70,7 @@ async def test_who_asked_is_told_by_a_button_a_command_and_the_menu_of_a_message
 
         # an admin is told it, too, on each of these ways
         assert await by_button(talk, "grace") == words.WHY_NOT_YOURS
-        talk.bot.desk.door._admins = frozenset({str(talk.sandbox.people["grace"].id)})
+        talk.bot.desk.access_policy._admins = frozenset({str(talk.sandbox.people["grace"].id)})
         assert await by_button(talk, "grace") == told
         assert await by_menu(talk, question, "grace") == told
         assert await by_command(talk, "grace", turn.id) == told
@@ -86,7 +86,7 @@ async def test_who_asked_is_told_by_a_button_a_command_and_the_menu_of_a_message
             assert await by_command(talk, turn=copied) == told
         for other in ("0123456789", "turn", "-"):
             assert await by_command(talk, turn=other) == words.WHY_NOT_YOURS
-        talk.bot.desk.door._admins = frozenset()
+        talk.bot.desk.access_policy._admins = frozenset()
         assert await by_command(talk, "grace", turn.id) == words.WHY_NOT_YOURS
 
         # as a word to the bot it is said how to ask, and without its sign it is a question like any other
@@ -148,7 +148,7 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         await says(talk, "Sun on Monday.")
         (turn,) = await talk.bot.settled(1)
         reports = talk.bot.desk.turn_reports
-        await talk.bot.desk.spending.count()
+        await talk.bot.desk.spending.count_ended_turns()
         report = await reports.get(turn.id)
         assert report is not None
         assert (await reports.list(limit=1)) == [replace(report, left_out=None)]

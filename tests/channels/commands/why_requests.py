@@ -16,7 +16,7 @@ async def by_button(talk: Talk, user: str = "ada", *, button: str | None = None)
         await talk.sandbox.wait_for(lambda: len(talk.whispers(user)) > before)
         return talk.whispers(user)[-1]
     visitor = Actor(talk.bot.channel.name, str(talk.sandbox.people[user].id))
-    told: str = await talk.bot.channel._intake.presses.press(button, visitor=visitor, locale="en")
+    told: str = await talk.bot.channel._intake.presses.handle(button, visitor=visitor, locale="en")
     return told
 
 

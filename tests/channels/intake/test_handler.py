@@ -108,7 +108,7 @@ class Place:
     async def _reask(self, approval: Approval, *, is_void: bool = False) -> None:
         self.shown.append((approval.id, words.VOID if is_void else approval.verdict or ""))
 
-    async def say(self, text: str, file: File | None = None) -> None:
+    async def post_message(self, text: str, file: File | None = None) -> None:
         await self.answers.wait()
         if self.error is not None:
             raise self.error

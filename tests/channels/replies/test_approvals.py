@@ -164,7 +164,7 @@ async def test_what_nobody_decides_in_time_is_denied(sandbox: Any, tmp_path: Pat
         await talk.bot.settled(1)
         async with talk.bot.database.write() as connection:
             await connection.execute(sa.update(approvals).values(expires_at=1.0))
-        watching = asyncio.create_task(talk.bot.desk.approvals.watch(talk.bot.desk.reask))
+        watching = asyncio.create_task(talk.bot.desk.approvals.watch(talk.bot.desk.update_approval_message))
         await shows(talk, lambda found: found[-1] == "Too late." and words.EXPIRED in found[1])
         watching.cancel()
         assert till.paid == []
@@ -182,7 +182,7 @@ async def test_a_reset_denies_what_waits(sandbox: Any, tmp_path: Path) -> None:
         await shows(talk, lambda found: words.VOID in found[1])
         ada = str(talk.sandbox.people["ada"].id)
         assert (
-            await talk.bot.channel._intake.presses.press(approve, visitor=Actor(talk.bot.channel.name, ada), locale="")
+            await talk.bot.channel._intake.presses.handle(approve, visitor=Actor(talk.bot.channel.name, ada), locale="")
             == words.ENDED
         )
         assert await rows(talk) == []
@@ -234,7 +234,7 @@ async def test_a_question_that_is_edited_takes_what_it_has_asked_for_with_it(san
         (turn,) = await talk.bot.settled(1)
         assert not talk.replies()[0].buttons
         (row,) = await talk.bot.inbox_rows()
-        await talk.bot.channel._intake.edited(row.event_key, "do not pay!")
+        await talk.bot.channel._intake.handle_edit(row.event_key, "do not pay!")
         await talk.sandbox.wait_for(lambda: words.REVISE in talk.replies()[0].buttons)
         await talk.press(words.REVISE)
         await shows(talk, lambda found: found[0] == "Never mind." and words.VOID in found[1])

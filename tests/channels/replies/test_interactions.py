@@ -76,7 +76,7 @@ async def test_a_stop_that_comes_too_late_is_told_to_who_pressed(sandbox: Any, t
         await talk.press(words.STOP)
         await talk.bot.settled(1)
         assert before == f"stop:{turn.id}"
-        word = await talk.bot.channel._intake.presses.press(
+        word = await talk.bot.channel._intake.presses.handle(
             before, visitor=Actor(talk.bot.channel.name, talk.sandbox.people["ada"].id), locale="ko"
         )
         assert word == words.messages_for("ko")(words.ENDED)
@@ -183,7 +183,7 @@ async def test_a_question_that_is_edited_while_it_is_answered_can_be_answered_an
         await talk.say("two and tow?")
         await shows(talk, lambda found: found == ["Two and tow"])
         (row,) = await talk.bot.inbox_rows()
-        await talk.bot.channel._intake.edited(row.event_key, "two and two?")
+        await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         await has_buttons(talk, [words.REVISE, words.STOP])
         await talk.press(words.REVISE)
         await says(talk, "Four.")
@@ -203,9 +203,9 @@ async def test_a_question_that_is_edited_after_its_answer_can_be_answered_anew_a
         (row,) = await talk.bot.inbox_rows()
         said = row.message["text"]
         for text, wanted in (("two and two?", [words.REVISE, words.WHY, words.GOOD, words.BAD]), (said, FINISHED)):
-            await talk.bot.channel._intake.edited(row.event_key, text)
+            await talk.bot.channel._intake.handle_edit(row.event_key, text)
             await has_buttons(talk, wanted)
-        await talk.bot.channel._intake.edited(row.event_key, "two and two?")
+        await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
         assert texts(talk) == ["Tow?"]
         await talk.press(words.REVISE)
@@ -221,7 +221,7 @@ async def test_an_edit_of_what_another_worker_answers_is_seen_when_that_has_ende
         await shows(talk, lambda found: found == ["Tow"])
         monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if it did not run here
         (row,) = await talk.bot.inbox_rows()
-        await talk.bot.channel._intake.edited(row.event_key, "two and two?")
+        await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         go_on.set()
         await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
 
@@ -231,7 +231,7 @@ async def test_an_edit_is_not_forgotten_by_whoever_takes_the_turn_up(sandbox: An
         await talk.say("two and tow?")
         await shows(talk, lambda found: found == ["Tow"])
         (row,) = await talk.bot.inbox_rows()
-        await talk.bot.channel._intake.edited(row.event_key, "two and two?")
+        await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         await has_buttons(talk, [words.REVISE, words.STOP])
         await talk.bot.restarted()
         await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
@@ -242,13 +242,13 @@ async def test_of_a_question_that_is_deleted_the_answer_ends_with_a_word(sandbox
         await talk.say("one")
         await shows(talk, lambda found: found == ["Once"])
         (row,) = await talk.bot.inbox_rows()
-        await talk.bot.channel._intake.deleted(row.event_key)
+        await talk.bot.channel._intake.handle_deletion(row.event_key)
         await says(talk, f"Once\n\n{words.WITHDRAWN}")
         assert buttons(talk) == [[]]
         await talk.say("two")
         await talk.bot.settled(2)
         (_, row) = await talk.bot.inbox_rows()
-        await talk.bot.channel._intake.deleted(row.event_key)
+        await talk.bot.channel._intake.handle_deletion(row.event_key)
         await says(talk, f"Once\n\n{words.WITHDRAWN}", f"It is 42.\n\n{words.WITHDRAWN}")
         assert buttons(talk) == [[], []]
 
@@ -263,7 +263,7 @@ async def test_a_deletion_that_comes_while_another_worker_ends_the_answer_is_see
         monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if it did not run here
         monkeypatch.setattr(Worker, "cancel", lambda *_: None)  # and had not heard of it yet
         (row,) = await talk.bot.inbox_rows()
-        await talk.bot.channel._intake.deleted(row.event_key)
+        await talk.bot.channel._intake.handle_deletion(row.event_key)
         go_on.set()
         await says(talk, f"Tow?\n\n{words.WITHDRAWN}")
         assert buttons(talk) == [[]]
@@ -295,12 +295,12 @@ async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_on
         await talk.bot.settled(1)
         monkeypatch.setattr(standing, "load_files", slow)
         (row,) = await talk.bot.inbox_rows()
-        await talk.bot.channel._intake.edited(row.event_key, "two and two?")
+        await talk.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         await looks.wait()
         await talk.press(words.REGENERATE)
         await talk.bot.settled(2)
         go_on.set()
-        await talk.bot.channel._intake.settle(5)
+        await talk.bot.channel._intake.drain(5)
         assert texts(talk) == ["Four."]
         assert buttons(talk) == [FINISHED]
 
@@ -313,8 +313,8 @@ async def test_what_people_have_taken_away_is_not_shown_again(sandbox: Any, tmp_
         async with talk.bot.database.write() as connection:
             await connection.execute(sa.text("UPDATE turns SET chunks = '[\"1\"]'"))  # it is not there any more
         before = made(talk)
-        await talk.bot.channel._intake.edited(row.event_key, "edited")
-        await talk.bot.channel._intake.settle(2)
+        await talk.bot.channel._intake.handle_edit(row.event_key, "edited")
+        await talk.bot.channel._intake.drain(2)
         assert made(talk) == before
 
 

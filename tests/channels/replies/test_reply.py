@@ -331,7 +331,7 @@ async def test_each_id_is_kept_before_the_next_message_is_posted(board: Board) -
 
 async def test_messages_that_stand_already_are_written_over(board: Board) -> None:
     board.messages = {"a": "half an ans", "b": "left over"}
-    async with on(board, known=("a", "b")) as reply:
+    async with on(board, known_ids=("a", "b")) as reply:
         await reply.close("The answer.")
     assert board.messages == {"a": "The answer."}
 
@@ -395,7 +395,7 @@ async def test_what_a_file_is_called_that_cannot_be_had_keeps_to_the_bounds_of_a
         return await show(plan, known_ids, record)
 
     board.show = without_files  # type: ignore[method-assign]
-    async with on(board, most=2) as reply:
+    async with on(board, max_messages=2) as reply:
         await reply.close("word " * 100, files=[File(f"{number}{'n' * 50}", b"x") for number in range(3)])
     assert len(board.messages) == 2
     assert all(len(text) <= Board.limits.chunk_size + STATUS_RESERVE for text in board.messages.values())
@@ -500,7 +500,7 @@ async def test_a_reply_that_is_another_workers_is_shown_no_more(board: Board) ->
         if is_lost:
             raise TurnLostError("it is another worker's")
 
-    async with on(board, hold=hold) as reply:
+    async with on(board, check_owned=hold) as reply:
         reply.feed("mine")
         await board.until(lambda: board.shown == ["mine"])
         is_lost = True
@@ -529,7 +529,7 @@ async def test_a_reply_that_was_left_has_no_call_in_flight(board: Board) -> None
 
 async def test_buttons_stand_under_what_grows_and_others_under_what_has_ended(board: Board) -> None:
     stop, more, again = (Button(f"{name}:1", name) for name in ("stop", "revise", "regenerate"))
-    async with on(board, controls=[stop]) as reply:
+    async with on(board, buttons=[stop]) as reply:
         await board.until(lambda: board.shown == [PLACEHOLDER])
         reply.feed("Hello")
         await board.until(lambda: board.shown == ["Hello"])
@@ -543,7 +543,7 @@ async def test_buttons_stand_under_what_grows_and_others_under_what_has_ended(bo
 async def test_no_button_stands_under_a_message_that_is_shown_when_it_is_whole(board: Board) -> None:
     stop = Button("stop:1", "Stop")
     board.has_no_room = True
-    async with on(board, controls=[stop]) as reply:
+    async with on(board, buttons=[stop]) as reply:
         reply.feed("word " * 30)
         await board.until(lambda: board.shown)
         assert [plan.buttons for plan in board.plans] == [()]
@@ -553,7 +553,7 @@ async def test_no_button_stands_under_a_message_that_is_shown_when_it_is_whole(b
 async def test_what_it_says_in_its_own_name_is_in_its_language(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply_module, "SILENCE_SECONDS", 0.01)
     korean = words.messages_for("ko")
-    async with on(board, most=1, say=korean) as reply:
+    async with on(board, max_messages=1, say=korean) as reply:
         await board.until(lambda: board.shown and "초" in board.shown[0])
         await reply.close("word " * 40)
     assert board.shown[0].endswith(korean(words.IN_FILE))

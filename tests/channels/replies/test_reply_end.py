@@ -291,7 +291,7 @@ async def test_what_a_reset_has_forgotten_is_not_tried_again(sandbox: Any, tmp_p
         await failed(talk)
         await ended(talk)
         (row,) = await talk.bot.inbox_rows()
-        await talk.bot.inbox.reset(inbound("reset", session=row.session, place=row.place))
+        await talk.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
         await talk.press(words.RETRY)
         await talk.sandbox.wait_for(lambda: talk.whispers() == [words.OVER])
         assert len(await ended(talk)) == 1
@@ -303,7 +303,7 @@ async def test_a_reset_ends_a_retry_without_another_button(sandbox: Any, tmp_pat
         await talk.press(words.RETRY)
         await shows(talk, lambda found: found == ["Once"])
         (row, _) = await talk.bot.inbox_rows()
-        await talk.bot.inbox.reset(inbound("reset", session=row.session, place=row.place))
+        await talk.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
         await says(talk, f"Once\n\n{words.RESET_STOPPED}")
         assert retries(talk) == [False]
 
@@ -349,7 +349,7 @@ async def test_a_database_that_fails_is_said_to_the_one_who_pressed(
 ) -> None:
     async with talking(sandbox, tmp_path, fails_once()) as talk:
         await failed(talk)
-        again = talk.bot.inbox.again
+        again = talk.bot.inbox.request_rerun
         monkeypatch.setattr(talk.bot.inbox, "request_rerun", lost)
         await talk.press(words.RETRY)
         await talk.sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.format_error(StoreError.public)])
