@@ -98,10 +98,10 @@ class Answerer:
         turn as failed; `core.turns.store` says what follows.
         """
 
-        async def keep(ids: Sequence[str]) -> None:
+        async def save_ids(ids: Sequence[str]) -> None:
             await self._turns.save_message_ids(turn, ids)
 
-        at_work = self._turn_states[turn.id] = TurnState(ReplyLatency(turn))
+        state = self._turn_states[turn.id] = TurnState(ReplyLatency(turn))
         try:
             channel = self._get_channel(turn.newest_message)
             surface = channel.create_surface(turn.newest_message.address, turn_id=turn.origin)
@@ -110,28 +110,28 @@ class Answerer:
                     place.assume_queued_reaction()
                 if place is not surface:
                     await place.remove_queued_reaction()
-            known = turn.chunks
+            known_ids = turn.chunks
             if turn.is_resumed:  # a worker that has lost it may only be slow
-                known = tuple(await surface.find_message_ids(turn.chunks, is_contested=turn.attempt > 1))
-            if known != turn.chunks:
-                await keep(known)
+                known_ids = tuple(await surface.find_message_ids(turn.chunks, is_contested=turn.attempt > 1))
+            if known_ids != turn.chunks:
+                await save_ids(known_ids)
             say = words.messages_for(await words.resolve_locale(channel.get_locale(turn.newest_message)))
             if turn.is_resumed and (latest := await self._conversations.get_latest_turn(turn.id)) is not None:
-                at_work.is_revised = latest.is_revised
+                state.is_revised = latest.is_revised
             async with Reply(
                 surface,
-                known_ids=known,
-                save_ids=keep,
+                known_ids=known_ids,
+                save_ids=save_ids,
                 check_owned=partial(self._turns.check_owned, turn),
                 max_messages=self._settings.max_messages,
                 say=say,
-                buttons=growing_buttons(turn.id, say, is_revised=at_work.is_revised),
-                on_shown=at_work.latency.record_shown,
+                buttons=growing_buttons(turn.id, say, is_revised=state.is_revised),
+                on_shown=state.latency.record_shown,
             ) as reply:
-                at_work.reply = reply
+                state.reply = reply
                 await self._answer_in_reply(turn, reply)
-        except asyncio.CancelledError as stop:
-            if at_work.reply is None and stop.args == (CancelReason.SHUTDOWN,):
+        except asyncio.CancelledError as cancel:
+            if state.reply is None and cancel.args == (CancelReason.SHUTDOWN,):
                 await self._turns.hand_back(turn, turn.partial_text)
             raise
         except Exception as error:
@@ -141,8 +141,8 @@ class Answerer:
             await self._turns.end(turn, "failed", error=error_summary(error), receipt=self._run_record(turn))
         finally:
             self._turn_states.pop(turn.id, None)
-            if at_work.reply is not None and at_work.reply.orphaned_ids:
-                deleting = self._rerenderer.delete_orphans(turn.id, surface, at_work.reply.orphaned_ids)
+            if state.reply is not None and state.reply.orphaned_ids:
+                deleting = self._rerenderer.delete_orphans(turn.id, surface, state.reply.orphaned_ids)
                 self._deletions.watch(asyncio.create_task(deleting, name=f"orphans of {turn.id}"))
 
     async def aclose(self) -> None:
@@ -180,11 +180,11 @@ class Answerer:
 
     def _update_growing_buttons(self, latest: LatestTurn) -> bool:
         """Update the buttons of a reply that grows in this process; return whether there is one."""
-        at_work = self._turn_states.get(latest.turn_id)
-        if at_work is None or at_work.reply is None or at_work.reply.is_closed:
+        state = self._turn_states.get(latest.turn_id)
+        if state is None or state.reply is None or state.reply.is_closed:
             return False
-        at_work.is_revised = latest.is_revised
-        at_work.reply.update_buttons(growing_buttons(latest.turn_id, at_work.reply.say, is_revised=latest.is_revised))
+        state.is_revised = latest.is_revised
+        state.reply.update_buttons(growing_buttons(latest.turn_id, state.reply.say, is_revised=latest.is_revised))
         return True
 
     async def _answer_in_reply(self, turn: Turn, reply: Reply) -> None:
@@ -194,12 +194,12 @@ class Answerer:
                 await self._handle_cancel(turn, reply, turn.cancel)
             elif turn.text is not None:
                 await self._show_saved_answer(turn, reply, turn.text)
-            elif isinstance(admitted := self._check_runnable(turn), Turn):
-                await self._run_turn(admitted, reply)
+            elif isinstance(runnable := self._check_runnable(turn), Turn):
+                await self._run_turn(runnable, reply)
             else:
-                await self._close_with_message(turn, reply, *admitted)
-        except asyncio.CancelledError as stop:
-            reason = stop.args[0] if stop.args else CancelReason.LEASE_LOST
+                await self._close_with_message(turn, reply, *runnable)
+        except asyncio.CancelledError as cancel:
+            reason = cancel.args[0] if cancel.args else CancelReason.LEASE_LOST
             await self._handle_cancel(turn, reply, reason)
             raise
         except RefusedError:
@@ -231,24 +231,26 @@ class Answerer:
             return words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone"
         if turn.attempt > self._settings.max_attempts:
             return words.TRIED, "failed", f"{self._settings.max_attempts} workers did not live to its end"
-        nobody: tuple[str, Ended, str] = (words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
-        return self._prompt_builder.remove_denied_messages(turn) or nobody
+        denied: tuple[str, Ended, str] = (words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
+        return self._prompt_builder.remove_denied_messages(turn) or denied
 
     async def _run_turn(self, turn: Turn, reply: Reply) -> None:
         """Run the agent, store its answer, and show it."""
-        clerk = self._turn_states[turn.id].clerk = Clerk()
+        recorder = self._turn_states[turn.id].clerk = Clerk()
         try:
             async with asyncio.timeout(self._settings.time_limit):
-                done = await self._run_agent(turn, reply, clerk)
+                done = await self._run_agent(turn, reply, recorder)
             text = add_model_note(reply.text, done.calls, reply.say)
             files = await load_files(self._runtime, turn.session_id, turn.origin)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
-                asked = await self._approvals.answered(turn, text, turn.meter.to_json(), done.asks, clerk.receipt)
+                approvals = await self._approvals.answered(
+                    turn, text, turn.meter.to_json(), done.asks, recorder.receipt
+                )
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                asked = []
-                await self._turns.save_answer(turn, text, turn.meter.to_json(), clerk.receipt)
+                approvals = []
+                await self._turns.save_answer(turn, text, turn.meter.to_json(), recorder.receipt)
         except SessionResetError:
             return await self._handle_cancel(turn, reply, CancelReason.RESET)
         except TimeoutError:
@@ -257,36 +259,36 @@ class Answerer:
             raise
         except Exception as error:
             return await self._fail(turn, reply, error)
-        return await self._show_answer(turn, reply, (text, files, asked))
+        return await self._show_answer(turn, reply, (text, files, approvals))
 
-    async def _run_agent(self, turn: Turn, reply: Reply, clerk: Clerk) -> StreamEvent:
+    async def _run_agent(self, turn: Turn, reply: Reply, recorder: Clerk) -> StreamEvent:
         """Feed the reply with the agent's events. A shutdown lets running tools finish first."""
         tools = ToolStatus()
-        saying = asyncio.create_task(self._stream_events(turn, reply, clerk, tools), name=f"run of turn {turn.id}")
+        run = asyncio.create_task(self._stream_events(turn, reply, recorder, tools), name=f"run of turn {turn.id}")
         try:
-            return await asyncio.shield(saying)
-        except asyncio.CancelledError as stop:
-            if stop.args == (CancelReason.SHUTDOWN,):
+            return await asyncio.shield(run)
+        except asyncio.CancelledError as cancel:
+            if cancel.args == (CancelReason.SHUTDOWN,):
                 await tools.wait_until_idle()
             raise
         finally:
-            saying.cancel()
-            await asyncio.wait([saying])
+            run.cancel()
+            await asyncio.wait([run])
 
-    async def _stream_events(self, turn: Turn, reply: Reply, clerk: Clerk, tools: ToolStatus) -> StreamEvent:
+    async def _stream_events(self, turn: Turn, reply: Reply, recorder: Clerk, tools: ToolStatus) -> StreamEvent:
         runtime = self._other_runtimes.get(turn.agent, self._runtime)
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._get_channel(turn.newest_message)
-        asked = await self._prompt_builder.build(turn, channel, runtime, clerk)
+        prompt = await self._prompt_builder.build(turn, channel, runtime, recorder)
         events = runtime.stream(
             RunRequest(
                 user_id=turn.newest_message.place,
                 session_id=turn.session_id,
-                text=asked.spoken.text,
-                spoken=asked.spoken,
-                media=asked.media,
-                speaker=asked.speaker,
-                bot_name=asked.bot_name,
+                text=prompt.spoken.text,
+                spoken=prompt.spoken,
+                media=prompt.media,
+                speaker=prompt.speaker,
+                bot_name=prompt.bot_name,
                 model=turn.model,
                 run_id=turn.run or turn.origin,
                 generation=turn.generation,
@@ -297,7 +299,7 @@ class Answerer:
         )
         async with aclosing(events):
             async for event in events:
-                clerk.take(event)
+                recorder.take(event)
                 match event.type:
                     case "text_delta":
                         reply.feed(storable_text(event.text))
@@ -341,37 +343,35 @@ class Answerer:
 
     async def _close_with_message(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:
         """End the turn and its reply with a sentence below the text; offer a retry where it helps."""
-        said, say = reply.text_without_ending.rstrip(), reply.say
+        text, say = reply.text_without_ending.rstrip(), reply.say
         if state == "failed":
-            controls = [create_button("retry", turn.id, say)]
-            await reply.close(
-                said, Priority.ERROR, ending=say.format_error_with_id(sentence, turn.id), buttons=controls
-            )
+            buttons = [create_button("retry", turn.id, say)]
+            await reply.close(text, Priority.ERROR, ending=say.format_error_with_id(sentence, turn.id), buttons=buttons)
         else:
-            controls = (
+            buttons = (
                 self._answer_buttons(turn, say, self._settings.extras - {"feedback", "why"})
                 if cause == CancelReason.STOP
                 else []
             )
-            await reply.close(said, ending=say(sentence), buttons=controls)
+            await reply.close(text, ending=say(sentence), buttons=buttons)
         await self._turns.end(turn, state, error=cause, receipt=self._run_record(turn))
 
     async def _show_answer(self, turn: Turn, reply: Reply, answer: Answer) -> None:
         """Show the final text and, in a message each, the approvals that it waits for."""
-        text, files, asked = self._turn_states[turn.id].answer = answer
-        controls = self._answer_buttons(turn, reply.say, frozenset() if asked else self._settings.extras)
+        text, files, approvals = self._turn_states[turn.id].answer = answer
+        controls = self._answer_buttons(turn, reply.say, frozenset() if approvals else self._settings.extras)
         await reply.close(text, buttons=controls, files=files)
         self._turn_states[turn.id].latency.record_final()
-        for approval in asked:
+        for approval in approvals:
             await self._turns.check_owned(turn)
             await self.update_approval_message(approval)
         await self._turns.end(turn, "done")
 
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:
         """Return the run record of a turn, as far as it ran here."""
-        clerk = self._turn_states[turn.id].clerk
-        return clerk.receipt if clerk is not None else None
+        recorder = self._turn_states[turn.id].clerk
+        return recorder.receipt if recorder is not None else None
 
     def _answer_buttons(self, turn: Turn, say: MessageCatalog, extras: Set[ExtraButton]) -> list[Button]:
-        once = {"regenerate"} if turn.run is not None else set()  # a decided call is not run again
-        return answer_buttons(turn.id, say, extras - once, is_revised=self._turn_states[turn.id].is_revised)
+        excluded = {"regenerate"} if turn.run is not None else set()  # a decided call is not run again
+        return answer_buttons(turn.id, say, extras - excluded, is_revised=self._turn_states[turn.id].is_revised)

@@ -240,75 +240,79 @@ class CommandHandler:
             return CommandResult(say(words.NOTHING_TO_RESET))
         match name:
             case "agent":
-                said = await self._agent(session, argument, context, say)
+                result = await self._agent(session, argument, context, say)
             case "model":
-                said = await self._model(session, argument, context, say)
+                result = await self._model(session, argument, context, say)
             case "reset":
-                said = await self._reset(session, context, say)
+                result = await self._reset(session, context, say)
             case "stop":
-                said = await self._stop(session, context, say)
+                result = await self._stop(session, context, say)
             case "export":
-                said = await self._export(session, argument, context, say)
+                result = await self._export(session, argument, context, say)
             case "mute" | "listen":
-                said = CommandResult(say(await self._mute(session, context, name == "mute")))
+                result = CommandResult(say(await self._mute(session, context, name == "mute")))
             case _:
-                said = await self._status(session, context, say)
-        return said
+                result = await self._status(session, context, say)
+        return result
 
-    async def _mute(self, session: str, asker: CommandContext, is_mute: bool) -> str:
-        if is_mute and asker.spot.is_direct:
+    async def _mute(self, session: str, context: CommandContext, is_mute: bool) -> str:
+        if is_mute and context.spot.is_direct:
             return words.NOT_MUTED
         await self._services.conversations.set_muted(session, is_mute)
         return words.MUTED if is_mute else words.LISTENING
 
-    async def _export(self, session: str, wanted: str, asker: CommandContext, say: MessageCatalog) -> CommandResult:
-        form = next((form for form in EXPORT_FORMATS if form == (wanted.lower() or "md")), None)
-        if form is None:
+    async def _export(
+        self, session: str, format_name: str, context: CommandContext, say: MessageCatalog
+    ) -> CommandResult:
+        format_ = next((format_ for format_ in EXPORT_FORMATS if format_ == (format_name.lower() or "md")), None)
+        if format_ is None:
             return CommandResult(say(words.NO_SUCH_FORM))
         prices = self._services.spending.prices
-        viewer = Viewer(asker.author, is_admin=self._is_admin(asker), is_private=asker.is_private)
+        viewer = Viewer(context.author, is_admin=self._is_admin(context), is_private=context.is_private)
         exported = await self._services.conversations.export_session(
-            session, form, prices, most=MAX_EXPORT_BYTES, viewer=viewer
+            session, format_, prices, most=MAX_EXPORT_BYTES, viewer=viewer
         )
-        return CommandResult(say(words.EXPORTED), File(f"transcript.{form}", exported.encode()))
+        return CommandResult(say(words.EXPORTED), File(f"transcript.{format_}", exported.encode()))
 
-    async def _why(self, named: str, asker: CommandContext, say: MessageCatalog) -> str:
-        reports, is_admin = self._services.turn_reports, self._is_admin(asker)
-        author = None if is_admin else asker.author
-        turn_id = find_turn_id(named) or await reports.find_newest_turn(
-            session_id=asker.session_id, place=asker.place, author=author
+    async def _why(self, argument: str, context: CommandContext, say: MessageCatalog) -> str:
+        reports, is_admin = self._services.turn_reports, self._is_admin(context)
+        author = None if is_admin else context.author
+        turn_id = find_turn_id(argument) or await reports.find_newest_turn(
+            session_id=context.session_id, place=context.place, author=author
         )
-        return await render_report(reports, turn_id, asker.author, say, is_admin=is_admin)
+        return await render_report(reports, turn_id, context.author, say, is_admin=is_admin)
 
-    def _is_admin(self, asker: CommandContext) -> bool:
-        return asker.visitor is not None and self._services.access_policy.is_admin(asker.visitor)
+    def _is_admin(self, context: CommandContext) -> bool:
+        return context.visitor is not None and self._services.access_policy.is_admin(context.visitor)
 
-    async def _stop(self, session: str, asker: CommandContext, say: MessageCatalog) -> CommandResult:
-        asked = asker.to_message(session, "stop")
-        halt = await self._services.conversations.stop_session(
-            session, author=asker.author, until=asker.until, asked=asked
+    async def _stop(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
+        command = context.to_message(session, "stop")
+        stopped = await self._services.conversations.stop_session(
+            session, author=context.author, until=context.until, asked=command
         )
-        if halt is None:
+        if stopped is None:
             return CommandResult(say(words.STOPPING), is_visible=True)
-        self._remove_reactions(halt.dropped_messages)
-        for turn_id in halt.undecided_turn_ids:
+        self._remove_reactions(stopped.dropped_messages)
+        for turn_id in stopped.undecided_turn_ids:
             for approval in await self._services.approvals.asked(turn_id):
                 self._run_in_background(self._services.update_approval_message(approval), name="request")
-        return CommandResult(say(words.STOPPING if halt else words.NOTHING_RUNS), is_visible=halt.turn_id is not None)
+        return CommandResult(
+            say(words.STOPPING if stopped else words.NOTHING_RUNS), is_visible=stopped.turn_id is not None
+        )
 
-    async def _reset(self, session: str, asker: CommandContext, say: MessageCatalog) -> CommandResult:
-        inbound = asker.to_message(session, "reset")
-        asked = await self._services.approvals.open(session_id=session)
-        dropped = await self._services.inbox.reset_session(inbound, until=asker.until)
+    async def _reset(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
+        command = context.to_message(session, "reset")
+        approvals = await self._services.approvals.open(session_id=session)
+        dropped = await self._services.inbox.reset_session(command, until=context.until)
         if isinstance(dropped, RerunDenied):
             return CommandResult(say(words.NOT_RESET))
-        for approval in asked if dropped is not None else ():
+        for approval in approvals if dropped is not None else ():
             self._run_in_background(self._services.update_approval_message(approval, is_void=True), name="request")
         self._remove_reactions(dropped or ())
         return CommandResult(say(words.RESET_DONE), is_visible=dropped is None)
 
-    async def _status(self, session: str, asker: CommandContext, say: MessageCatalog) -> CommandResult:
-        status = await self._services.conversations.get_status(session, asker.spots)
+    async def _status(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
+        status = await self._services.conversations.get_status(session, context.spots)
         lines = [say(words.STATUS_AGENT, agent=status.agent), say(words.STATUS_MODEL, model=status.model)]
         if status.since is not None:
             since = datetime.fromtimestamp(status.since, UTC)
@@ -324,58 +328,62 @@ class CommandHandler:
             lines.append(say(words.MUTED))
         return CommandResult("\n".join(f"- {line}" for line in lines))
 
-    async def _usage(self, asker: CommandContext, say: MessageCatalog) -> str:
+    async def _usage(self, context: CommandContext, say: MessageCatalog) -> str:
         return await render_usage(
             self._services.spending,
-            platform=asker.channel,
-            author=asker.author,
-            place=asker.place,
-            is_admin=self._is_admin(asker),
+            platform=context.channel,
+            author=context.author,
+            place=context.place,
+            is_admin=self._is_admin(context),
             say=say,
         )
 
-    async def _agent(self, session: str, wanted: str, asker: CommandContext, say: MessageCatalog) -> CommandResult:
+    async def _agent(self, session: str, agent: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
         """Return the agent of a session and the others, or choose another one."""
         conversations = self._services.conversations
-        offered = conversations.agents.list_selectable(asker.spots)
-        if wanted in offered:
-            await conversations.choose_agent(session, wanted, place=asker.place, spots=asker.spots)
-            return CommandResult(say(words.AGENT_CHOSEN, agent=wanted))
-        listed = "\n".join(_agent_line(name, conversations.agents.get_description(name)) for name in offered)
-        if wanted:
-            return CommandResult("\n".join([say(words.NO_SUCH_AGENT, agent=_quote_name(wanted)), listed]))
-        chosen = await conversations.get_agent(session, asker.spots)
-        lines = [say(words.AGENT_IS, agent=chosen.name)]
-        if chosen.unavailable_choice:
-            lines.append(say(words.AGENT_GONE, agent=chosen.unavailable_choice))
-        lines += [say(words.AGENTS_ARE), listed] if len(offered) > 1 else [say(words.ONE_AGENT)]
+        offered = conversations.agents.list_selectable(context.spots)
+        if agent in offered:
+            await conversations.choose_agent(session, agent, place=context.place, spots=context.spots)
+            return CommandResult(say(words.AGENT_CHOSEN, agent=agent))
+        agent_lines = "\n".join(_agent_line(name, conversations.agents.get_description(name)) for name in offered)
+        if agent:
+            return CommandResult("\n".join([say(words.NO_SUCH_AGENT, agent=_quote_name(agent)), agent_lines]))
+        current = await conversations.get_agent(session, context.spots)
+        lines = [say(words.AGENT_IS, agent=current.name)]
+        if current.unavailable_choice:
+            lines.append(say(words.AGENT_GONE, agent=current.unavailable_choice))
+        lines += [say(words.AGENTS_ARE), agent_lines] if len(offered) > 1 else [say(words.ONE_AGENT)]
         return CommandResult("\n".join(lines))
 
-    async def _model(self, session: str, wanted: str, asker: CommandContext, say: MessageCatalog) -> CommandResult:
+    async def _model(
+        self, session: str, model_name: str, context: CommandContext, say: MessageCatalog
+    ) -> CommandResult:
         conversations = self._services.conversations
-        models = await conversations.list_models(session, asker.spots)
-        others = ", ".join(f"`{model}`" for model in models)
-        if not wanted:
-            lines = [say(words.MODEL_IS, model=await conversations.get_model(session, asker.spots))]
-            lines += [say(words.MODELS_ARE, models=others) if len(models) > 1 else say(words.ONE_MODEL)]
+        models = await conversations.list_models(session, context.spots)
+        model_list = ", ".join(f"`{model}`" for model in models)
+        if not model_name:
+            lines = [say(words.MODEL_IS, model=await conversations.get_model(session, context.spots))]
+            lines += [say(words.MODELS_ARE, models=model_list) if len(models) > 1 else say(words.ONE_MODEL)]
             return CommandResult("\n".join(lines))
-        if wanted in models:
-            await conversations.choose_model(session, wanted, place=asker.place, spots=asker.spots)
-            return CommandResult(say(words.MODEL_CHOSEN, model=wanted))
-        return CommandResult(say(words.NO_SUCH_MODEL, model=_quote_name(wanted), models=others))
+        if model_name in models:
+            await conversations.choose_model(session, model_name, place=context.place, spots=context.spots)
+            return CommandResult(say(words.MODEL_CHOSEN, model=model_name))
+        return CommandResult(say(words.NO_SUCH_MODEL, model=_quote_name(model_name), models=model_list))
 
     def _help(self, say: MessageCatalog) -> str:
-        ways = self._syntax
-        asking = [f"- `{ways.ask_command} {say(words.A_QUESTION)}`: {say(words.ASK_DOES)}"] if ways.ask_command else []
+        syntax = self._syntax
+        ask_lines = (
+            [f"- `{syntax.ask_command} {say(words.A_QUESTION)}`: {say(words.ASK_DOES)}"] if syntax.ask_command else []
+        )
         commands = (f"- {', '.join(self._list_inputs(name, say))}: {say(does)}" for name, does in COMMANDS.items())
-        menu = say(words.HELPS_MENU, entries=", ".join(f"*{entry}*" for entry in ways.list_menu_entries(say)))
-        return "\n".join([say(words.HELPS), "", *asking, *commands, "", menu])
+        menu = say(words.HELPS_MENU, entries=", ".join(f"*{entry}*" for entry in syntax.list_menu_entries(say)))
+        return "\n".join([say(words.HELPS), "", *ask_lines, *commands, "", menu])
 
     def _list_inputs(self, name: CommandName, say: MessageCatalog) -> list[str]:
         """Return the ways to type a command."""
-        behind = f" [{say(ARGUMENTS[name])}]" if name in ARGUMENTS else ""
-        said, typed = None if name in PRIVATE_COMMANDS else name, self._syntax.slash_commands.get(name)
-        return [f"`{way}{behind}`" for way in (said, typed) if way]
+        argument = f" [{say(ARGUMENTS[name])}]" if name in ARGUMENTS else ""
+        word, slash_command = None if name in PRIVATE_COMMANDS else name, self._syntax.slash_commands.get(name)
+        return [f"`{text}{argument}`" for text in (word, slash_command) if text]
 
     def _remove_reactions(self, dropped: Sequence[InboxMessage]) -> None:
         """Remove the reactions from messages that are not answered any more."""
@@ -385,13 +393,13 @@ class CommandHandler:
 
 def parse_command(text: str) -> tuple[CommandName, str] | None:
     """Return the command of a message and its argument; None if the message is something else."""
-    found = _COMMAND.fullmatch(text.strip())
-    name = next((name for name in COMMANDS if found and name == found["name"].lower()), None)
-    argument = (found["argument"] or "").rstrip(".!") if found else ""
+    match_ = _COMMAND.fullmatch(text.strip())
+    name = next((name for name in COMMANDS if match_ and name == match_["name"].lower()), None)
+    argument = (match_["argument"] or "").rstrip(".!") if match_ else ""
     if name is None or (name in PRIVATE_COMMANDS and not text.strip().startswith(("/", "!"))):
         return None
-    is_form = name == "export" and argument.lower() in EXPORT_FORMATS
-    if argument and name not in _ARGUMENT_COMMANDS and not is_form:
+    is_export_format = name == "export" and argument.lower() in EXPORT_FORMATS
+    if argument and name not in _ARGUMENT_COMMANDS and not is_export_format:
         return None
     return name, argument
 

@@ -58,10 +58,10 @@ class PressHandler:
             StoreError: the database cannot be reached.
         """
         say = words.messages_for(locale)
-        wish = parse_button(button)
-        if wish is None:
+        parsed = parse_button(button)
+        if parsed is None:
             return say(words.NOT_MINE)
-        match wish:
+        match parsed:
             case ("approve" | "always" | "deny") as decision, approval_id:
                 by = self._services.access_policy.to_user(visitor, name)
                 return await self._decide(approval_id, by, _VERDICTS[decision], say)
@@ -71,19 +71,19 @@ class PressHandler:
             case other, turn_id:
                 return await self._change_turn(other, turn_id, visitor.author, say)
 
-    async def _change_turn(self, wish: TurnAction, turn_id: str, author: str, say: MessageCatalog) -> str:
-        match wish:
+    async def _change_turn(self, action: TurnAction, turn_id: str, author: str, say: MessageCatalog) -> str:
+        match action:
             case "stop":
                 stopped = await self._services.conversations.stop_turn(turn_id, author)
                 refusals = {StopTurnResult.NOT_OWNER: words.NOT_YOURS_TO_STOP, StopTurnResult.NOT_RUNNING: words.ENDED}
                 return say(refusals[stopped]) if stopped in refusals else ""
             case "good" | "bad":
-                is_given = await self._services.feedback.save_feedback(turn_id, author, wish)
+                is_given = await self._services.feedback.save_feedback(turn_id, author, action)
                 return say(words.NOTED if is_given else words.FORGOTTEN)
-        open_approvals = await self._services.approvals.asked(turn_id) if wish != "retry" else ()
-        match await self._services.inbox.request_rerun(turn_id, author=author, kind=wish):
-            case RerunDenied() as refused:
-                return say(_RERUN_REFUSALS[refused])
+        open_approvals = await self._services.approvals.asked(turn_id) if action != "retry" else ()
+        match await self._services.inbox.request_rerun(turn_id, author=author, kind=action):
+            case RerunDenied() as denied:
+                return say(_RERUN_REFUSALS[denied])
             case RateLimited() as limited:
                 return question_limit_message(limited, say)
             case accepted, InboxMessage() as inbound:
@@ -95,9 +95,9 @@ class PressHandler:
                     )
         return ""
 
-    async def _decide(self, approval_id: str, by: User, verdict: Verdict, say: MessageCatalog) -> str:
+    async def _decide(self, approval_id: str, user: User, verdict: Verdict, say: MessageCatalog) -> str:
         """Decide on an approval and update its message; a late press updates it too, if the decider's process died."""
-        decided = await self._services.approvals.decide(approval_id, by, verdict)
+        decided = await self._services.approvals.decide(approval_id, user, verdict)
         approval = decided.approval
         if approval is None:
             return say(words.ENDED)

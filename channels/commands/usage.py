@@ -25,17 +25,17 @@ async def render_usage(
     today, month = f"{now:%Y-%m-%d}", f"{now:%Y-%m}-01"
     person = f"{platform}:{author}"
     lines, sums = list[str](), list[SpendingSum]()
-    told: list[tuple[str, str | None, str | None]] = [
+    scopes: list[tuple[str, str | None, str | None]] = [
         (words.USAGE_YOURS, person, None),
         (words.USAGE_HERE, None, place),
         *([(words.USAGE_ALL, None, None)] if is_admin else []),
     ]
-    for sentence, who, where in told:
-        (of_day,), (of_month,) = [
-            await spending.sum_spending(since=since, person=who, place=where) for since in (today, month)
+    for sentence, scope_person, scope_place in scopes:
+        (day_sum,), (month_sum,) = [
+            await spending.sum_spending(since=since, person=scope_person, place=scope_place) for since in (today, month)
         ]
-        lines.append(_line(sentence, of_day, of_month, say))
-        sums.append(of_month)
+        lines.append(_line(sentence, day_sum, month_sum, say))
+        sums.append(month_sum)
     if is_admin:
         by_day = {spent.key: spent for spent in await spending.sum_spending("person", since=today)}
         people = await spending.sum_spending("person", since=month)

@@ -120,16 +120,16 @@ class AttachmentReader:
         fetched: Mapping[tuple[int, int], asyncio.Task[FetchedFile]],
         budget: _AttachmentBudget,
     ) -> tuple[list[MessageText], list[types.Part], list[FileUse]]:
-        told, parts, uses = [], [], []
-        for i, (message, said) in enumerate(zip(messages, texts, strict=True)):
-            lines = [said.text]
+        combined, parts, uses = [], [], []
+        for i, (message, text) in enumerate(zip(messages, texts, strict=True)):
+            lines = [text.text]
             for j, file in enumerate(message.attachments):
-                read = self._describe(file, fetched.get((i, j)), budget, said.speaker)
+                read = self._describe(file, fetched.get((i, j)), budget, text.speaker)
                 lines.append(read.text)
                 parts += [read.part] if read.part else []
                 uses.append(FileUse(file.name, read.failure))
-            told.append(replace(said, text="\n".join(filter(None, lines))))
-        return told, parts, uses
+            combined.append(replace(text, text="\n".join(filter(None, lines))))
+        return combined, parts, uses
 
     async def _fetch(
         self, channel: Channel, message: InboxMessage, file: Attachment, check: _ModelFileCheck
@@ -140,20 +140,22 @@ class AttachmentReader:
     def _describe(
         self, file: Attachment, task: asyncio.Task[FetchedFile] | None, budget: _AttachmentBudget, speaker: str
     ) -> AttachmentContent:
-        who = f"{speaker} sent a file"
+        intro = f"{speaker} sent a file"
         try:
             if task is None:
                 raise UnreadableFileError(f"I read no more than {self._allowance.max_files} files of a message")
             if task.cancelled():
                 raise UnreadableFileError("it did not come in time")
-            return budget.add(task.result(), who)
+            return budget.add(task.result(), intro)
         except UnreadableFileError as error:
-            why = str(error)
+            failure = str(error)
         except Exception as error:  # whatever a platform says, the answer goes on
             log.error("a file cannot be read: %s", traced(error))
-            why = "it cannot be fetched right now"
-        amount = f" ({media.format_size(file.size)})" if file.size else ""
-        return AttachmentContent(f"[{who} that you cannot open: {_clean_name(file)}{amount}: {why}]", failure=why)
+            failure = "it cannot be fetched right now"
+        size = f" ({media.format_size(file.size)})" if file.size else ""
+        return AttachmentContent(
+            f"[{intro} that you cannot open: {_clean_name(file)}{size}: {failure}]", failure=failure
+        )
 
 
 class _AttachmentBudget:
@@ -164,7 +166,7 @@ class _AttachmentBudget:
         self._bytes = takes.max_total_bytes
         self._tokens = TEXT_TOKENS
 
-    def add(self, fetched: FetchedFile, who: str) -> AttachmentContent:
+    def add(self, fetched: FetchedFile, intro: str) -> AttachmentContent:
         """Return the content of a file and reduce the budget by its size.
 
         Raises:
@@ -176,20 +178,20 @@ class _AttachmentBudget:
             raise UnreadableFileError("I cannot make out what is in it")
         _check_kind(self._takes, kind, len(data))
         if media.is_text_type(kind):
-            return AttachmentContent(self._text(file, data, who))
+            return AttachmentContent(self._text(file, data, intro))
         if len(data) > self._bytes:
             raise UnreadableFileError("it is too much together with the other files")
         self._bytes -= len(data)
-        return AttachmentContent(f"[{who}, which you are shown: {_clean_name(file)}]", media.make_part(kind, data))
+        return AttachmentContent(f"[{intro}, which you are shown: {_clean_name(file)}]", media.make_part(kind, data))
 
-    def _text(self, file: Attachment, data: bytes, who: str) -> str:
+    def _text(self, file: Attachment, data: bytes, intro: str) -> str:
         text = storable_text(media.decode_text(data) or "")
-        shown = media.truncate_text(text, self._tokens)
-        if shown != text and self._tokens < _MIN_TOKENS:
+        excerpt = media.truncate_text(text, self._tokens)
+        if excerpt != text and self._tokens < _MIN_TOKENS:
             raise UnreadableFileError("it is too much together with the other files")
-        self._tokens -= media.count_tokens(shown)
-        cut = "" if shown == text else f"\n[it is cut here: this is {len(shown)} of its {len(text)} characters]"
-        return f"[{who}: {_clean_name(file)}. This is what it says:]\n{media.format_file(shown, file.name)}{cut}"
+        self._tokens -= media.count_tokens(excerpt)
+        note = "" if excerpt == text else f"\n[it is cut here: this is {len(excerpt)} of its {len(text)} characters]"
+        return f"[{intro}: {_clean_name(file)}. This is what it says:]\n{media.format_file(excerpt, file.name)}{note}"
 
 
 def _clean_name(file: Attachment) -> str:

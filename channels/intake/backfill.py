@@ -365,8 +365,8 @@ class Backfill:
 async def filter_missing(
     places: Watermarks,
     messages: Sequence[IncomingMessage],
-    active: set[str],
-    begun: Mapping[str, float],
+    active_sessions: set[str],
+    begun_at: Mapping[str, float],
     *,
     since: float,
 ) -> list[IncomingMessage]:
@@ -384,22 +384,22 @@ async def filter_missing(
         return []
     known = await places.find_known_keys(call.inbound.event_key for call in messages)
     sessions = {call.inbound.session_id for call in messages}
-    over, stopped = await places.get_cancellation_times(sessions)
-    found = []
+    reset_at, stopped_at = await places.get_cancellation_times(sessions)
+    missing = []
     for call in sorted(messages, key=_sent_at):
         inbound = call.inbound
         if (call.is_mention or call.is_in_answer_thread) and (
             inbound.sent_at >= since or inbound.event_key not in known
         ):
-            active.add(inbound.session_id)
-        after = max(over.get(inbound.session_id, 0.0), begun.get(inbound.place, inf))
+            active_sessions.add(inbound.session_id)
+        after = max(reset_at.get(inbound.session_id, 0.0), begun_at.get(inbound.place, inf))
         if not call.is_mention or call.is_free_channel:
             after = max(after, since)
         if call.command is None:
-            after = max(after, stopped.get((inbound.session_id, inbound.author), 0.0))
-        if inbound.session_id in active and inbound.event_key not in known and inbound.sent_at >= after:
-            found.append(call)
-    return found
+            after = max(after, stopped_at.get((inbound.session_id, inbound.author), 0.0))
+        if inbound.session_id in active_sessions and inbound.event_key not in known and inbound.sent_at >= after:
+            missing.append(call)
+    return missing
 
 
 async def _for_each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:

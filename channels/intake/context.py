@@ -91,36 +91,40 @@ class ContextBuilder:
         Raises:
             StoreError: the state of the history cannot be read.
         """
-        around = await self._fetch_context(turn, channel, is_one_to_one=all(message.is_one_to_one for message in texts))
-        question_subject = [one for message in turn.messages for one in _list_subjects(message)]
-        known = {(one.author, one.sent_at) for one in question_subject}
-        told = [*question_subject, *(one for one in around.messages if (one.author, one.sent_at) not in known)]
+        surrounding = await self._fetch_context(
+            turn, channel, is_one_to_one=all(message.is_one_to_one for message in texts)
+        )
+        subjects = [one for message in turn.messages for one in _list_subjects(message)]
+        known = {(one.author, one.sent_at) for one in subjects}
+        context = [*subjects, *(one for one in surrounding.messages if (one.author, one.sent_at) not in known)]
         authors = [message.author for message in turn.messages]
         speakers = dict(zip(authors, (message.speaker for message in texts), strict=True))
-        names = label_names({one.author: one.name for one in told} | dict(around.names) | speakers)
-        frames, others = await build_frames(turn.messages, told, names, count=self._count, max_tokens=self._max_tokens)
+        names = label_names({one.author: one.name for one in context} | dict(surrounding.names) | speakers)
+        frames, others = await build_frames(
+            turn.messages, context, names, count=self._count, max_tokens=self._max_tokens
+        )
         parts = list[tuple[str, str]]()
         for message, said in zip(turn.messages, texts, strict=True):
-            own = escape_brackets(said.text)
+            text = escape_brackets(said.text)
             parts += [("", around_it) for around_it in frames[message.event_key]]
-            parts.append((message.author, own if said.is_one_to_one else attribute_text(names[message.author], own)))
-        heard_of = {one.author for one in told} | set(authors)
-        people = {id_: name for id_, name in names.items() if id_ in heard_of}
+            parts.append((message.author, text if said.is_one_to_one else attribute_text(names[message.author], text)))
+        mentioned = {one.author for one in context} | set(authors)
+        people = {id_: name for id_, name in names.items() if id_ in mentioned}
         return AttributedPrompt(tuple((who, words) for who, words in parts if words), people), others
 
     async def _fetch_context(self, turn: Turn, channel: Channel, *, is_one_to_one: bool) -> SurroundingMessages:
         """Return the context messages; a resumed run has stored those that it read before."""
-        behind = None
+        history = None
         if not self._max_tokens:
             return SurroundingMessages()
         if not is_one_to_one or turn.is_resumed or turn.kind != "message":
-            behind = await retried(lambda: get_history_state(self._database, turn), what=f"turn {turn.id}")
-            if behind is None:
+            history = await retried(lambda: get_history_state(self._database, turn), what=f"turn {turn.id}")
+            if history is None:
                 return SurroundingMessages()
         try:
             async with asyncio.timeout(self._timeout):
                 with deadline(self._timeout):
-                    return await channel.fetch_context(turn.messages, None if is_one_to_one else behind)
+                    return await channel.fetch_context(turn.messages, None if is_one_to_one else history)
         except Exception as error:  # the turn is answered without context
             log.warning("turn %s: its context cannot be fetched: %s", turn.id, traced(error))
             return SurroundingMessages()
@@ -139,20 +143,20 @@ def _list_subjects(message: InboxMessage) -> Iterator[ContextMessage]:
 
 def label_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names of people by their ids; a name that looks like another one is followed by its id."""
-    shown = {id_: _clean_name(name) or _clean_name(id_) for id_, name in names.items()}
-    looks = [_skeleton(name) for name in shown.values()]
+    cleaned = {id_: _clean_name(name) or _clean_name(id_) for id_, name in names.items()}
+    skeletons = [_skeleton(name) for name in cleaned.values()]
     ids = [f"({_skeleton(id_)})" for id_ in names]
 
     def is_mistakable(name: str) -> bool:
-        return looks.count(_skeleton(name)) > 1 or any(id_ in _skeleton(name) for id_ in ids)
+        return skeletons.count(_skeleton(name)) > 1 or any(id_ in _skeleton(name) for id_ in ids)
 
-    return {id_: f"{name} ({id_})" if is_mistakable(name) else name for id_, name in shown.items()}
+    return {id_: f"{name} ({id_})" if is_mistakable(name) else name for id_, name in cleaned.items()}
 
 
 def _clean_name(name: str) -> str:
     """Return a name on one line, without invisible characters and colons."""
-    seen = INVISIBLE.sub(" ", escape_brackets(storable_text(name)).replace(":", " "))
-    return " ".join(seen[:_MAX_NAME_LENGTH].split())
+    visible = INVISIBLE.sub(" ", escape_brackets(storable_text(name)).replace(":", " "))
+    return " ".join(visible[:_MAX_NAME_LENGTH].split())
 
 
 def _skeleton(name: str) -> str:
@@ -184,33 +188,33 @@ async def build_frames(
     Args:
         names: the display names by author.
     """
-    last = messages[-1].sent_at
-    told = [one for one in context if _plain_text(one) and (one.event_key or one.sent_at <= last)]
-    given = [one for one in told if one.kind == "about"]
-    apart = [one for one in told if (one.event_key or one.is_thread_start) and one not in given]
-    talk = [one for one in told if not (one.event_key or one.is_thread_start)]
-    shown, left = [_RenderedMessage(one, _render_lines(one, names)) for one in given], max_tokens
-    for one in apart:
-        told_of, cost = await _truncate(_render_lines(one, names), left // 2, count)
-        shown += [_RenderedMessage(one, told_of)] if told_of else []
-        left -= cost
-    kept = list[_RenderedMessage]()
-    for one in reversed(talk):
-        told_of = _render_lines(one, names)
-        cost = await count(told_of)
-        if cost > left and not kept:
-            told_of, cost = await _truncate(told_of, left, count)
-        if cost > left or not told_of:
+    newest_at = messages[-1].sent_at
+    relevant = [one for one in context if _plain_text(one) and (one.event_key or one.sent_at <= newest_at)]
+    subjects = [one for one in relevant if one.kind == "about"]
+    related = [one for one in relevant if (one.event_key or one.is_thread_start) and one not in subjects]
+    conversation = [one for one in relevant if not (one.event_key or one.is_thread_start)]
+    rendered, tokens_left = [_RenderedMessage(one, _render_lines(one, names)) for one in subjects], max_tokens
+    for one in related:
+        text_lines, cost = await _truncate(_render_lines(one, names), tokens_left // 2, count)
+        rendered += [_RenderedMessage(one, text_lines)] if text_lines else []
+        tokens_left -= cost
+    newest = list[_RenderedMessage]()
+    for one in reversed(conversation):
+        text_lines = _render_lines(one, names)
+        cost = await count(text_lines)
+        if cost > tokens_left and not newest:
+            text_lines, cost = await _truncate(text_lines, tokens_left, count)
+        if cost > tokens_left or not text_lines:
             break
-        kept.append(_RenderedMessage(one, told_of))
-        left -= cost
-    others = Others(len(shown) + len(kept), max_tokens - left, len(told) - len(shown) - len(kept))
-    missing = len(talk) - len(kept)
-    if missing and kept:
+        newest.append(_RenderedMessage(one, text_lines))
+        tokens_left -= cost
+    others = Others(len(rendered) + len(newest), max_tokens - tokens_left, len(relevant) - len(rendered) - len(newest))
+    missing = len(conversation) - len(newest)
+    if missing and newest:
         note = f"{QUOTE_OPEN}{missing} older messages are left out{QUOTE_CLOSE}"
-        kept[-1] = replace(kept[-1], lines=f"{note}\n{kept[-1].lines}")
-    shown += reversed(kept)
-    return {message.event_key: frames for message, frames in _group_frames(messages, shown)}, others
+        newest[-1] = replace(newest[-1], lines=f"{note}\n{newest[-1].lines}")
+    rendered += reversed(newest)
+    return {message.event_key: frames for message, frames in _group_frames(messages, rendered)}, others
 
 
 def _group_frames(

@@ -123,10 +123,10 @@ class MessageHandler:
             must_reply: whether the platform shows a missing answer. Otherwise a user is told once an hour, and the
                 message is empty until then. It is always empty for a bot.
         """
-        admission = self._services.access_policy.check(visitor, spot)
-        if admission is AccessDecision.ALLOWED:
+        decision = self._services.access_policy.check(visitor, spot)
+        if decision is AccessDecision.ALLOWED:
             return None
-        return admission.message if must_reply or await self._should_notify(visitor, "door") else ""
+        return decision.message if must_reply or await self._should_notify(visitor, "door") else ""
 
     async def get_rate_limit(self, message: InboxMessage | CommandContext) -> RateLimited | None:
         """Return the rate limit that refuses a message, as far as it is known before the message is stored."""
@@ -186,12 +186,12 @@ class MessageHandler:
     async def _check_access(self, message: IncomingMessage) -> bool:
         """Return whether the author has access; tell an author without access who mentions the bot."""
         inbound = message.inbound
-        admission = self._services.access_policy.check(inbound.who, inbound.spot)
-        if admission is AccessDecision.ALLOWED:
+        decision = self._services.access_policy.check(inbound.who, inbound.spot)
+        if decision is AccessDecision.ALLOWED:
             return True
-        is_said_to_the_bot = message.is_mention and not message.is_free_channel and not message.is_late
-        if message.deny_privately or (is_said_to_the_bot and await self._should_notify(inbound.who, "door")):
-            self.run_in_background(self._deny_privately(message, lambda say: say(admission.message)), name="refusal")
+        is_new_mention = message.is_mention and not message.is_free_channel and not message.is_late
+        if message.deny_privately or (is_new_mention and await self._should_notify(inbound.who, "door")):
+            self.run_in_background(self._deny_privately(message, lambda say: say(decision.message)), name="refusal")
         return False
 
     async def _is_addressed(self, message: IncomingMessage) -> bool:
@@ -209,26 +209,26 @@ class MessageHandler:
         again.
         """
         inbound = message.inbound
-        asker = CommandContext.from_message(inbound, await words.resolve_locale(self._get_locale(inbound)))
-        is_kept_by_itself = name in CANCELLING_COMMANDS and await self._services.inbox.has_session(inbound.session_id)
-        if not is_kept_by_itself and await self.is_known(inbound):
+        context = CommandContext.from_message(inbound, await words.resolve_locale(self._get_locale(inbound)))
+        is_self_recording = name in CANCELLING_COMMANDS and await self._services.inbox.has_session(inbound.session_id)
+        if not is_self_recording and await self.is_known(inbound):
             return
-        if limited := self.commands.count_command(asker):
+        if limited := self.commands.count_command(context):
             await self._services.inbox.record_command(inbound, name, outcome=InboxOutcome.RATE_LIMITED)
             if await self._should_notify(inbound.who, "command", until=limited.until):
                 self.run_in_background(
                     self._deny_privately(message, partial(command_limit_message, limited)), name="refusal"
                 )
             return
-        among = _CHOICES.get(name)  # Slack may deliver an old command again
-        if among and await self._services.inbox.has_newer_command(inbound, names=among):
+        competing_commands = _CHOICES.get(name)  # Slack may deliver an old command again
+        if competing_commands and await self._services.inbox.has_newer_command(inbound, names=competing_commands):
             await self._services.inbox.record_command(inbound, name)
             return
-        said = await self._execute(name, argument, asker)
-        is_first = is_kept_by_itself or await self._services.inbox.record_command(inbound, name)
-        if is_first and not said.is_visible:
+        result = await self._execute(name, argument, context)
+        is_first = is_self_recording or await self._services.inbox.record_command(inbound, name)
+        if is_first and not result.is_visible:
             self.run_in_background(
-                self._create_surface(inbound).post_message(said.text, said.file), name=f"answer to {name}"
+                self._create_surface(inbound).post_message(result.text, result.file), name=f"answer to {name}"
             )
 
     async def _execute(self, name: CommandName, argument: str, context: CommandContext) -> CommandResult:
@@ -258,10 +258,10 @@ class MessageHandler:
         Raises:
             StoreError: the edit is not stored, and must not be acknowledged.
         """
-        revised = await self._services.inbox.edit_message(event_key, text, is_mention=is_mention)
-        if isinstance(revised, ClaimedMessage):
-            self.run_in_background(self._services.rerender_reply(revised.turn_id), name="edit")
-        return revised is EditResult.NOT_RECEIVED
+        result = await self._services.inbox.edit_message(event_key, text, is_mention=is_mention)
+        if isinstance(result, ClaimedMessage):
+            self.run_in_background(self._services.rerender_reply(result.turn_id), name="edit")
+        return result is EditResult.NOT_RECEIVED
 
     async def handle_deletion(self, event_key: str) -> None:
         """Delete the text of a message; a waiting one is not answered, and an existing reply says so.
@@ -269,15 +269,15 @@ class MessageHandler:
         Raises:
             StoreError: the deletion is not stored, and must not be acknowledged.
         """
-        asked = await self._services.approvals.open(event_key=event_key)
-        withdrawn = await self._services.inbox.delete_message(event_key)
+        approvals = await self._services.approvals.open(event_key=event_key)
+        result = await self._services.inbox.delete_message(event_key)
         if (
-            isinstance(withdrawn, ClaimedMessage) and withdrawn.is_only_message
+            isinstance(result, ClaimedMessage) and result.is_only_message
         ):  # its turn may end before the reply is updated
-            for approval in asked:
+            for approval in approvals:
                 self.run_in_background(self._services.update_approval_message(approval, is_void=True), name="request")
             self.run_in_background(
-                self._services.rerender_reply(withdrawn.turn_id, ending=words.WITHDRAWN), name="deletion"
+                self._services.rerender_reply(result.turn_id, ending=words.WITHDRAWN), name="deletion"
             )
 
     async def drain(self, seconds: float) -> None:

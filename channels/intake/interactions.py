@@ -157,11 +157,11 @@ class InteractionHandler(ABC):
 
     async def authorize(self, identify: Identify) -> Interaction | str:
         """Return the identified interaction if its author has access, else the refusal."""
-        found = await identify()
-        if isinstance(found, str):
-            return found
-        refusal = await self._get_refusal(found)
-        return found if refusal is None else refusal
+        identified = await identify()
+        if isinstance(identified, str):
+            return identified
+        refusal = await self._get_refusal(identified)
+        return identified if refusal is None else refusal
 
     async def _store(self, interaction: Interaction, identify: Identify) -> Interaction | str | None:
         """Store an interaction, unless its author is refused by then.
@@ -188,8 +188,8 @@ class InteractionHandler(ABC):
     async def _get_refusal(self, interaction: Interaction) -> str | None:
         """Return why the author may not do this; None if they may, empty if they were told within the hour."""
         context, say = interaction.context, words.messages_for(interaction.context.locale)
-        is_owed = self.must_refuse and interaction.kind != "press"
-        refusal = await self._intake.get_refusal(self._get_visitor(interaction), context.spot, must_reply=is_owed)
+        must_reply = self.must_refuse and interaction.kind != "press"
+        refusal = await self._intake.get_refusal(self._get_visitor(interaction), context.spot, must_reply=must_reply)
         if refusal is not None:
             return say(refusal) if refusal else ""
         limited = await self._intake.get_rate_limit(context) if interaction.kind == "question" else None
@@ -198,11 +198,11 @@ class InteractionHandler(ABC):
     async def _run_orphaned(self, key: str, payload: str) -> None:
         """Process the interaction of a dead worker. Without an identified author, it fails with a message."""
         async with self._queue.processing(key):
-            opened = self._seal.open(payload)
-            if not opened:
+            decrypted = self._seal.open(payload)
+            if not decrypted:
                 log.warning("a stored interaction cannot be read and is dropped")
                 return
-            interaction = Interaction.from_json(json.loads(opened))
+            interaction = Interaction.from_json(json.loads(decrypted))
             if interaction.context.visitor is None:
                 refusal: str | None = words.messages_for(interaction.context.locale).format_error(SurfaceError.public)
             else:
@@ -225,8 +225,8 @@ class InteractionHandler(ABC):
                     await self._ask_question(interaction)
                 case "why":
                     message, key = interaction.values["message"], interaction.values["key"]
-                    said = await self._intake.commands.explain_message(message, key, interaction.context)
-                    await self.answer(interaction, said)
+                    result = await self._intake.commands.explain_message(message, key, interaction.context)
+                    await self.answer(interaction, result)
                 case "command":
                     await self._run_command(interaction)
         except StoreError as error:
@@ -246,22 +246,22 @@ class InteractionHandler(ABC):
             await self.answer(interaction, CommandResult(text))
 
     async def _run_command(self, interaction: Interaction) -> None:
-        found = await self.find_session(interaction)
-        if found is not None:
-            context, commands = found.context, self._intake.commands
+        command = await self.find_session(interaction)
+        if command is not None:
+            context, commands = command.context, self._intake.commands
             if limited := commands.count_command(context):
-                said = CommandResult(command_limit_message(limited, words.messages_for(context.locale)))
+                result = CommandResult(command_limit_message(limited, words.messages_for(context.locale)))
             else:
-                said = await commands.run(found.values["name"], found.values["argument"], context)
-            await self.answer(found, said)
+                result = await commands.run(command.values["name"], command.values["argument"], context)
+            await self.answer(command, result)
 
     async def _ask_question(self, interaction: Interaction) -> None:
         if await self._intake.is_known(interaction.context):  # a worker died after it accepted the question
             return
-        shown = await self.show_question(interaction)
-        if shown is None:
+        question = await self.show_question(interaction)
+        if question is None:
             return
-        inbound, retract = shown
+        inbound, retract = question
         try:
             await self._intake.accept(IncomingMessage(inbound, is_mention=True, deny_privately=retract))
         except StoreError as error:

@@ -57,14 +57,16 @@ class PromptBuilder:
 
         A message may have waited, or may be answered again, since its author lost access.
         """
-        may = tuple(
-            one for one in turn.messages if self._access_policy.check(one.who, one.spot) is AccessDecision.ALLOWED
+        allowed = tuple(
+            message
+            for message in turn.messages
+            if self._access_policy.check(message.who, message.spot) is AccessDecision.ALLOWED
         )
-        if len(may) == len(turn.messages):
+        if len(allowed) == len(turn.messages):
             return turn
-        return replace(turn, messages=may) if may else None
+        return replace(turn, messages=allowed) if allowed else None
 
-    async def build(self, turn: Turn, channel: Channel, runtime: AgentRuntime, clerk: Clerk) -> Prompt:
+    async def build(self, turn: Turn, channel: Channel, runtime: AgentRuntime, recorder: Clerk) -> Prompt:
         """Return the prompt of a turn.
 
         Args:
@@ -77,42 +79,42 @@ class PromptBuilder:
         """
         if turn.is_damaged:
             raise DamagedTurnError(f"turn {turn.id}: what is kept of it cannot be read")
-        heard: Sequence[MessageText] = [await channel.read_message(message) for message in turn.messages]
+        texts: Sequence[MessageText] = [await channel.read_message(message) for message in turn.messages]
         files: Sequence[Part] = ()
         turn.meter.place = turn.newest_message.place
         turn.meter.author = f"{turn.newest_message.channel}:{turn.newest_message.author}"
-        turn.meter.author_name = storable_text(heard[-1].speaker)
+        turn.meter.author_name = storable_text(texts[-1].speaker)
         await turn.meter.check_limits(
             runtime.asks(turn.model), lambda: 0
         )  # before files are fetched and messages stored
-        speakers = [self._to_speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
+        speakers = [self._to_speaker(message, one.speaker) for message, one in zip(turn.messages, texts, strict=True)]
         speakers += await self._list_earlier_authors(turn, channel)
         if any(message.attachments for message in turn.messages) and not await self._turns.has_stored_prompt(turn):
             takes = runtime.takes(turn.model)
-            heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
-            clerk.files(uses)
-        spoken, clerk.others = await self._context.build(turn, channel, heard)
+            texts, files, uses = await self._attachments.read(channel, turn.messages, texts, takes)
+            recorder.files(uses)
+        spoken, recorder.others = await self._context.build(turn, channel, texts)
         return Prompt(
-            spoken, files, intersect_rights(speakers), next((one.bot_name for one in heard if one.bot_name), "")
+            spoken, files, intersect_rights(speakers), next((one.bot_name for one in texts if one.bot_name), "")
         )
 
     async def _list_earlier_authors(self, turn: Turn, channel: Channel) -> list[User]:
         """Return the other authors of the messages that led to a decided approval."""
-        here = {message.author for message in turn.messages}
+        current_authors = {message.author for message in turn.messages}
         others = {
             message.author: message
             for message in await self._turns.get_message_chain(turn)
-            if message.author not in here
+            if message.author not in current_authors
         }
         return [self._to_speaker(message, (await channel.read_message(message)).speaker) for message in others.values()]
 
     def _to_speaker(self, message: InboxMessage, name: str) -> User:
-        who = message.who
+        author = message.who
         return User(
-            id=who.author,
+            id=author.author,
             name=name,
-            roles=frozenset(who.roles),
-            is_admin=self._access_policy.is_admin(who),
-            platform=who.platform,
+            roles=frozenset(author.roles),
+            is_admin=self._access_policy.is_admin(author),
+            platform=author.platform,
             workspace=message.spot.workspace,
         )

@@ -43,14 +43,14 @@ async def show_approval(channel: Channel, approvals: Approvals, approval: Approv
     """Show an approval in its message: see `Answerer.update_approval_message`."""
     address = approval.inbound.address
 
-    async def keep(ids: Sequence[str]) -> None:
+    async def save_ids(ids: Sequence[str]) -> None:
         await approvals.shown(approval.id, ids, channel.reply_address(address, ids[0]) if ids else address)
 
     surface = channel.create_surface(channel.side_message_address(address, approval.id), turn_id=approval.id)
     say = words.messages_for(await words.resolve_locale(channel.get_locale(approval.inbound)))
-    known = tuple(await surface.find_message_ids(approval.chunks))
+    known_ids = tuple(await surface.find_message_ids(approval.chunks))
     controls = decision_buttons(approval, say, is_void=is_void)
-    async with Reply(surface, known_ids=known, save_ids=keep, say=say, buttons=controls) as reply:
+    async with Reply(surface, known_ids=known_ids, save_ids=save_ids, say=say, buttons=controls) as reply:
         await reply.close(approval_text(approval, say, is_void=is_void), Priority.APPROVAL, buttons=controls)
 
 
@@ -61,14 +61,14 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
         is_void: whether the undecided approval cannot be decided any more.
     """
     arguments, hidden = _mask_secrets(approval)
-    shown, more = _fit_arguments(arguments)
-    fence = "`" * max(3, 1 + max(map(len, regex.findall("`+", shown)), default=0))
+    json_text, missing = _fit_arguments(arguments)
+    fence = "`" * max(3, 1 + max(map(len, regex.findall("`+", json_text)), default=0))
     tool = " ".join(INVISIBLE.sub(" ", storable_text(approval.tool)).replace("`", "").split())
     parts = [
         say(words.MAY_I, tool=tool[:MAX_NAME]),
         plain_line(redact(storable_text(approval.hint)))[:MAX_HINT],
-        f"{fence}json\n{shown}\n{fence}",
-        say(words.NOT_SHOWN, count=f"{more:,}") if more > 0 else "",
+        f"{fence}json\n{json_text}\n{fence}",
+        say(words.NOT_SHOWN, count=f"{missing:,}") if missing > 0 else "",
         say(words.SECRETS_HIDDEN, count=f"{hidden:,}") if hidden else "",
         say(words.VOID) if is_void else _state_text(approval, say),
     ]
@@ -100,13 +100,13 @@ def _mask_secrets(approval: Approval) -> tuple[Any, int]:
             case str():
                 return replace_known(value, mask)
             case dict():
-                shown = dict[str, Any]()
+                masked = dict[str, Any]()
                 for name, item in value.items():
                     key = replace_known(name, mask)
-                    while key in shown:  # two names that differ only in a secret
+                    while key in masked:  # two names that differ only in a secret
                         key += "*"
-                    shown[key] = hide(item, (*path, name))
-                return shown
+                    masked[key] = hide(item, (*path, name))
+                return masked
             case list():
                 return [hide(item, (*path, i)) for i, item in enumerate(value)]
             case _:
@@ -124,17 +124,17 @@ def _fit_arguments(arguments: Any) -> tuple[str, int]:
     for value in (arguments, *(_truncate_texts(arguments, most) for most in _TEXT_LIMITS)):
         compact = _to_json(value)
         missing = 0 if value is arguments else max(len(whole) - len(compact), 1)
-        for shown in (_to_json(value, indent=2), compact):
-            if len(shown) <= MAX_ARGUMENTS:
-                return shown, missing
+        for text in (_to_json(value, indent=2), compact):
+            if len(text) <= MAX_ARGUMENTS:
+                return text, missing
     return compact[:MAX_ARGUMENTS], len(whole) - MAX_ARGUMENTS
 
 
 def _to_json(arguments: Any, *, indent: int | None = None) -> str:
     """Return arguments as JSON in which each invisible character is escaped."""
     text = storable_text(json.dumps(arguments, ensure_ascii=False, indent=indent))
-    seen: str = INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
-    return seen
+    escaped: str = INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return escaped
 
 
 def _truncate_texts(value: Any, max_length: int) -> Any:
@@ -153,8 +153,11 @@ def _state_text(approval: Approval, say: MessageCatalog) -> str:
     if approval.verdict is not None:
         return decision_text(approval.verdict, approval.decider, approval.decided_at, say)
     sentences = {EVERYONE: words.ALL_DECIDE, OTHERS: words.OTHERS_DECIDE, AUTHOR: words.ASKER_DECIDES}
-    named = [sentences.get(rule, words.NAMED_DECIDE) for rule in approval.approvers]
-    return say(named[0] if len(set(named)) == 1 else words.NAMED_DECIDE, until=format_time(approval.expires_at))
+    approver_sentences = [sentences.get(rule, words.NAMED_DECIDE) for rule in approval.approvers]
+    return say(
+        approver_sentences[0] if len(set(approver_sentences)) == 1 else words.NAMED_DECIDE,
+        until=format_time(approval.expires_at),
+    )
 
 
 def decision_text(verdict: str, decider: str, decided_at: float | None, say: MessageCatalog) -> str:
@@ -175,5 +178,5 @@ def format_time(at: float) -> str:
 
 def plain_line(text: str) -> str:
     """Return a name or a sentence on one line, without markup."""
-    seen: str = _MARKUP.sub("", " ".join(INVISIBLE.sub(" ", text).split()))
-    return seen
+    line: str = _MARKUP.sub("", " ".join(INVISIBLE.sub(" ", text).split()))
+    return line

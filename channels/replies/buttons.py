@@ -44,8 +44,8 @@ def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = Fal
     Args:
         is_revised: whether a message of the turn was edited since.
     """
-    wishes: list[ButtonAction] = ["revise", "stop"] if is_revised else ["stop"]
-    return [create_button(wish, turn_id, say) for wish in wishes]
+    actions: list[ButtonAction] = ["revise", "stop"] if is_revised else ["stop"]
+    return [create_button(action, turn_id, say) for action in actions]
 
 
 def answer_buttons(
@@ -56,22 +56,22 @@ def answer_buttons(
     Args:
         is_revised: whether a message of the turn was edited since; then the answer to the edit replaces *Regenerate*.
     """
-    wishes: list[ButtonAction] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
+    actions: list[ButtonAction] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
     if "why" in extras:
-        wishes += ["why"]
+        actions += ["why"]
     if "feedback" in extras:
-        wishes += ["good", "bad"]
-    return [create_button(wish, turn_id, say) for wish in wishes]
+        actions += ["good", "bad"]
+    return [create_button(action, turn_id, say) for action in actions]
 
 
 def approval_buttons(approval_id: str, say: MessageCatalog, *, may_always: bool) -> list[Button]:
     """Return the buttons under an undecided approval."""
-    wishes: list[ButtonAction] = ["approve", "always", "deny"] if may_always else ["approve", "deny"]
-    return [create_button(wish, approval_id, say) for wish in wishes]
+    actions: list[ButtonAction] = ["approve", "always", "deny"] if may_always else ["approve", "deny"]
+    return [create_button(action, approval_id, say) for action in actions]
 
 
 def parse_button(button_id: str) -> tuple[ButtonAction, str] | None:
     """Return the action of a button and the id of its turn or approval; None for a foreign button."""
     name, _, turn_id = button_id.partition(":")
-    wish = next((wish for wish in _LABELS if wish == name), None)
-    return (wish, turn_id) if wish and turn_id else None
+    action = next((action for action in _LABELS if action == name), None)
+    return (action, turn_id) if action and turn_id else None

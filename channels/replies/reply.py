@@ -194,12 +194,14 @@ class Reply:
         Raises:
             SurfaceError: the reply cannot be shown.
         """
-        is_another = self.is_closed
+        is_repeated = self.is_closed
         self._status, self._final_priority, self._buttons, self._files = "", priority, buttons, list(files)
         self._set_final_text(text, ending)
         self._mark_dirty(is_urgent=True)
         assert self._writer is not None, "a reply is closed inside its `async with`"
-        if self._writer.done() and (is_another or self._writer.exception() is None):  # it has shown a final text before
+        if self._writer.done() and (
+            is_repeated or self._writer.exception() is None
+        ):  # it has shown a final text before
             self._writer = asyncio.create_task(self._show_until_closed(), name="reply")
         await asyncio.shield(self._writer)
 
@@ -212,14 +214,15 @@ class Reply:
         if FILE_NAME in refused.names and FILE_NAME not in [file.name for file in self._files]:
             log.warning("the platform refuses the file of a long text, which goes into messages: %s", refused)
             self._max_messages = sys.maxsize
-        lost = [file for file in self._files if file.name in refused.names]
-        self._files = [file for file in self._files if file not in lost]
-        if lost:
+        dropped = [file for file in self._files if file.name in refused.names]
+        self._files = [file for file in self._files if file not in dropped]
+        if dropped:
             log.warning("the platform refuses files of a reply: %s", refused)
-            told = (
-                self.say(words.NOT_ATTACHED, name=f"`{file.name}`", size=format_size(len(file.data))) for file in lost
+            notes = (
+                self.say(words.NOT_ATTACHED, name=f"`{file.name}`", size=format_size(len(file.data)))
+                for file in dropped
             )
-            self._set_final_text(self.text_without_ending.rstrip(), "\n\n".join(filter(None, [*told, self._ending])))
+            self._set_final_text(self.text_without_ending.rstrip(), "\n\n".join(filter(None, [*notes, self._ending])))
 
     def _on_first_text(self) -> None:
         """Let the first text go before the updates of other replies."""
@@ -251,40 +254,46 @@ class Reply:
             while not self._is_abandoned:
                 self._urgent.clear()
                 await self._planner.catch_up()
-                move = self._get_next_call(is_first)
-                if move is None:
+                next_call = self._get_next_call(is_first)
+                if next_call is None:
                     if is_first:
                         self._surface.add_queued_reaction()
                     await self._wait_for_change(self._urgent)
                     continue
-                if not await self._wait_for_slot(move):
+                if not await self._wait_for_slot(next_call):
                     continue
                 await self._check_owned()
                 await self._planner.catch_up()
                 self._changed.clear()
-                is_last, since, self._outdated_since = self._final_priority is not None, self._outdated_since, None
-                before, self._final_count, has_text = (
+                is_final, outdated_since, self._outdated_since = (
+                    self._final_priority is not None,
+                    self._outdated_since,
+                    None,
+                )
+                former_count, self._final_count, has_text = (
                     self._final_count,
                     self._planner.full_count,
                     bool(self._planner.text),
                 )
-                plan = self._plan(before, self._final_priority if self._final_priority is not None else move.priority)
+                plan = self._plan(
+                    former_count, self._final_priority if self._final_priority is not None else next_call.priority
+                )
                 try:
-                    shown = await self._show(plan)
+                    is_shown = await self._show(plan)
                 finally:
                     if is_first:
                         await self._surface.remove_queued_reaction()
                         is_first = False
-                if shown:
+                if is_shown:
                     self._on_shown(has_text)
                     self._shows_text |= has_text and plan.chunks[0].text != words.PLACEHOLDER
-                if shown and len(self._known_ids) > (count := len(plan.chunks) + len(plan.files)):
+                if is_shown and len(self._known_ids) > (count := len(plan.chunks) + len(plan.files)):
                     del self._known_ids[count:]
                     await self._save_ids(self._known_ids)
-                if is_last and shown and not self._changed.is_set():
+                if is_final and is_shown and not self._changed.is_set():
                     return
-                if not shown:
-                    self._outdated_since, self._final_count = since, min(before, self._final_count)
+                if not is_shown:
+                    self._outdated_since, self._final_count = outdated_since, min(former_count, self._final_count)
                 elif plan.is_growing and not self._is_abandoned:
                     await self._wait_for_change(self._changed)
 
@@ -316,11 +325,11 @@ class Reply:
             return _NextCall(self._final_priority, is_post=is_new, is_last_edit=True)
         if self._is_refused:
             return None
-        full, soon = self._planner.full_count, Priority.PROGRESS if is_first else Priority.STREAM_UPDATE
-        if full > self._final_count:
-            return _NextCall(Priority.PROGRESS, is_post=is_new, is_last_edit=len(self._known_ids) <= full)
-        if self._surface.try_open() or len(self._known_ids) > full:
-            return _NextCall(soon, is_post=is_new, is_last_edit=False)
+        full_count, priority = self._planner.full_count, Priority.PROGRESS if is_first else Priority.STREAM_UPDATE
+        if full_count > self._final_count:
+            return _NextCall(Priority.PROGRESS, is_post=is_new, is_last_edit=len(self._known_ids) <= full_count)
+        if self._surface.try_open() or len(self._known_ids) > full_count:
+            return _NextCall(priority, is_post=is_new, is_last_edit=False)
         return None
 
     async def _wait_for_change(self, event: asyncio.Event) -> None:
@@ -336,22 +345,22 @@ class Reply:
 
     async def _wait_for_slot(self, move: _NextCall) -> bool:
         """Wait for a slot of the rate limits; return false if the priority may have changed."""
-        since = event_loop.now() if self._outdated_since is None else self._outdated_since
-        since = FIRST_TEXT if self._has_text and not self._shows_text else since
-        ready = self._surface.acquire_slot(
-            move.priority, is_post=move.is_post, is_last_edit=move.is_last_edit, outdated_since=since
+        outdated_since = event_loop.now() if self._outdated_since is None else self._outdated_since
+        outdated_since = FIRST_TEXT if self._has_text and not self._shows_text else outdated_since
+        acquiring = self._surface.acquire_slot(
+            move.priority, is_post=move.is_post, is_last_edit=move.is_last_edit, outdated_since=outdated_since
         )
-        place = self._slot = asyncio.create_task(ready, name="place")
+        slot = self._slot = asyncio.create_task(acquiring, name="place")
         try:
-            await asyncio.wait([place])
+            await asyncio.wait([slot])
         finally:
             self._slot = None
-            if not place.done():
-                place.cancel()
-                await asyncio.wait([place])
-        return not place.cancelled() and not self._is_abandoned
+            if not slot.done():
+                slot.cancel()
+                await asyncio.wait([slot])
+        return not slot.cancelled() and not self._is_abandoned
 
-    def _plan(self, settled: int, priority: Priority) -> Plan:
+    def _plan(self, shown_count: int, priority: Priority) -> Plan:
         plan = self._planner.plan(priority, empty_text=self.say(words.NO_ANSWER))
         if not plan.chunks:
             text = f"{self._status or words.PLACEHOLDER}{self._elapsed_text}"
@@ -362,13 +371,13 @@ class Reply:
         if self._final_priority is not None:
             is_short = len(plan.chunks) <= self._max_messages
             return replace(plan, buttons=self._buttons, files=self._files) if is_short else self._plan_with_file(plan)
-        full = self._planner.full_count
-        if settled < full >= len(self._known_ids):  # the next call decides whether another one may grow
-            controls = self._buttons if full > self._max_messages else ()  # no later message will be shown
-            return Plan(self._limit_chunks(plan.chunks[:full], ""), priority, controls)
-        status, waited = (f"{self._status}{self._elapsed_text}", self._elapsed_text) if self._status else ("", "")
+        full_count = self._planner.full_count
+        if shown_count < full_count >= len(self._known_ids):  # the next call decides whether another one may grow
+            controls = self._buttons if full_count > self._max_messages else ()  # no later message will be shown
+            return Plan(self._limit_chunks(plan.chunks[:full_count], ""), priority, controls)
+        status, elapsed = (f"{self._status}{self._elapsed_text}", self._elapsed_text) if self._status else ("", "")
         chunks = self._limit_chunks(plan.chunks, status)
-        return Plan(chunks, priority, self._buttons, (), plan.is_growing, status=self._status, elapsed=waited)
+        return Plan(chunks, priority, self._buttons, (), plan.is_growing, status=self._status, elapsed=elapsed)
 
     def _limit_chunks(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
         """Return at most `max_messages` chunks, with a status line below."""

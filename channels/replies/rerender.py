@@ -111,11 +111,11 @@ class ReplyRerenderer:
 async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[File]:
     """Return the files that the turns of an origin have generated, with unique names."""
     files, names = list[File](), {FILE_NAME}
-    for one in (await runtime.made(session_id, origin))[:MAX_FILES]:
-        name = one.name if one.name not in names else f"{len(files) + 1}-{one.name}"
+    for generated in (await runtime.made(session_id, origin))[:MAX_FILES]:
+        name = generated.name if generated.name not in names else f"{len(files) + 1}-{generated.name}"
         names.add(name)
-        alt = one.alt or (name if one.mime_type.startswith("image/") else "")
-        files.append(File(name, one.data, alt))
+        alt = generated.alt or (name if generated.mime_type.startswith("image/") else "")
+        files.append(File(name, generated.data, alt))
     return files
 
 

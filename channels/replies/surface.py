@@ -166,36 +166,36 @@ class MessageSurface(ABC):
     async def acquire_slot(
         self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
     ) -> None:
-        budget = self._blocked_limiter or self._get_next_limiter(is_post=is_post, is_last_edit=is_last_edit)
-        await budget.acquire(priority, outdated_since)
-        self._slot = budget
+        limiter = self._blocked_limiter or self._get_next_limiter(is_post=is_post, is_last_edit=is_last_edit)
+        await limiter.acquire(priority, outdated_since)
+        self._slot = limiter
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         """Edit, post and delete until the platform shows the plan: see `Surface`."""
         self._blocked_limiter = None
         try:
-            shown = await self._show(plan, known_ids, record)
+            is_shown = await self._show(plan, known_ids, record)
         finally:
             self._release_slot()
-        if shown and not plan.is_growing:
+        if is_shown and not plan.is_growing:
             self._close_message()
-        return shown
+        return is_shown
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
-        own = await self._find_own()
+        ids = await self._find_own()
         if is_contested:
-            self._to_rewrite.update(own.values())
+            self._to_rewrite.update(ids.values())
             self._has_strays = True
-        return [*(own[position] for position in sorted(own)), *filter(_is_file, recorded_ids)]
+        return [*(ids[position] for position in sorted(ids)), *filter(_is_file, recorded_ids)]
 
     async def delete_messages(self, message_ids: Sequence[str]) -> None:
         for message_id in message_ids:
             await _delete_leftover(self._delete, message_id)
 
     async def post_message(self, text: str, file: File | None = None) -> None:
-        said = await self.post_text(text)
+        message_id = await self.post_text(text)
         if file is not None:
-            await self._attach([file], said, {}, _skip_record)
+            await self._attach([file], message_id, {}, _skip_record)
 
     async def post_text(self, text: str) -> str:
         """Post a message that is not part of the reply, and return its id.
@@ -243,29 +243,31 @@ class MessageSurface(ABC):
             self._slot.release()
             self._slot = None
 
-    async def _show(self, plan: Plan, known: Sequence[str], record: RecordMessageId) -> bool:
-        messages = [id_ for id_ in known if not _is_file(id_)]
-        shown: list[str] = []
+    async def _show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
+        messages = [id_ for id_ in known_ids if not _is_file(id_)]
+        shown_ids: list[str] = []
         for position in range(len(plan.chunks)):
             piece = PlannedMessage(position, plan)
-            current = messages[position] if position < len(messages) else None
-            while current is None or (edited := await self._edit_planned(current, piece)) is EditOutcome.GONE:
-                posted = await self._post_planned(piece, shown[-1] if shown else None)
+            current_id = messages[position] if position < len(messages) else None
+            while current_id is None or (outcome := await self._edit_planned(current_id, piece)) is EditOutcome.GONE:
+                posted = await self._post_planned(piece, shown_ids[-1] if shown_ids else None)
                 if posted is None:
                     self._blocked_limiter = self._post_limiter
                     return False
-                current = posted.id
+                current_id = posted.id
                 if posted.is_new:
-                    self._shown[current] = piece.content
-                await record(position, current)
-            if edited in (EditOutcome.DROPPED, EditOutcome.LOST):
+                    self._shown[current_id] = piece.content
+                await record(position, current_id)
+            if outcome in (EditOutcome.DROPPED, EditOutcome.LOST):
                 return False
-            shown.append(current)
+            shown_ids.append(current_id)
         for message_id in messages[len(plan.chunks) :]:
             await _delete_leftover(self._delete, message_id)
         if plan.priority in FINAL_PRIORITIES:
-            await self._undo_late_calls([PlannedMessage(position, plan) for position in range(len(shown))], shown)
-        await self._show_files(plan, shown[-1] if shown else "", known, record)
+            await self._undo_late_calls(
+                [PlannedMessage(position, plan) for position in range(len(shown_ids))], shown_ids
+            )
+        await self._show_files(plan, shown_ids[-1] if shown_ids else "", known_ids, record)
         return True
 
     async def _undo_late_calls(self, pieces: Sequence[PlannedMessage], shown: Sequence[str]) -> None:
@@ -289,44 +291,44 @@ class MessageSurface(ABC):
         if self._shown.get(message_id) == piece.content:
             return EditOutcome.DONE
         try:
-            edited = await self._edit(message_id, *piece.content, piece.plan.priority)
+            outcome = await self._edit(message_id, *piece.content, piece.plan.priority)
         except RefusedError as refusal:
             if piece.plan.priority in FINAL_PRIORITIES:
                 raise
             raise EditRefusedError(str(refusal)) from refusal
-        if edited is EditOutcome.DONE:
+        if outcome is EditOutcome.DONE:
             self._shown[message_id] = piece.content
-        if edited is EditOutcome.LOST:
+        if outcome is EditOutcome.LOST:
             self._to_rewrite.add(message_id)
-        return edited
+        return outcome
 
     async def _post_planned(self, piece: PlannedMessage, previous: str | None) -> PostedMessage | None:
         """Post a planned message after the `previous` one; return None for a dropped stream update."""
         return await self._post(piece.position, *piece.content, piece.plan.priority, previous)
 
-    async def _show_files(self, plan: Plan, last: str, known: Sequence[str], record: RecordMessageId) -> None:
+    async def _show_files(self, plan: Plan, last_id: str, known_ids: Sequence[str], record: RecordMessageId) -> None:
         positions = {file.name: len(plan.chunks) + number for number, file in enumerate(plan.files)}
-        recorded = dict(_parse_file_entry(id_) for id_ in known if _is_file(id_))
-        kept = {name: id_ for name, id_ in recorded.items() if name in positions}
-        for id_ in sorted(set(recorded.values()) - set(kept.values())):
+        recorded = dict(_parse_file_entry(id_) for id_ in known_ids if _is_file(id_))
+        known_files = {name: id_ for name, id_ in recorded.items() if name in positions}
+        for id_ in sorted(set(recorded.values()) - set(known_files.values())):
             await _delete_leftover(self._detach, id_)
-        if not (plan.files and last):
+        if not (plan.files and last_id):
             return
-        for name, id_ in kept.items():
+        for name, id_ in known_files.items():
             entry, position = _file_entry(name, id_), positions[name]
-            if known[position : position + 1] != [entry]:
+            if known_ids[position : position + 1] != [entry]:
                 await record(position, entry)
-        if self._attached == (last, *positions):
+        if self._attached == (last_id, *positions):
             return
         try:
             await self._attach(
-                plan.files, last, kept, lambda name, id_: record(positions[name], _file_entry(name, id_))
+                plan.files, last_id, known_files, lambda name, id_: record(positions[name], _file_entry(name, id_))
             )
         except FileRefusedError:
             raise
         except SurfaceError as error:
             raise FileRefusedError(str(error), list(positions)) from error
-        self._attached = (last, *positions)
+        self._attached = (last_id, *positions)
 
     @abstractmethod
     async def _post(

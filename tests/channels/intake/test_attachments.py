@@ -164,7 +164,7 @@ async def test_a_download_that_fails_is_tried_again_and_one_that_hangs_holds_nob
         async def hangs(*_: Any) -> Any:
             await asyncio.Event().wait()
 
-        talk.bot.channel.fetch = hangs
+        talk.bot.channel.fetch_file = hangs
         await talk.say("look", files={"cat.png": PNG})
         await says(talk, "Well.")
         assert "cat.png (2 kB): it did not come in time]" in text_said(talk)
