@@ -125,7 +125,7 @@ async def test_a_press_that_comes_often_over_two_workers_and_in_several_ways_doe
     other = InboxStore(database, second, Worker(second, never))
     ways: list[tuple[InboxStore, RerunKind]] = [(inbox, "regenerate"), (other, "regenerate"), (other, "revise")]
     pressed = await asyncio.gather(*(asked(into, turn, kind) for into, kind in ways * 3))
-    assert sorted(accepted.name for accepted, _ in pressed) == ["KNOWN"] * 8 + ["NEXT"]
+    assert sorted(accepted.name for accepted, _ in pressed) == ["DUPLICATE"] * 8 + ["NEXT"]
     again = await claimed(second)
     assert (again.kind, again.newest_message.text) == ("revise", "two")
     assert (await asked(inbox, turn))[0] is AcceptResult.DUPLICATE

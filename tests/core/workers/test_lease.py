@@ -108,7 +108,7 @@ async def test_who_ends_waits_for_no_database_that_hangs(shared: Faulty, monkeyp
     lease = await taken(shared)
     assignment = ShardAssignment(shared, lease, "discord")
     for module in ("core.workers.lease", "core.workers.shard_assignment"):
-        monkeypatch.setattr(f"{module}.GIVE_UP_SECONDS", 0.1)
+        monkeypatch.setattr(f"{module}.RELEASE_SECONDS", 0.1)
     async with shared.engine.begin() as other:
         await other.execute(sa.text("LOCK TABLE workers, channels"))
         async with asyncio.timeout(30):
