@@ -120,11 +120,11 @@ async def measure(provider: Provider, streams: int) -> Figures:
             finally:
                 ended.release()
 
-        worker = Worker(turns, answer, limit=streams, at_rest=garbage.collect)
+        worker = Worker(turns, answer, limit=streams, at_rest=garbage.collect_garbage)
         inbox = InboxStore(database, turns, worker)
         for number in range(streams):
             await inbox.accept(message(number))
-        garbage.settle()
+        garbage.freeze_gc()
         watching = asyncio.create_task(figures.watch(), name="stalls")
         wall, cpu = time.perf_counter(), time.process_time()
         working = asyncio.create_task(worker.run(), name="worker")

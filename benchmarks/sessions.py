@@ -193,7 +193,7 @@ class Entrant:
     async def go_on(self) -> None:
         """Some turns."""
         gc.collect()
-        garbage.settle()  # as the bot does when it is ready
+        garbage.freeze_gc()  # as the bot does when it is ready
         until = time.perf_counter() + SECONDS / 10
         for _ in range(min(SPELL, self._rounds - len(self._times))):
             stall = asyncio.create_task(longest_stall(), name="stall")

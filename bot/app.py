@@ -22,20 +22,20 @@ from channels.intake.context import ContextBuilder
 from channels.replies.error_messages import ErrorMessages
 from channels.services import ChannelServices
 from core.concurrency import gc_tuning as garbage
-from core.concurrency.retry import retried
-from core.concurrency.tasks import beside
+from core.concurrency.retry import retry_store
+from core.concurrency.tasks import run_in_background
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReports
-from core.errors import OverdueError, SettingsError
+from core.errors import SettingsError, ShutdownTimeoutError
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import InboxStore
 from core.inbox.watermarks import Watermarks
 from core.privacy.retention import CleanupService, RetentionService
 from core.privacy.vault import Vault
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.store.database import Database
-from core.store.lock import held
+from core.store.lock import hold_database_lock
 from core.store.migrate import migrate, verify
 from core.tools.approvals import Approvals
 from core.turns.compaction import HistoryCompactor
@@ -65,8 +65,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     Raises:
         SettingsError: a setting keeps it from starting.
         StoreError: the database does.
-        DeafError: a channel hears nothing any more.
-        OverdueError: it has not ended in its time, be it that the database hangs.
+        ConnectionLostError: a channel hears nothing any more.
+        ShutdownTimeoutError: it has not ended in its time, be it that the database hangs.
     """
     ending = asyncio.Event()  # it has begun to, by itself or because it was told to
     running = asyncio.create_task(_run(settings, ending), name="bot")
@@ -77,7 +77,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         seconds = settings.shutdown_timeout_seconds + ENDING_SECONDS
         _, late = await asyncio.wait([running], timeout=seconds)
         if late:
-            raise OverdueError(
+            raise ShutdownTimeoutError(
                 f"the stop has had its {seconds:g} s and is not waited for any longer: what was accepted is kept, and "
                 "what was not handed back is taken up by whoever works next"
             )
@@ -113,9 +113,9 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
         try:
             await _start(channels)
             working = asyncio.create_task(bot.worker.run(), name="worker")
-            garbage.settle()  # what is there now stays; full collections wait for a rest
+            garbage.freeze_gc()  # what is there now stays; full collections wait for a rest
             log.info("ready")
-            async with beside(health.watch(channels, bot.database), name="health") as watching:
+            async with run_in_background(health.watch(channels, bot.database), name="health") as watching:
                 await _first(working, watching)
         finally:
             ending.set()
@@ -127,7 +127,7 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
             )
             for error in ended:
                 if error is not None:
-                    log.error("a part did not stop as it should: %s", traced(error))
+                    log.error("a part did not stop as it should: %s", format_error(error))
             if working is not None:
                 await working
 
@@ -153,21 +153,21 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
     words.set_default(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database_address, connections=settings.database_pool_size)
-        stack.enter_context(held(database))
+        stack.enter_context(hold_database_lock(database))
         stack.push_async_callback(database.aclose)
-        await retried(lambda: prepare(database), what="the database", patience=START_PATIENCE)
+        await retry_store(lambda: prepare(database), what="the database", patience=START_PATIENCE)
         prices = Prices(settings.prices_file)
         loaded = await load_agents(settings, database, prices, stack)
         spending = SpendingStore(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
-        await retried(lease.acquire, what="the lease", patience=START_PATIENCE)
+        await retry_store(lease.acquire, what="the lease", patience=START_PATIENCE)
         stack.push_async_callback(lease.release)
-        await stack.enter_async_context(beside(lease.keep_renewed(), name="lease"))
+        await stack.enter_async_context(run_in_background(lease.keep_renewed(), name="lease"))
         pruning = CleanupService(database, days=settings.turn_retention_days)
-        await stack.enter_async_context(beside(pruning.run(), name="pruning"))
-        await stack.enter_async_context(beside(spending.run_counting(), name="spending"))
+        await stack.enter_async_context(run_in_background(pruning.run(), name="pruning"))
+        await stack.enter_async_context(run_in_background(spending.run_counting(), name="spending"))
         retention = RetentionService(database, prices, days=settings.retention_days)
-        await stack.enter_async_context(beside(retention.run(), name="retention"))
+        await stack.enter_async_context(run_in_background(retention.run(), name="retention"))
         channels = dict[str, Channel]()
 
         async def answer(turn: Turn) -> None:
@@ -175,7 +175,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
                 await compaction.run_turn(turn, answerer.answer)
 
         turns = TurnStore(database, lease, loaded.agents)
-        worker = Worker(turns, answer, limit=settings.max_concurrent_turns, at_rest=garbage.collect)
+        worker = Worker(turns, answer, limit=settings.max_concurrent_turns, at_rest=garbage.collect_garbage)
         inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
         approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
@@ -218,8 +218,12 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
             settings.reply_without_mention,
         )
         routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
-        await stack.enter_async_context(beside(approvals.watch(answerer.update_approval_message), name="approvals"))
-        await stack.enter_async_context(beside(_share_limits(database, lease, channels.values()), name="rate limits"))
+        await stack.enter_async_context(
+            run_in_background(approvals.watch(answerer.update_approval_message), name="approvals")
+        )
+        await stack.enter_async_context(
+            run_in_background(_share_limits(database, lease, channels.values()), name="rate limits")
+        )
         yield _Bot(database, worker, channels, routes)
 
 

@@ -16,7 +16,7 @@ from bot.settings import LOCAL_MODEL, Settings
 from bot.settings.price_check import check_prices
 from core.agents.runtime import AgentRuntime
 from core.agents.warmup import warm_up
-from core.concurrency.retry import retried
+from core.concurrency.retry import retry_store
 from core.models.tokens import TokenCounter
 from core.sessions.artifacts import ArtifactService
 from core.sessions.lifecycle import reassign_sessions
@@ -71,7 +71,9 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
     if page is not None:
         for name in sorted(choice.replaced_models):
             feed.send_notice(f"{name} has no API key: {choice.default} answers in its place.")
-    await retried(lambda: reassign_sessions(database, crew.agents), what="the conversations of an agent that is gone")
+    await retry_store(
+        lambda: reassign_sessions(database, crew.agents), what="the conversations of an agent that is gone"
+    )
     if LOCAL_MODEL in choice.handles:
         log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
     for line in chain.from_iterable(map(find_unusable_tools, crew.apps.values())):

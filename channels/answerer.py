@@ -33,12 +33,19 @@ from channels.settings import ExtraButton, ReplySettings
 from core.agents.events import StreamEvent
 from core.agents.run_record import Clerk
 from core.agents.runtime import AgentRuntime, RunRequest
-from core.concurrency.tasks import Work
+from core.concurrency.tasks import BackgroundTasks
 from core.conversations.service import ConversationService, LatestTurn
-from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError, lasts
+from core.errors import (
+    ParleyError,
+    SessionResetError,
+    StoreError,
+    SurfaceError,
+    TurnLostError,
+    is_permanent_store_error,
+)
 from core.inbox_message import InboxMessage, storable_text
-from core.secret_redaction import traced
-from core.store.turn_states import Ended
+from core.secret_redaction import format_error
+from core.store.turn_states import EndState
 from core.tools.approvals import Approval, Approvals
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
@@ -88,7 +95,7 @@ class Answerer:
         self._error_messages = error_messages or ErrorMessages()
         self._rerenderer = ReplyRerenderer(runtime, conversations, approvals, self._settings)
         self._turn_states = dict[str, TurnState]()  # by the ids of the turns
-        self._deletions = Work()
+        self._deletions = BackgroundTasks()
 
     async def answer(self, turn: Turn) -> None:
         """Run a turn to its end; continue the shown reply of a turn that another worker began.
@@ -135,19 +142,21 @@ class Answerer:
                 await self._turns.hand_back(turn, turn.partial_text)
             raise
         except Exception as error:
-            if isinstance(error, StoreError) and (turn.claim_number <= self._settings.max_attempts or not lasts(error)):
+            if isinstance(error, StoreError) and (
+                turn.claim_number <= self._settings.max_attempts or not is_permanent_store_error(error)
+            ):
                 raise
-            log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
+            log.error("turn %s: the reply cannot be shown: %s", turn.id, format_error(error))
             await self._turns.end(turn, "failed", error=error_summary(error), receipt=self._run_record(turn))
         finally:
             self._turn_states.pop(turn.id, None)
             if state.reply is not None and state.reply.orphaned_ids:
                 deleting = self._rerenderer.delete_orphans(turn.id, surface, state.reply.orphaned_ids)
-                self._deletions.watch(asyncio.create_task(deleting, name=f"orphans of {turn.id}"))
+                self._deletions.add(asyncio.create_task(deleting, name=f"orphans of {turn.id}"))
 
     async def aclose(self) -> None:
         """Cancel the deletions of orphaned messages."""
-        await self._deletions.end(0.0)
+        await self._deletions.drain(0.0)
 
     async def rerender_reply(self, turn_id: str, *, ending: str = "") -> None:
         """Update the reply of a turn after an edit or a deletion of its messages.
@@ -218,12 +227,12 @@ class Answerer:
             files = await load_files(self._runtime, turn.session_id, turn.origin)
             answer = text, files, await self._approvals.asked(turn.id)
         except Exception as error:
-            if not lasts(error):
+            if not is_permanent_store_error(error):
                 raise
             return await self._fail(turn, reply, error)
         return await self._show_answer(turn, reply, answer)
 
-    def _check_runnable(self, turn: Turn) -> Turn | tuple[str, Ended, str]:
+    def _check_runnable(self, turn: Turn) -> Turn | tuple[str, EndState, str]:
         """Return the turn as it can be run, or the message, state and cause of its end."""
         if turn.kind == "approval" and turn.run is None:
             return words.FORGOTTEN, "cancelled", "nothing waits for it any more"
@@ -231,7 +240,7 @@ class Answerer:
             return words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone"
         if turn.attempt > self._settings.max_attempts:
             return words.TRIED, "failed", f"{self._settings.max_attempts} workers did not live to its end"
-        denied: tuple[str, Ended, str] = (words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
+        denied: tuple[str, EndState, str] = (words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
         return self._prompt_builder.remove_denied_messages(turn) or denied
 
     async def _run_turn(self, turn: Turn, reply: Reply) -> None:
@@ -337,11 +346,11 @@ class Answerer:
                 await self._turns.hand_back(turn, reply.text_without_ending.rstrip())
 
     async def _fail(self, turn: Turn, reply: Reply, error: Exception) -> None:
-        log.log(log_level(error), "turn %s failed: %s", turn.id, traced(error))
+        log.log(log_level(error), "turn %s failed: %s", turn.id, format_error(error))
         sentence = await self._error_messages.describe(error, turn, reply.say)
         await self._close_with_message(turn, reply, sentence, "failed", error_summary(error))
 
-    async def _close_with_message(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:
+    async def _close_with_message(self, turn: Turn, reply: Reply, sentence: str, state: EndState, cause: str) -> None:
         """End the turn and its reply with a sentence below the text; offer a retry where it helps."""
         text, say = reply.text_without_ending.rstrip(), reply.say
         if state == "failed":

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from cachetools import LRUCache, TTLCache
 
 from core.errors import SurfaceError
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -52,5 +52,5 @@ class LookupCache(Generic[K, V]):
             async with asyncio.timeout(self._timeout):
                 return await self.get(key, fetch)
         except (SurfaceError, TimeoutError) as error:
-            log.warning("%s cannot be looked up: %s", self._kind, traced(error))
+            log.warning("%s cannot be looked up: %s", self._kind, format_error(error))
             return self._last.get(key, default)

@@ -7,7 +7,7 @@
     │   ├── SessionResetError    the session was reset while something still wrote to it
     │   ├── DamagedSessionError  what is stored of a session cannot be read; the others can
     │   │   └── DamagedTurnError what is stored of a turn cannot be read; what was said before can
-    │   ├── ClosedError          the database was closed: the process ends
+    │   ├── DatabaseClosedError  the database was closed: the process ends
     │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
     ├── StepLimitError           the agent took as many steps as one run may have
@@ -17,17 +17,17 @@
     │   ├── ModelSpendingLimitError
     │   └── DailySpendingLimitError
     ├── SurfaceError             the platform will not show a reply, whatever is tried
-    ├── DeafError                a platform says nothing any more: the process is to be started anew
-    ├── OverdueError             a stop takes longer than it may: what hangs is not waited for
+    ├── ConnectionLostError      a platform says nothing any more: the process is to be started anew
+    ├── ShutdownTimeoutError     a stop takes longer than it may: what hangs is not waited for
     └── ProviderError            the model could not answer
         ├── ProviderAuthError        the key is missing, wrong, or may not use the model
-        ├── UnknownModelError        no such model; names it
-        ├── ProviderLimitError       too many requests, or the quota is used up
+        ├── ModelNotFoundError       no such model; names it
+        ├── ProviderRateLimitError   too many requests, or the quota is used up
         ├── ProviderUnavailableError the provider cannot be reached, is overloaded or broke off
-        ├── ProviderStalledError     the stream ended without saying that it was done
-        │   └── ProviderSilentError      it says nothing for longer than it may
+        ├── ProviderStreamError      the stream ended without saying that it was done
+        │   └── ProviderTimeoutError     it says nothing for longer than it may
         ├── ProviderRequestError     the provider refused the request as it is
-        │   └── TooLongError             it is more than the model can read at once
+        │   └── ContextLengthError       it is more than the model can read at once
         └── ContentBlockedError      the provider's safety rules withheld the answer
 
 `str(error)` is for operators and is free of secrets; the text of a foreign exception is kept in
@@ -97,7 +97,7 @@ class DamagedTurnError(DamagedSessionError):
     public = "I cannot read any more what was asked here. Please ask it again."
 
 
-class ClosedError(StoreError):
+class DatabaseClosedError(StoreError):
     """The database was closed by this process, which ends."""
 
     retryable = False
@@ -112,11 +112,13 @@ class TurnLostError(StoreError):
     retryable = False
 
 
-def lasts(error: Exception) -> bool:
+def is_permanent_store_error(error: Exception) -> bool:
     """Whether it will be the same when the same is tried again, by whomever: the database is neither away nor closed,
     and has the turn not for another worker.
     """
-    return not (isinstance(error, StoreError) and (error.retryable or isinstance(error, ClosedError | TurnLostError)))
+    return not (
+        isinstance(error, StoreError) and (error.retryable or isinstance(error, DatabaseClosedError | TurnLostError))
+    )
 
 
 class ToolError(ParleyError):
@@ -161,11 +163,11 @@ class SurfaceError(ParleyError):
     """A reply cannot be shown: its place is gone, closed or forbidden, or the platform stayed out of reach."""
 
 
-class DeafError(ParleyError):
+class ConnectionLostError(ParleyError):
     """Nothing comes from a platform any more, not even a sign of life."""
 
 
-class OverdueError(ParleyError):
+class ShutdownTimeoutError(ParleyError):
     """A stop takes longer than it may: what hangs is not waited for."""
 
 
@@ -189,11 +191,11 @@ class ProviderAuthError(ProviderError):
     public = "I am not allowed to use my model: its key needs a look."
 
 
-class UnknownModelError(ProviderError):
+class ModelNotFoundError(ProviderError):
     public = "The model that I am set up with does not exist."
 
 
-class ProviderLimitError(ProviderError):
+class ProviderRateLimitError(ProviderError):
     public = "The model is busy: too many requests at once. Please try again in a moment."
     retryable = True
 
@@ -203,12 +205,12 @@ class ProviderUnavailableError(ProviderError):
     retryable = True
 
 
-class ProviderStalledError(ProviderError):
+class ProviderStreamError(ProviderError):
     public = "The model stopped in the middle of its answer. Please try again."
     retryable = True
 
 
-class ProviderSilentError(ProviderStalledError):
+class ProviderTimeoutError(ProviderStreamError):
     public = "The model has said nothing for longer than I may wait."
 
 
@@ -216,7 +218,7 @@ class ProviderRequestError(ProviderError):
     public = "The model did not accept this request."
 
 
-class TooLongError(ProviderRequestError):
+class ContextLengthError(ProviderRequestError):
     """It is more than the model can read at once."""
 
 

@@ -12,7 +12,7 @@ from core.errors import ParleyError
 _MASK = "[redacted]"
 
 #: Secrets by their looks. The longest list is of GitHub, GitLab, providers of models, npm, PyPI, Shopify and Stripe.
-_SHAPES = re.compile(
+_SECRET_PATTERNS = re.compile(
     r"""
     \b(?:
         xox[a-z]-[\w-]{4,}                    # Slack: bot, user and other tokens
@@ -46,26 +46,26 @@ _SHAPES = re.compile(
 )
 
 #: Names of secrets, as they end before a colon or an equals sign.
-_NAME = r"(?:passw(?:or)?d|passphrase|secret(?:[_-]?key)?|token|(?:api|access|private)[_-]?key)"
+_KEY_NAME = r"(?:passw(?:or)?d|passphrase|secret(?:[_-]?key)?|token|(?:api|access|private)[_-]?key)"
 
 #: A secret in quotes behind its name, in JSON, in JSON within JSON, and in Python.
-_QUOTED = re.compile(
+_QUOTED_SECRET = re.compile(
     rf"""
     (?=p[ar]|se|to|a[cpu]|co)  # to be quick elsewhere
-    (?P<shown> (?:{_NAME}|authorization|cookie) \\*["']?\s*[:=]\s* (?: (?P<quote>["']) | (?P<escaped>\\+["']) ) )
+    (?P<shown> (?:{_KEY_NAME}|authorization|cookie) \\*["']?\s*[:=]\s* (?: (?P<quote>["']) | (?P<escaped>\\+["']) ) )
     (?: (?(quote) (?: \\. | (?!(?P=quote))[^\\\r\n] ) | (?!(?<!\\)(?P=escaped))[^\r\n] ) )++
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 
 #: A secret behind its name without quotes: in an address, a form, a header, a line of settings.
-_NAMED = re.compile(
+_UNQUOTED_SECRET = re.compile(
     rf"""
     (?=[?&]|p[ar]|se|to|a[cpu]|x-)  # to be quick elsewhere
     (?P<shown>
         [?&](?:key|code|sig|signature|auth)=
-      | {_NAME}=
-      | {_NAME}:[ \t]{{1,3}} (?=[^\s"']{{6}}) (?=[^\s"']{{0,64}}\d)  # else it is a sentence
+      | {_KEY_NAME}=
+      | {_KEY_NAME}:[ \t]{{1,3}} (?=[^\s"']{{6}}) (?=[^\s"']{{0,64}}\d)  # else it is a sentence
       | (?:x-(?:[a-z]{{1,20}}-)?(?:api-key|token|signature)|private-token|set-cookie)["']?\s*[:=,]\s*["']?
       | authorization["']?\s*[:=]\s*["']? (?:(?:basic|bearer|bot|digest|negotiate|token)\s+)?+
     )
@@ -78,35 +78,35 @@ _NAMED = re.compile(
 _COOKIES = re.compile(r"(?P<shown>\bcookie:[ \t]{0,3})(?=[^\s=;,\"']{1,64}=)[^\r\n\"']+", re.IGNORECASE)
 
 #: What a value is called that is not to be told, whatever it looks like.
-_NAMES = re.compile(
+_SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase|code)|secret|token\b|tokens?$|api[_-]?key|access[_-]?key|private[_-]?key|authorization"
     r"|credential|cookie",
     re.IGNORECASE,
 )
 
 #: How deep what is nested is looked into; what is deeper is left out.
-_DEPTH = 20
+_MAX_DEPTH = 20
 
 _known: set[str] = set()
 
 
-def remember(secret: str) -> None:
+def add_secret(secret: str) -> None:
     """Have `secret` redacted wherever it appears, also as Python, JSON and addresses write it."""
     if len(secret) >= 4:
         _known.update({secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe="")})
 
 
-def redact(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """`text` without what is, or looks like, a secret."""
-    hidden = [found.span() for found in _SHAPES.finditer(text)] + _find_known(text)
+    hidden = [found.span() for found in _SECRET_PATTERNS.finditer(text)] + _find_known(text)
     shown = _replace(text, hidden, lambda _: _MASK)
-    for pattern in (_COOKIES, _QUOTED, _NAMED):
+    for pattern in (_COOKIES, _QUOTED_SECRET, _UNQUOTED_SECRET):
         shown = pattern.sub(rf"\g<shown>{_MASK}", shown)
     return shown
 
 
 def replace_known(text: str, mask: Callable[[int], str]) -> str:
-    """Replace the secrets that `remember` was given, and nothing that only looks like a secret.
+    """Replace the secrets that `add_secret` was given, and nothing that only looks like a secret.
 
     Args:
         mask: returns the text that replaces a secret of so many characters.
@@ -134,27 +134,27 @@ def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str
     return "".join([*shown, text[end:]])
 
 
-def masked(value: Any, depth: int = _DEPTH) -> Any:
+def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
     """A value of JSON without what is, looks like, or is called a secret."""
     match value:
         case str():
-            return redact(value)
+            return redact_secrets(value)
         case dict() | list() if not depth:
             return _MASK
         case dict():
-            return {redact(str(name)): _hidden(str(name), item, depth - 1) for name, item in value.items()}
+            return {redact_secrets(str(name)): _mask_value(str(name), item, depth - 1) for name, item in value.items()}
         case list():
-            return [masked(item, depth - 1) for item in value]
+            return [mask_json(item, depth - 1) for item in value]
         case _:
             return value
 
 
-def _hidden(name: str, value: Any, depth: int) -> Any:
-    is_named = _NAMES.search(name) and not isinstance(value, (bool, int, float, type(None)))
-    return _MASK if is_named else masked(value, depth)
+def _mask_value(name: str, value: Any, depth: int) -> Any:
+    is_named = _SECRET_NAME.search(name) and not isinstance(value, (bool, int, float, type(None)))
+    return _MASK if is_named else mask_json(value, depth)
 
 
-def traced(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """What a log may say of an exception. The text of one that is not ours may hold anything, a secret or what
     was said in a conversation: of such a one, the kind and where it came from.
     """

@@ -28,7 +28,7 @@ class Loop:
     async def __aenter__(self) -> Self:
         self._thresholds = gc.get_threshold()
         gc.collect()
-        garbage.settle()  # as the bot does when it is ready
+        garbage.freeze_gc()  # as the bot does when it is ready
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         self._looking = asyncio.create_task(self._look(), name="loop")
         return self

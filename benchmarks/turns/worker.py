@@ -230,7 +230,7 @@ async def at_work(
                 raise
             ended(turn)
 
-        worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect)
+        worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect_garbage)
         conversations = ConversationService(database, turns, worker, budget=0)
         approvals = Approvals(database, turns, worker)
         context = ContextBuilder(database, counter.count)
@@ -243,7 +243,7 @@ async def at_work(
             approvals=approvals,
             access_policy=AccessPolicy(),
         )
-        garbage.settle()
+        garbage.freeze_gc()
         tasks = [
             asyncio.create_task(lease.keep_renewed(), name="lease"),
             asyncio.create_task(worker.run(), name="worker"),

@@ -13,7 +13,7 @@ import typer
 from bot.setup import Platform
 from core.concurrency import gc_tuning as garbage
 from core.errors import ParleyError, SettingsError
-from core.secret_redaction import redact
+from core.secret_redaction import redact_secrets
 from core.store.turn_states import State
 from core.usage import SpendingDimension
 
@@ -56,7 +56,7 @@ def run() -> None:
 
     settings = load_settings()
     if settings.slack is not None or settings.discord is not None:
-        garbage.hold()
+        garbage.disable_gc()
         from bot import app
 
         process.run(app.run, settings)
@@ -121,13 +121,13 @@ def run_migrations() -> None:
     from bot.cli import process
     from bot.settings import Settings, load_settings
     from core.store.database import Database
-    from core.store.lock import held
+    from core.store.lock import hold_database_lock
     from core.store.migrate import migrate
 
     async def work(settings: Settings, _stop: asyncio.Event) -> None:
         database = Database(settings.database_address)
         try:
-            with held(database), tables.progress("migrating the database"):
+            with hold_database_lock(database), tables.progress("migrating the database"):
                 applied = await migrate(database)
         finally:
             await database.aclose()
@@ -184,10 +184,10 @@ def main() -> None:
         cli()
     except SettingsError as error:
         for fault in error.faults:
-            typer.echo(redact(fault), err=True)
+            typer.echo(redact_secrets(fault), err=True)
         sys.exit(2)
     except ParleyError as error:
-        typer.echo(redact(str(error)), err=True)
+        typer.echo(redact_secrets(str(error)), err=True)
         sys.exit(1)
 
 

@@ -26,8 +26,8 @@ from core.errors import ParleyError
 from core.inbox.store import InboxStore
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
-from core.store.lock import holder
-from core.store.turn_states import ENDED, State
+from core.store.lock import get_lock_holder
+from core.store.turn_states import ENDED_STATES, State
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenied
 from core.turns.store import TurnStore
@@ -74,7 +74,7 @@ def status(*, as_json: bool) -> None:
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         prices = Prices(settings.prices_file)
-        seen, by = await get_overview(database, prices), holder(database)
+        seen, by = await get_overview(database, prices), get_lock_holder(database)
         names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
         caps = await SpendingLimiter(
             database, prices, SpendingStore(database, prices), settings.spending_limits
@@ -225,7 +225,7 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
         _, conversations = _hands(database, report)
         if await conversations.stop_turn(report.id, None) is not StopTurnResult.STOPPED:
             raise ParleyError(f"turn {report.id} is {report.state}: there is nothing to end")
-        done = await _waited(database, reports, report, wait, is_done=lambda now: now.state in ENDED)
+        done = await _waited(database, reports, report, wait, is_done=lambda now: now.state in ENDED_STATES)
         return _tell(done, "is ended", as_json=as_json)
 
     _run(work, "ending")
@@ -285,7 +285,7 @@ async def _waited(
     """Wait until a worker has done what was asked for."""
     until = time.monotonic() + seconds
     seen = await get_overview(database, reports.prices)
-    works = any(is_alive(worker, holder(database)) for worker in seen.workers)
+    works = any(is_alive(worker, get_lock_holder(database)) for worker in seen.workers)
     while works:
         now = await reports.get(report.id)
         if now is not None and is_done(now):

@@ -14,8 +14,8 @@ from bot.cli import database as stored
 from core.errors import SettingsError, StoreError
 from core.privacy import export_attachments as exported
 from core.privacy.deletion import DeletionPreview, DeletionRequest, DeletionResult, DeletionService, wipe
-from core.privacy.export import Form, pieces
-from core.privacy.transcript import runs
+from core.privacy.export import ExportFormat, stream_export
+from core.privacy.transcript import stream_runs
 from core.store.database import Database
 from core.usage.prices import Prices
 
@@ -24,10 +24,10 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
     """Print what is stored of a conversation."""
 
     async def work(database: Database, settings: configuration.Settings) -> None:
-        form: Form = "json" if as_json else "md"
+        form: ExportFormat = "json" if as_json else "md"
         is_empty = True
         with tables.progress("reading it"):
-            async with aclosing(pieces(database, session, form, Prices(settings.prices_file))) as told:
+            async with aclosing(stream_export(database, session, form, Prices(settings.prices_file))) as told:
                 async for piece in told:
                     is_empty = False
                     await asyncio.to_thread(tables.write, piece)
@@ -111,10 +111,10 @@ async def _write_files(database: Database, session: str, folder: Path) -> int:
     try:
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         count = 0
-        async with aclosing(runs(database, session)) as told:
+        async with aclosing(stream_runs(database, session)) as told:
             async for run in told:
                 found = [*(file for message in run.messages for file in message.files), *run.files]
-                count += await exported.write(database, session, found, folder)
+                count += await exported.write_files(database, session, found, folder)
     except OSError as error:
         raise StoreError(f"{error.filename or folder} cannot be written ({error.strerror})") from error
     return count

@@ -16,8 +16,8 @@ import typer
 from bot.monitoring import logs
 from bot.settings import Settings, find_unknown_names
 from core.agents.config import folder_of
-from core.errors import OverdueError, SettingsError
-from core.secret_redaction import redact
+from core.errors import SettingsError, ShutdownTimeoutError
+from core.secret_redaction import redact_secrets
 
 #: Seconds that the threads of tools have to return when all else has ended.
 THREADS_TIMEOUT = 3.0
@@ -60,7 +60,7 @@ def run(work: Work, settings: Settings, log_file: Path | None = None) -> None:
         try:
             await work(settings, stop)
             code = 0
-        except OverdueError as error:  # nothing else is waited for
+        except ShutdownTimeoutError as error:  # nothing else is waited for
             complain(str(error))
             sys.stderr.flush()
             os._exit(code)
@@ -100,4 +100,4 @@ def say(line: str) -> None:
 
 def complain(line: str) -> None:
     """Print a line to standard error, without secrets."""
-    typer.echo(redact(line), err=True)
+    typer.echo(redact_secrets(line), err=True)

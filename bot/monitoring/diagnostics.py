@@ -29,11 +29,11 @@ _CAPS: Mapping[str, tuple[str, str]] = {
 #: What to do about what turns have failed with.
 ADVICE: Mapping[str, str] = {
     "ProviderAuthError": "the model's key is refused: `parley check` says which, the settings name where to get one",
-    "UnknownModelError": "MODEL or MODELS names a model that there is not: `parley check` tries each",
-    "ProviderLimitError": "the model's quota is used up or too small: raise it there, or choose another MODEL",
+    "ModelNotFoundError": "MODEL or MODELS names a model that there is not: `parley check` tries each",
+    "ProviderRateLimitError": "the model's quota is used up or too small: raise it there, or choose another MODEL",
     "ProviderUnavailableError": "the provider is down or out of reach: see its status page, then `parley retry ID`",
-    "ProviderStalledError": "the provider breaks its answers off: see its status page, then `parley retry ID`",
-    "ProviderSilentError": "the model is silent for too long: raise MODEL_IDLE_TIMEOUT_SECONDS if it is slow by nature",
+    "ProviderStreamError": "the provider breaks its answers off: see its status page, then `parley retry ID`",
+    "ProviderTimeoutError": "the model sends nothing for too long: raise MODEL_IDLE_TIMEOUT_SECONDS if it is slow",
     "ProviderRequestError": "the provider refuses the request: the log says why, under the id of the turn",
     "ProviderError": "the model could not answer: the log says why, under the id of the turn",
     "ContentBlockedError": "the provider's safety rules withheld the answer: there is nothing to mend here",

@@ -8,8 +8,8 @@ from functools import partial
 from channels.base import Channel
 from core.concurrency import event_loop
 from core.concurrency.tasks import run_every
-from core.errors import DeafError, StoreError
-from core.secret_redaction import traced
+from core.errors import ConnectionLostError, StoreError
+from core.secret_redaction import format_error
 from core.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Health:
         """Watch, from when all channels have connected until this is cancelled. What is deaf is connected anew.
 
         Raises:
-            DeafError: a channel stays deaf.
+            ConnectionLostError: a channel stays deaf.
         """
         self._reasons.pop("start", None)
         check = run_every(DATABASE_SECONDS, partial(self._check_database, database), what="the database is not checked")
@@ -80,7 +80,7 @@ class Health:
                     continue
                 overdue = event_loop.now() - since - channel.heartbeat_interval
                 if overdue > self._limit:
-                    raise DeafError(
+                    raise ConnectionLostError(
                         f"{channel.name}: there was no sign of life for {event_loop.now() - since:.0f} s; ending"
                     )
                 if overdue > self._patience * (tries[channel] + 1):
@@ -94,7 +94,7 @@ class Health:
             async with asyncio.timeout(self._patience):
                 await channel.reconnect()
         except Exception as error:
-            log.error("%s: cannot be connected anew: %s", channel.name, traced(error))
+            log.error("%s: cannot be connected anew: %s", channel.name, format_error(error))
 
     async def _check_database(self, database: Database) -> None:
         reason = None

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pythonjsonlogger.json import JsonFormatter
 
 from core.observability.tracing import current, trace_id
-from core.secret_redaction import masked, redact
+from core.secret_redaction import mask_json, redact_secrets
 
 Format = Literal["console", "json"]
 
@@ -58,8 +58,8 @@ class RedactingFormatter(logging.Formatter):
         line.exc_info = line.exc_text = line.stack_info = None
         below = [self.formatException(record.exc_info)] if record.exc_info else []
         below += [record.stack_info] if record.stack_info else []
-        lines = [each for text in below for each in redact(text).split("\n")]
-        return "\n  ".join(_CONTROLS.sub(_escaped, each) for each in (redact(super().format(line)), *lines))
+        lines = [each for text in below for each in redact_secrets(text).split("\n")]
+        return "\n  ".join(_CONTROLS.sub(_escaped, each) for each in (redact_secrets(super().format(line)), *lines))
 
 
 class RedactingJsonFormatter(JsonFormatter):
@@ -71,7 +71,7 @@ class RedactingJsonFormatter(JsonFormatter):
         self.default_time_format, self.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
 
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = masked({**super().process_log_record(log_data), **_ids()})
+        found: dict[str, Any] = mask_json({**super().process_log_record(log_data), **_ids()})
         return found
 
     def format(self, record: logging.LogRecord) -> str:

@@ -22,11 +22,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from bot.monitoring.health import Health
 from channels.base import Channel
-from core.concurrency.tasks import beside
+from core.concurrency.tasks import run_in_background
 from core.conversations.overview import get_queue_overview
 from core.errors import StoreError
 from core.observability import metrics
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.store.database import Database
 from core.turns.worker import Worker
 
@@ -66,7 +66,7 @@ class Metrics:
         """Tell of these as well, for as long as this is entered."""
         self._parts = channels, worker, database
         try:
-            async with beside(_watch_loop(), name="loop lag"):
+            async with run_in_background(_watch_loop(), name="loop lag"):
                 yield
         finally:
             self._parts = None
@@ -91,7 +91,7 @@ class Metrics:
             async with asyncio.timeout(DATABASE_SECONDS):
                 found = await get_queue_overview(database)
         except (StoreError, TimeoutError) as error:
-            log.warning("cannot tell what waits: %s", traced(error))
+            log.warning("cannot tell what waits: %s", format_error(error))
         else:
             metrics.waiting.set(found.messages)
             metrics.oldest.set(found.free)

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from core.observability.tracing import hashed
-from core.secret_redaction import redact
+from core.secret_redaction import redact_secrets
 
 if TYPE_CHECKING:  # it is loaded only where traces are sent
     from opentelemetry.sdk.trace import ReadableSpan
@@ -104,4 +104,4 @@ def _discreet(span: "ReadableSpan") -> "ReadableSpan":
 def _told(name: str, value: "AttributeValue") -> "AttributeValue":
     if not isinstance(value, str):
         return value
-    return hashed(value) if name in _IDS else redact(value)
+    return hashed(value) if name in _IDS else redact_secrets(value)

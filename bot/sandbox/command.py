@@ -55,7 +55,7 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
     ]
     async with AsyncExitStack() as stack:
         hint = "give this one a DATA_DIR of its own"
-        stack.enter_context(lock.locked(settings.data_dir / "sandbox", hint))
+        stack.enter_context(lock.hold_file_lock(settings.data_dir / "sandbox", hint))
         _remove(database)
         slack, discord = (
             await stack.enter_async_context(SlackSandbox()),

@@ -21,14 +21,14 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.models import LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
 
-from core.concurrency.tasks import beside
+from core.concurrency.tasks import run_in_background
 from core.conversations.turn_report import TurnReport, TurnReports
 from core.models.messages import convert_messages
 from core.models.provider import Media, ModelMessage, Part, Text, Thought, ToolCall, ToolResult
-from core.secret_redaction import redact
+from core.secret_redaction import redact_secrets
 from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, tool_calls, turns
-from core.store.turn_states import UNDER_WAY
+from core.store.turn_states import ACTIVE_STATES
 from core.usage.prices import UNITS_PER_DOLLAR, Prices
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ Json = dict[str, Any]
 async def feeding(address: str, database: Database, prices: Prices) -> AsyncIterator["Feed"]:
     """Connect to the page of the sandbox at `address`."""
     feed = Feed(address, database, prices)
-    async with beside(feed.keep(), name="feed"):
+    async with run_in_background(feed.keep(), name="feed"):
         yield feed
 
 
@@ -73,7 +73,7 @@ class Feed(BasePlugin):
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """A turn is run: a session has one at a time."""
         session = invocation_context.session.id
-        mine = sa.select(turns.c.id).where(turns.c.session == session, turns.c.state.in_(UNDER_WAY))
+        mine = sa.select(turns.c.id).where(turns.c.session == session, turns.c.state.in_(ACTIVE_STATES))
         async with self._database.read() as connection:
             self._under_way[session] = (await connection.execute(mine)).scalar_one_or_none() or ""
         await self._tell_turns()
@@ -142,11 +142,11 @@ class Feed(BasePlugin):
             oldest_first = called.where(these).order_by(turns.c.created_at, tool_calls.c.started_at)
             calls = {(call.run, call.id): call for call in await connection.execute(oldest_first)}
         for report in reports:
-            question = redact("\n".join(questions.get(report.id, ())))
+            question = redact_secrets("\n".join(questions.get(report.id, ())))
             self._tell("turn", _turn(report) | ({"question": question} if question else {}))
         for call in calls.values():
             self._tell("tool", _tool(call, call.turn_id))
-        return any(report.state in UNDER_WAY for report in reports)
+        return any(report.state in ACTIVE_STATES for report in reports)
 
     # What the model is asked
 
@@ -216,7 +216,7 @@ class Feed(BasePlugin):
         )
         async with self._database.read() as connection:
             rows = [row for row in await connection.execute(query) if row.event_id not in known]
-        shown = [{"role": row.role, "text": redact(row.content[:LETTERS])} for row in rows[-CUT:]]
+        shown = [{"role": row.role, "text": redact_secrets(row.content[:LETTERS])} for row in rows[-CUT:]]
         return {"messages": len(rows), "tokens": sum(row.tokens for row in rows), "newest": shown}
 
 
@@ -241,7 +241,7 @@ def _tool(call: sa.Row[Any], turn: str) -> Json:
     result = None if call.result is None else json.dumps(call.result, ensure_ascii=False)[:LETTERS]
     arguments = json.dumps(call.arguments, ensure_ascii=False)[:LETTERS]
     about = {"id": f"{call.run} {call.id}", "turn": turn, "tool": call.tool, "state": call.state}
-    return {**about, "arguments": redact(arguments), "result": result and redact(result)}
+    return {**about, "arguments": redact_secrets(arguments), "result": result and redact_secrets(result)}
 
 
 def _message(message: ModelMessage) -> Json:
@@ -261,4 +261,4 @@ def _part(part: Part) -> list[str]:
             told = ["call", f"{name}({json.dumps(arguments, ensure_ascii=False, default=str)})"]
         case ToolResult(_, name, result):
             told = ["result", f"{name}: {json.dumps(result, ensure_ascii=False, default=str)}"]
-    return [told[0], redact(told[1][:LETTERS])]
+    return [told[0], redact_secrets(told[1][:LETTERS])]

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from core.concurrency.tasks import beside
+from core.concurrency.tasks import run_in_background
 from core.models.vendors import can_call_tools
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class BotProcess:
     async def running(self) -> AsyncIterator[None]:
         self._log.write_bytes(b"")
         try:
-            async with beside(self._keep(), name="bot"):
+            async with run_in_background(self._keep(), name="bot"):
                 yield
         finally:
             await self._stop()
@@ -122,7 +122,7 @@ class BotProcess:
                     stderr=output,
                     start_new_session=True,  # Ctrl-C is for who speaks; the bot is told by us
                 )
-            async with beside(self._await_ready(), name="bot: ready"):
+            async with run_in_background(self._await_ready(), name="bot: ready"):
                 await process.wait()
             if self._is_meant:
                 if process.returncode == -signal.SIGKILL:

@@ -21,7 +21,7 @@ from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimi
 from core.agents.config import dotenv
 from core.errors import SettingsError
 from core.inbox_message import ReplyWithoutMention
-from core.secret_redaction import remember
+from core.secret_redaction import add_secret
 
 #: The problem if no platform is configured.
 NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"
@@ -194,7 +194,7 @@ def load_settings() -> Settings:
         lines = [*renamed, *(line for lines in malformed.values() for line in lines)]
         raise SettingsError(*lines, *conflicts, *(line for line in model_faults if line not in lines))
     for secret in settings.list_secrets():
-        remember(secret)
+        add_secret(secret)
     return settings
 
 

@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr, field_validator
 from bot.settings.base import SettingsSection
 from bot.settings.parsing import SLACK_APPS, secret_value, validate_http_url, validate_prefix
 from channels.slack.settings import DEFAULT_PROMPTS, MAX_PROMPTS, Direct, Mode, SlackSettings, Streaming
-from core.privacy.vault import SHORTEST_KEY, is_weak
+from core.privacy.vault import MIN_KEY_LENGTH, is_weak
 
 
 class SlackSection(SettingsSection):
@@ -65,7 +65,7 @@ class SlackSection(SettingsSection):
         if several and is_weak(secret_value(self.secret_key) or ""):
             yield (
                 "SECRET_KEY: it encrypts the tokens of workspaces, so it must be hard to guess: set "
-                f"{SHORTEST_KEY} random characters or more (`openssl rand -hex 32`), and keep them"
+                f"{MIN_KEY_LENGTH} random characters or more (`openssl rand -hex 32`), and keep them"
             )
         token = "SLACK_BOT_TOKEN" if self.slack_bot_token else "SLACK_CLIENT_ID"
         if not several and not self.slack_bot_token:

@@ -8,7 +8,7 @@ from dotenv import dotenv_values
 from dotenv.parser import Binding, parse_stream
 
 from core.errors import SettingsError
-from core.store.atomic_write import put
+from core.store.atomic_write import write_atomically
 
 #: What a file begins with that was not there.
 _HEAD = "# Written by `parley init`. What else can be set, and what it means, stands in .env.example.\n"
@@ -60,7 +60,7 @@ class EnvFile:
         if "${" in value or _plain(after) != {**_plain(before), name: value}:
             raise SettingsError(f"{name}: {self.path} cannot hold it: write it there by hand")
         try:
-            put(self.path.resolve(), after.encode(), mode=_MODE)
+            write_atomically(self.path.resolve(), after.encode(), mode=_MODE)
         except OSError as error:
             raise SettingsError(f"{self.path}: it cannot be written ({error.strerror}); it is as it was") from error
         self._text = after

@@ -14,9 +14,9 @@ from core.errors import ParleyError, SettingsError, StoreError
 from core.models.provider import Provider
 from core.models.provider_registry import probe_model
 from core.privacy.vault import Vault
-from core.secret_redaction import redact
+from core.secret_redaction import redact_secrets
 from core.store.database import Database
-from core.store.migrate import pending
+from core.store.migrate import list_pending
 
 
 class Verdict(Enum):
@@ -35,7 +35,7 @@ class Finding:
     line: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "line", redact(self.line))
+        object.__setattr__(self, "line", redact_secrets(self.line))
 
     def __str__(self) -> str:
         return f"{self.verdict.value:4} {self.line}"
@@ -93,9 +93,9 @@ async def database(url: str, vault_key: str = "") -> list[Finding]:
     try:
         opened = Database(url)
         try:
-            missing = await pending(opened)
+            missing = await list_pending(opened)
             if vault_key and not missing:
-                await Vault(opened, vault_key).verify()
+                await Vault(opened, vault_key).count_decryptable()
         finally:
             await opened.aclose()
     except StoreError as error:

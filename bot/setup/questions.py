@@ -18,7 +18,7 @@ from bot.setup import probes as trials
 from bot.setup.probes import Finding
 from channels.discord import invite
 from channels.slack.settings import SlackSettings
-from core.errors import ProviderError, SettingsError, UnknownModelError
+from core.errors import ModelNotFoundError, ProviderError, SettingsError
 from core.models.provider_registry import make_provider
 
 _Part = TypeVar("_Part", bound=SettingsSection)
@@ -145,7 +145,7 @@ def access(model: str) -> Iterator[Question]:
         provider, known_as = make_provider(model, _agent(model=model, **{name.lower(): key}).endpoints)
         try:
             return await trials.model(model, provider, known_as)
-        except UnknownModelError as error:
+        except ModelNotFoundError as error:
             raise SettingsError(f"MODEL={model}: {error}") from error
         except ProviderError as error:
             raise SettingsError(f"{name}: {error}") from error

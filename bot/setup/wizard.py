@@ -22,7 +22,7 @@ from bot.setup.env_file import EnvFile
 from bot.setup.probes import Finding, Verdict
 from bot.setup.questions import Question
 from core.errors import SettingsError
-from core.secret_redaction import remember
+from core.secret_redaction import add_secret
 
 #: What may be answered to anything.
 _SKIP, _KEEP = "skip", "keep"
@@ -186,7 +186,7 @@ class _Interview:
             findings = [Finding(Verdict.FAIL, f"{question.name}: there is something in it that is no part of one")]
         else:
             if question.is_secret:
-                remember(answer)
+                add_secret(answer)
             with tables.progress(question.what):
                 findings = self._runner.run(trials.found(question.tries(answer)))
         for finding in findings:

@@ -18,7 +18,7 @@ from channels.replies.tool_status import plain_text
 from channels.services import ChannelServices
 from core.identity import UNKNOWN_LOCATION, Actor, Location
 from core.inbox_message import InboxMessage
-from core.privacy.export import Form, Viewer
+from core.privacy.export import ExportFormat, ExportViewer
 from core.turns.rerun import RerunDenied
 from core.usage.user_rate_limits import CommandLimiter, RateLimited
 
@@ -60,7 +60,7 @@ _MAX_NAME = 100
 _MAX_DESCRIPTION = 200
 
 #: The formats of an export; the first one is the default.
-EXPORT_FORMATS: Sequence[Form] = ("md", "json")
+EXPORT_FORMATS: Sequence[ExportFormat] = ("md", "json")
 
 #: The most bytes of an export. Discord: a bot may send files of 10 MiB.
 MAX_EXPORT_BYTES = 8 * 2**20
@@ -268,7 +268,7 @@ class CommandHandler:
         if format_ is None:
             return CommandResult(say(words.NO_SUCH_FORM))
         prices = self._services.spending.prices
-        viewer = Viewer(context.author, is_admin=self._is_admin(context), is_private=context.is_private)
+        viewer = ExportViewer(context.author, is_admin=self._is_admin(context), is_private=context.is_private)
         exported = await self._services.conversations.export_session(
             session, format_, prices, most=MAX_EXPORT_BYTES, viewer=viewer
         )

@@ -35,14 +35,14 @@ from channels.intake.handler import IncomingMessage, MessageHandler
 from channels.rate_limits.caller import RefusedError
 from channels.services import ChannelServices
 from channels.settings import BackfillLimits
-from core.concurrency.retry import retried
-from core.concurrency.tasks import Work
+from core.concurrency.retry import retry_store
+from core.concurrency.tasks import BackgroundTasks
 from core.conversations.history_state import HistoryState
 from core.errors import ParleyError, SettingsError, SurfaceError
 from core.inbox.watermarks import Watermarks
 from core.inbox_message import Attachment, InboxMessage
-from core.privacy.vault import Seal
-from core.secret_redaction import traced
+from core.privacy.vault import Cipher
+from core.secret_redaction import format_error
 from core.workers.shard_assignment import ShardAssignment
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class DiscordChannel:
     ) -> None:
         self._settings = settings
         self._client = make_client(settings)
-        self._cipher = Seal(settings.bot_token)
+        self._cipher = Cipher(settings.bot_token)
         self._api = DiscordApi(self._client, silent=settings.silent)
         self.limiters = self._api.limiters
         self._downloads = DiscordDownloads(self._api, settings.api_url)
@@ -97,7 +97,7 @@ class DiscordChannel:
             syntax=COMMAND_SYNTAX,
             choose_address=self._start_thread,
         )
-        self._work = Work()
+        self._work = BackgroundTasks()
         rules = self._access_policy.get_rules(NAME)
         home_guilds = set(map(int, {*rules.list_ids("guild"), *rules.guilds}))
         needs_roles = bool(home_guilds or self._access_policy.list_ids(NAME))
@@ -146,7 +146,7 @@ class DiscordChannel:
             for error in failed.values():
                 raise error
         except (SurfaceError, TimeoutError) as error:
-            log.warning("Discord's gateway: %s", traced(error))
+            log.warning("Discord's gateway: %s", format_error(error))
             raise SettingsError(
                 f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
                 "the log says why"
@@ -155,12 +155,12 @@ class DiscordChannel:
         self._interactions.start()
 
     async def stop(self) -> None:
-        self._work.is_ending = True
+        self._work.is_stopping = True
         if self._assignment_task is not None:
             self._assignment_task.cancel()
             await asyncio.wait([self._assignment_task], timeout=SETTLE_TIMEOUT)  # the database may hang
         await self._interactions.stop(SETTLE_TIMEOUT)
-        await self._work.end(SETTLE_TIMEOUT)
+        await self._work.drain(SETTLE_TIMEOUT)
         await self._shards.stop()
         await self._assignment.release()
         await self._intake.drain(SETTLE_TIMEOUT)
@@ -173,7 +173,7 @@ class DiscordChannel:
                     self._disconnected_since = time.time()
                 failed = await self._connect_shards(shards)
                 for error in failed.values():
-                    log.error("this worker cannot connect a shard: %s", traced(error))
+                    log.error("this worker cannot connect a shard: %s", format_error(error))
                 if failed:  # another worker may succeed
                     await self._assignment.report_failure(failed.keys(), self._shards.count)
 
@@ -234,7 +234,9 @@ class DiscordChannel:
         return DiscordSurface(self._api, self._queued_reactions, address, ping_after=self._settings.ping_after)
 
     def _get_token(self, address: Mapping[str, Any]) -> InteractionToken:
-        return InteractionToken(self._api, self._client, {**address, "token": self._cipher.open(str(address["token"]))})
+        return InteractionToken(
+            self._api, self._client, {**address, "token": self._cipher.decrypt(str(address["token"]))}
+        )
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         return {**address, "side_name": name}
@@ -278,7 +280,7 @@ class DiscordChannel:
             return gateway["shards"], gateway["session_start_limit"]["max_concurrency"]
 
         recommended, max_concurrency = await self._api.fetch("gateway", ask, "gateway")
-        agreed = await retried(self._assignment.get_shard_count, what="how many shards there are")
+        agreed = await retry_store(self._assignment.get_shard_count, what="how many shards there are")
         return self._settings.shards or agreed or recommended, max_concurrency
 
     async def _make_client(
@@ -320,7 +322,7 @@ class DiscordChannel:
             async with asyncio.timeout(THREAD_TIMEOUT):
                 await self._api.start_thread(int(address["channel"]), int(address["message"]), name)
         except (SurfaceError, TimeoutError) as error:
-            log.warning("no thread could be started, so the reply is in the channel: %s", traced(error))
+            log.warning("no thread could be started, so the reply is in the channel: %s", format_error(error))
             return call
         return in_thread
 

@@ -12,7 +12,7 @@ from discord import app_commands
 from channels.discord.client.gateway import GatewayClient, Shard
 from channels.discord.events.listener import MessageListener
 from channels.discord.interactions.commands import Command, CommandTranslator
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Dispatcher(GatewayClient):
                 await self._tree.set_translator(CommandTranslator())
                 await self._tree.sync()
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:
-            log.error("the commands could not be registered: %s", traced(error))
+            log.error("the commands could not be registered: %s", format_error(error))
 
     async def on_message(self, message: discord.Message) -> None:
         await self._listener.receive_message(message)
@@ -90,4 +90,4 @@ class Dispatcher(GatewayClient):
 
 class _CommandTree(app_commands.CommandTree[Dispatcher]):
     async def on_error(self, _interaction: discord.Interaction, error: app_commands.AppCommandError, /) -> None:
-        log.error("a command failed: %s", traced(error.__cause__ or error))
+        log.error("a command failed: %s", format_error(error.__cause__ or error))

@@ -19,7 +19,7 @@ from core.agents.run_record import FileUse
 from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.models import media
 from core.models.provider import SupportedFiles
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class AttachmentReader:
         except UnreadableFileError as error:
             failure = str(error)
         except Exception as error:  # whatever a platform says, the answer goes on
-            log.error("a file cannot be read: %s", traced(error))
+            log.error("a file cannot be read: %s", format_error(error))
             failure = "it cannot be fetched right now"
         size = f" ({media.format_size(file.size)})" if file.size else ""
         return AttachmentContent(

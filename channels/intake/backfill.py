@@ -17,11 +17,11 @@ from weakref import WeakValueDictionary
 
 from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage
 from channels.settings import BackfillLimits
-from core.concurrency.retry import backoff, persist, retried
-from core.concurrency.tasks import abreast, run_every
+from core.concurrency.retry import backoff, retry_forever, retry_store
+from core.concurrency.tasks import run_concurrently, run_every
 from core.errors import StoreError
 from core.inbox.watermarks import ActivePlace, Watermarks
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class Backfill:
             StoreError: the watermark cannot be read.
             Exception: what `connect` raises.
         """
-        heard_at = await retried(
+        heard_at = await retry_store(
             lambda: self._places.get_watermark(self._watermark_name), what=f"the watermark of {self._watermark_name}"
         )
         if heard_at is not None:
@@ -152,9 +152,9 @@ class Backfill:
         self._watermark = heard_at or 0.0
         await connect()
         what = f"{self._channel}: messages are not stored yet"
-        self._start_task(persist(self._store_pending, self._store_failed, STORE_WAIT, what=what))
+        self._start_task(retry_forever(self._store_pending, self._store_failed, STORE_WAIT, what=what))
         what = f"{self._channel}: a gap is not fetched yet"
-        self._start_task(persist(self._fetch_all, self._gap_opened, FETCH_WAIT, what=what))
+        self._start_task(retry_forever(self._fetch_all, self._gap_opened, FETCH_WAIT, what=what))
         what = f"{self._channel}: the watermark cannot be stored"
         self._start_task(run_every(WATERMARK_SECONDS, self._save_watermark, what=what))
 
@@ -168,7 +168,7 @@ class Backfill:
             async with asyncio.timeout(STOP_TIMEOUT):
                 await self._save_watermark()
         except (StoreError, TimeoutError) as error:
-            log.warning("%s: the watermark cannot be stored: %s", self._channel, traced(error))
+            log.warning("%s: the watermark cannot be stored: %s", self._channel, format_error(error))
 
     def open_gap(self, since: float) -> None:
         """Have all messages fetched that were sent since then (seconds since the epoch)."""
@@ -310,14 +310,14 @@ class Backfill:
             async with asyncio.timeout(MAX_WAIT_SECONDS):
                 await _for_each(partial(self._fetch, self._gap), places)
         except Exception as error:
-            log.info("%s: new messages do not wait any longer for older ones: %s", self._channel, traced(error))
+            log.info("%s: new messages do not wait any longer for older ones: %s", self._channel, format_error(error))
 
     async def _fetch(self, gap: _Gap, place_id: str) -> None:
         """Store the missing messages of a place, once for all tasks that wait for it."""
         async with gap.locks[place_id]:
             if place_id in gap.fetched or gap is not self._gap:
                 return
-            missing = await retried(partial(self._list_missing, gap, place_id), what=f"fetching {place_id}")
+            missing = await retry_store(partial(self._list_missing, gap, place_id), what=f"fetching {place_id}")
             gap.fetched.add(place_id)
             surplus = max(0, gap.found_count + len(missing) - self._bounds.messages)
             if surplus:
@@ -418,7 +418,7 @@ async def _for_each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) ->
             if len(failures) >= CONCURRENCY:
                 raise
 
-    await abreast(attempt, items, CONCURRENCY)
+    await run_concurrently(attempt, items, CONCURRENCY)
     if failures:
         raise failures[0]
 

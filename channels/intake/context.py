@@ -14,10 +14,10 @@ from channels.base import Channel, ContextKind, ContextMessage, MessageText, Sur
 from channels.rate_limits.caller import deadline
 from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import Others
-from core.concurrency.retry import retried
+from core.concurrency.retry import retry_store
 from core.conversations.history_state import get_history_state
 from core.inbox_message import INVISIBLE, InboxMessage, storable_text
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.sessions.prompt_text import (
     LINE_PREFIX,
     QUOTE_CLOSE,
@@ -118,7 +118,7 @@ class ContextBuilder:
         if not self._max_tokens:
             return SurroundingMessages()
         if not is_one_to_one or turn.is_resumed or turn.kind != "message":
-            history = await retried(lambda: get_history_state(self._database, turn), what=f"turn {turn.id}")
+            history = await retry_store(lambda: get_history_state(self._database, turn), what=f"turn {turn.id}")
             if history is None:
                 return SurroundingMessages()
         try:
@@ -126,7 +126,7 @@ class ContextBuilder:
                 with deadline(self._timeout):
                     return await channel.fetch_context(turn.messages, None if is_one_to_one else history)
         except Exception as error:  # the turn is answered without context
-            log.warning("turn %s: its context cannot be fetched: %s", turn.id, traced(error))
+            log.warning("turn %s: its context cannot be fetched: %s", turn.id, format_error(error))
             return SurroundingMessages()
 
 

@@ -26,13 +26,13 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.reactions import QueuedReactions
 from channels.services import ChannelServices
-from core.concurrency.tasks import Work
+from core.concurrency.tasks import BackgroundTasks
 from core.errors import StoreError, SurfaceError
 from core.identity import Actor, Location
 from core.inbox.edits import ClaimedMessage, EditResult
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage, InboxOutcome
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.usage.user_rate_limits import DenialKind, RateLimited
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class MessageHandler:
         self._get_locale = get_locale
         self._send_ephemeral = send_ephemeral
         self._choose_address = choose_address
-        self._background = Work()
+        self._background = BackgroundTasks()
 
     async def get_refusal(self, visitor: Actor, spot: Location, *, must_reply: bool = False) -> str | None:
         """Return the message to a user without access; None if the user has access.
@@ -135,7 +135,7 @@ class MessageHandler:
                 message.event_key, author=message.author, place=message.place
             )
         except StoreError as error:
-            log.warning("a rate limit cannot be read: %s", traced(error))
+            log.warning("a rate limit cannot be read: %s", format_error(error))
             return None
 
     async def is_known(self, message: InboxMessage | CommandContext) -> bool:
@@ -157,7 +157,7 @@ class MessageHandler:
             person = f"{visitor.platform}:{visitor.author}"
             return await self._services.refusals.claim_notice(person, kind, until=until)
         except StoreError as error:
-            log.warning("a notice of a refusal cannot be recorded: %s", traced(error))
+            log.warning("a notice of a refusal cannot be recorded: %s", format_error(error))
             return False
 
     async def accept(self, message: IncomingMessage) -> None:
@@ -240,7 +240,7 @@ class MessageHandler:
         except StoreError as error:
             if error.retryable:  # the message is delivered again
                 raise
-            log.error("the command %s failed: %s", name, traced(error))
+            log.error("the command %s failed: %s", name, format_error(error))
             return CommandResult(say.format_error(error.public))
 
     async def handle_edit(self, event_key: str, text: str, *, is_mention: bool = False) -> bool:
@@ -281,19 +281,19 @@ class MessageHandler:
             )
 
     async def drain(self, seconds: float) -> None:
-        """Wait for the background work and the reactions, as `Work.end` does."""
-        await self._background.end(seconds)
+        """Wait for the background work and the reactions, as `BackgroundTasks.drain` does."""
+        await self._background.drain(seconds)
         await self._queued_reactions.drain(seconds)
 
     def run_in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run work that only `drain` waits for; its errors are logged."""
-        self._background.watch(asyncio.create_task(_log_errors(work, name), name=name))
+        self._background.add(asyncio.create_task(_log_errors(work, name), name=name))
 
 
 async def _log_errors(work: Coroutine[Any, Any, None], name: str) -> None:
     try:
         await work
     except (StoreError, SurfaceError) as error:
-        log.error("%s cannot be shown: %s", name, traced(error))
+        log.error("%s cannot be shown: %s", name, format_error(error))
     except Exception as error:  # asyncio would log it late, and with its text
-        log.error("%s failed: %s", name, traced(error))
+        log.error("%s failed: %s", name, format_error(error))

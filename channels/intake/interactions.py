@@ -19,8 +19,8 @@ from channels.services import ChannelServices
 from core.errors import StoreError, SurfaceError
 from core.identity import Actor
 from core.inbox_message import InboxMessage
-from core.privacy.vault import Seal
-from core.secret_redaction import traced
+from core.privacy.vault import Cipher
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class InteractionHandler(ABC):
     channel: ClassVar[str]
     must_refuse: ClassVar[bool]
 
-    def __init__(self, services: ChannelServices, intake: MessageHandler, seal: Seal) -> None:
+    def __init__(self, services: ChannelServices, intake: MessageHandler, seal: Cipher) -> None:
         self._services = services
         self._intake = intake
         self._seal = seal
@@ -175,7 +175,7 @@ class InteractionHandler(ABC):
             known = authorizing.result() if authorizing.done() else interaction
             if isinstance(known, str):
                 return known
-            payload = self._seal.close(json.dumps(known.to_json()))
+            payload = self._seal.encrypt(json.dumps(known.to_json()))
             if not await self._queue.add(self.channel, known.id, payload):
                 return None
             authorized = await authorizing
@@ -198,7 +198,7 @@ class InteractionHandler(ABC):
     async def _run_orphaned(self, key: str, payload: str) -> None:
         """Process the interaction of a dead worker. Without an identified author, it fails with a message."""
         async with self._queue.processing(key):
-            decrypted = self._seal.open(payload)
+            decrypted = self._seal.decrypt(payload)
             if not decrypted:
                 log.warning("a stored interaction cannot be read and is dropped")
                 return
@@ -230,7 +230,7 @@ class InteractionHandler(ABC):
                 case "command":
                     await self._run_command(interaction)
         except StoreError as error:
-            log.error("an interaction cannot be processed: %s", traced(error))
+            log.error("an interaction cannot be processed: %s", format_error(error))
             await self._refuse(interaction, words.messages_for(interaction.context.locale).format_error(error.public))
         except SurfaceError as error:
             log.error("an interaction cannot be answered: %s", error)
@@ -265,7 +265,7 @@ class InteractionHandler(ABC):
         try:
             await self._intake.accept(IncomingMessage(inbound, is_mention=True, deny_privately=retract))
         except StoreError as error:
-            log.error("a question cannot be stored: %s", traced(error))
+            log.error("a question cannot be stored: %s", format_error(error))
             await retract(words.messages_for(interaction.context.locale).format_error(error.public))
 
     async def _refuse(self, interaction: Interaction, text: str) -> None:

@@ -18,7 +18,7 @@ from channels.replies.buttons import approval_buttons
 from channels.replies.reply import Reply
 from core.identity import AUTHOR, EVERYONE, OTHERS
 from core.inbox_message import INVISIBLE, storable_text
-from core.secret_redaction import redact, replace_known
+from core.secret_redaction import redact_secrets, replace_known
 from core.tools.adk_confirmations import Path
 from core.tools.approvals import Approval, Approvals
 
@@ -66,7 +66,7 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
     tool = " ".join(INVISIBLE.sub(" ", storable_text(approval.tool)).replace("`", "").split())
     parts = [
         say(words.MAY_I, tool=tool[:MAX_NAME]),
-        plain_line(redact(storable_text(approval.hint)))[:MAX_HINT],
+        plain_line(redact_secrets(storable_text(approval.hint)))[:MAX_HINT],
         f"{fence}json\n{json_text}\n{fence}",
         say(words.NOT_SHOWN, count=f"{missing:,}") if missing > 0 else "",
         say(words.SECRETS_HIDDEN, count=f"{hidden:,}") if hidden else "",

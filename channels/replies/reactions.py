@@ -8,7 +8,7 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from core.concurrency.tasks import Work
+from core.concurrency.tasks import BackgroundTasks
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -32,14 +32,14 @@ class QueuedReactions:
         self._remove_reaction = remove
         #: The tasks that added the reactions; None: another process did.
         self._tasks: LRUCache[str, asyncio.Task[None] | None] = LRUCache(MAX_REACTIONS)
-        self._background = Work()
+        self._background = BackgroundTasks()
 
     def add(self, address: Address) -> None:
         """Add the reaction, unless it was added."""
         key = _key(address)
         if key not in self._tasks:
             self._tasks[key] = task = asyncio.create_task(_log_errors(self._add_reaction, address), name="reaction")
-            self._background.watch(task)
+            self._background.add(task)
 
     def assume_added(self, address: Address) -> None:
         """Expect that another process added the reaction."""
@@ -49,13 +49,13 @@ class QueuedReactions:
         """Remove the reaction, if it was added."""
         key = _key(address)
         if key in self._tasks:
-            self._background.watch(
+            self._background.add(
                 asyncio.create_task(self._remove_after(self._tasks.pop(key), address), name="reaction")
             )
 
     async def drain(self, seconds: float) -> None:
-        """Wait for the running calls, as `Work.end` does."""
-        await self._background.end(seconds)
+        """Wait for the running calls, as `BackgroundTasks.drain` does."""
+        await self._background.drain(seconds)
 
     async def _remove_after(self, adding: asyncio.Task[None] | None, address: Address) -> None:
         if adding is not None:

@@ -14,7 +14,7 @@ from channels.rate_limits.caller import cancel_unless
 from channels.replies.chunk_planner import Planner, append_line
 from channels.settings import MAX_MESSAGES
 from core.concurrency import event_loop
-from core.concurrency.tasks import end
+from core.concurrency.tasks import drain_tasks
 from core.errors import TurnLostError
 from core.models.finish_reasons import close_code_fence
 from core.models.media import format_size
@@ -144,7 +144,7 @@ class Reply:
             return
         self._is_abandoned = True
         self._mark_dirty(is_urgent=True)
-        await end([self._writer], ABANDON_TIMEOUT)
+        await drain_tasks([self._writer], ABANDON_TIMEOUT)
         if self._writer.done() and not self._writer.cancelled():
             self._writer.exception()  # marks it as retrieved: `close` has raised it
 
@@ -393,8 +393,8 @@ class Reply:
         chunks = plan.chunks[: max(1, self._max_messages - 1)]
         ending = Planner(self._surface.limits)  # the ending may be long: it names refused files
         ending.feed(self._ending)
-        end = Chunk(chunks[-1].end, len(self.text), f"{line}\n\n{ending.plan(plan.priority).chunks[0].text}")
-        return Plan([*chunks, end], plan.priority, self._buttons, files)
+        drain_tasks = Chunk(chunks[-1].end, len(self.text), f"{line}\n\n{ending.plan(plan.priority).chunks[0].text}")
+        return Plan([*chunks, drain_tasks], plan.priority, self._buttons, files)
 
     @property
     def _elapsed_text(self) -> str:

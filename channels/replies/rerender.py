@@ -16,8 +16,8 @@ from channels.settings import ExtraButton, ReplySettings
 from core.agents.runtime import AgentRuntime
 from core.conversations.service import ConversationService, LatestTurn
 from core.errors import StoreError, SurfaceError, TurnLostError
-from core.secret_redaction import traced
-from core.store.turn_states import UNDER_WAY
+from core.secret_redaction import format_error
+from core.store.turn_states import ACTIVE_STATES
 from core.tools.approvals import Approvals
 
 log = logging.getLogger(__name__)
@@ -89,14 +89,14 @@ class ReplyRerenderer:
             known = latest.chunks if latest is not None else ()
             await surface.delete_messages([id_ for id_ in orphans if id_ not in known])
         except (StoreError, SurfaceError) as error:
-            log.warning("turn %s: orphaned messages cannot be deleted: %s", turn_id, traced(error))
+            log.warning("turn %s: orphaned messages cannot be deleted: %s", turn_id, format_error(error))
 
     async def _wait_until_ended(self, latest: LatestTurn) -> LatestTurn | None:
         """Return a turn when it has ended; None if it is deleted, or does not end in time."""
         ended: LatestTurn | None = latest
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.time_limit):
-                while ended is not None and ended.state in UNDER_WAY:
+                while ended is not None and ended.state in ACTIVE_STATES:
                     await asyncio.sleep(POLL_SECONDS)
                     ended = await self._conversations.get_latest_turn(latest.turn_id)
                 return ended

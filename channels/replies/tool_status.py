@@ -8,7 +8,7 @@ from typing import Any
 
 from channels.i18n.messages import MessageCatalog
 from core.agents.events import StreamEvent
-from core.secret_redaction import redact
+from core.secret_redaction import redact_secrets
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def _argument_text(value: Any) -> str:
         return _truncate(", ".join(filter(None, map(_argument_text, value[:5]))), _ARGUMENT_SIZE)
     if value is None or isinstance(value, Mapping | bool | bytes):
         return ""
-    return plain_text(redact(str(value)[: 10 * _ARGUMENT_SIZE]), _ARGUMENT_SIZE)
+    return plain_text(redact_secrets(str(value)[: 10 * _ARGUMENT_SIZE]), _ARGUMENT_SIZE)
 
 
 def _truncate(text: str, max_size: int) -> str:

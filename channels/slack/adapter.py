@@ -44,8 +44,8 @@ from core.conversations.history_state import HistoryState
 from core.errors import SettingsError
 from core.inbox.watermarks import Watermarks
 from core.inbox_message import Attachment, InboxMessage
-from core.privacy.vault import Seal, Vault
-from core.secret_redaction import traced
+from core.privacy.vault import Cipher, Vault
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class SlackChannel:
             last_event_at=self.last_event_at,
             delays_new_messages=False,
         )
-        self._seal = Seal(settings.bot_token or settings.client_secret)
+        self._seal = Cipher(settings.bot_token or settings.client_secret)
         self._responder = PrivateResponder(self._api, self.create_surface)
         self._interactions = SlackInteractionHandler(
             desk,
@@ -251,7 +251,7 @@ class SlackChannel:
             if body.get("type") == "event_callback" and await self._is_installed(workspace_of(body)):
                 await self._handle_event(body)
         except Exception as error:
-            log.error("an event cannot be processed: %s", traced(error))
+            log.error("an event cannot be processed: %s", format_error(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
 

@@ -26,7 +26,7 @@ from core.models.adapter import ModelAdapter
 from core.models.schemas import parameter_schema
 from core.models.selection import AgentRunConfig
 from core.models.tool_calls import unique_id
-from core.secret_redaction import redact
+from core.secret_redaction import redact_secrets
 from core.sessions.history import INTERRUPTED
 from core.sessions.writer import StoredSession
 from core.tools.adk_confirmations import allow, find_secret_paths, rule_on
@@ -148,7 +148,7 @@ class GuardPlugin(BasePlugin):
         if isinstance(error, ToolError) and isinstance(error.__cause__, TimeoutError):
             return {"error": f"{tool.name} failed: {error}"}
         raised = error.__cause__ if isinstance(error, ToolError) and error.__cause__ else error
-        return {"error": redact(f"{tool.name} failed: {type(raised).__name__}: {raised}")[:ERROR_LIMIT]}
+        return {"error": redact_secrets(f"{tool.name} failed: {type(raised).__name__}: {raised}")[:ERROR_LIMIT]}
 
     def _call(self, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> Call | None:
         session = tool_context.session

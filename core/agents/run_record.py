@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.agents.events import StreamEvent
 from core.inbox_message import storable_text
-from core.secret_redaction import masked, redact
+from core.secret_redaction import mask_json, redact_secrets
 from core.sessions.history import HistoryWindow
 
 #: How many calls of tools and files a receipt tells of, and how much of each, in characters.
@@ -180,13 +180,13 @@ class Clerk:
 
 def told(arguments: Mapping[str, Any]) -> tuple[str, int]:
     """Arguments as JSON without secrets, as much of them as is kept; and how many characters more there are."""
-    text = storable_text(json.dumps(masked(dict(arguments)), ensure_ascii=False, default=str))
+    text = storable_text(json.dumps(mask_json(dict(arguments)), ensure_ascii=False, default=str))
     return text[:MOST_ARGUMENTS], max(len(text) - MOST_ARGUMENTS, 0)
 
 
 def _brief(text: str, most: int) -> str:
     """On one line, without secrets."""
-    line = " ".join(redact(storable_text(text)).split())
+    line = " ".join(redact_secrets(storable_text(text)).split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 

@@ -34,7 +34,7 @@ from core.identity import USER_STATE_KEY, User, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.provider import DEFAULT_FILES, SupportedFiles
 from core.models.selection import AgentRunConfig
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.sessions.artifacts import ArtifactService, GeneratedFile
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt
@@ -284,7 +284,7 @@ class AgentRuntime:
         except (SessionResetError, TurnLostError):
             raise
         except Exception as error:
-            log.warning("what was said in session %s is not remembered: %s", session_id, traced(error))
+            log.warning("what was said in session %s is not remembered: %s", session_id, format_error(error))
 
     def _correction(self, error: Exception) -> str | None:
         found = _INVENTED_AGENT.search(str(error))

@@ -19,16 +19,16 @@ _MIDDLE = 2
 _ALL = 1000
 
 
-def hold() -> None:
+def disable_gc() -> None:
     """Call this first of all at a start: what is imported stays, and to look through it again and again takes a fifth
-    of the time. Nothing is collected until `settle`.
+    of the time. Nothing is collected until `freeze_gc`.
     """
     gc.disable()
 
 
-def settle() -> None:
+def freeze_gc() -> None:
     """Call this when the process has all that it needs and before it gets to work: what is there now stays, and is
-    never looked at again. From then on the full collection is left to `collect`, to be called at rest.
+    never looked at again. From then on the full collection is left to `collect_garbage`, to be called at rest.
 
     What is garbage by now stays, too: 3,000 objects of 300,000, which it would take 0.3 s to look through.
     """
@@ -37,6 +37,6 @@ def settle() -> None:
     gc.set_threshold(_YOUNG, _MIDDLE, _ALL)
 
 
-def collect() -> None:
+def collect_garbage() -> None:
     """A full collection: with no turn that runs it takes a few milliseconds."""
     gc.collect()

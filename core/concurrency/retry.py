@@ -10,7 +10,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, retry_if
 from tenacity.wait import wait_base, wait_exponential
 
 from core.errors import ParleyError, StoreError
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ PATIENCE = 90.0
 RETRY_WAIT = backoff(max_seconds=5.0)
 
 
-async def retried(work: Callable[[], Awaitable[T]], *, what: str, patience: float | None = None) -> T:
+async def retry_store(work: Callable[[], Awaitable[T]], *, what: str, patience: float | None = None) -> T:
     """Return the result of `work`, which is retried while the database is unavailable.
 
     The answer to a commit may be lost with the connection: `work` must do no harm when it is done once more than
@@ -60,7 +60,9 @@ async def retried(work: Callable[[], Awaitable[T]], *, what: str, patience: floa
     return await retrying(attempt)
 
 
-async def persist(work: Callable[[], Awaitable[None]], wake: asyncio.Event, wait: wait_base, *, what: str) -> None:
+async def retry_forever(
+    work: Callable[[], Awaitable[None]], wake: asyncio.Event, wait: wait_base, *, what: str
+) -> None:
     """Do `work` after each `wake`, and retry it until it succeeds. Until cancelled.
 
     Args:
@@ -76,7 +78,7 @@ async def persist(work: Callable[[], Awaitable[None]], wake: asyncio.Event, wait
     def log_failure(state: RetryCallState) -> None:
         nonlocal last_reason
         error = _failure_of(state)
-        reason = str(error) if isinstance(error, ParleyError) else traced(error)
+        reason = str(error) if isinstance(error, ParleyError) else format_error(error)
         if reason != last_reason:
             log.warning("%s: %s", what, reason)
             last_reason = reason

@@ -6,27 +6,27 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-class Work:
-    """What a stop waits for.
+class BackgroundTasks:
+    """Background tasks that are awaited at shutdown.
 
     Attributes:
-        is_ending: whether nothing more is to be begun; set before `end`.
+        is_stopping: whether no new work may begin; set before `drain`.
     """
 
     def __init__(self) -> None:
-        self.is_ending = False
+        self.is_stopping = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @contextmanager
-    def under_way(self) -> Iterator[asyncio.Task[Any]]:
-        """To be entered by the task that does it, which it gives."""
+    def track_current(self) -> Iterator[asyncio.Task[Any]]:
+        """Track the current task for the duration of the block, and yield it."""
         task = asyncio.current_task()
         assert task is not None, "a client runs each event in a task"
         self._tasks.add(task)
@@ -35,18 +35,18 @@ class Work:
         finally:
             self._tasks.discard(task)
 
-    def watch(self, task: asyncio.Task[Any]) -> None:
-        """A task of one's own that does it, from before it begins."""
+    def add(self, task: asyncio.Task[Any]) -> None:
+        """Track a task until it ends."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def end(self, seconds: float) -> None:
-        """Wait for what is under way, but no longer than so many seconds; what is not done then is cancelled."""
-        await end(self._tasks, seconds)
+    async def drain(self, seconds: float) -> None:
+        """Wait for the tracked tasks for at most `seconds`, and cancel the rest."""
+        await drain_tasks(self._tasks, seconds)
 
 
-async def end(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
-    """Wait for tasks, but no longer than so many seconds; what is not done then is cancelled."""
+async def drain_tasks(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
+    """Wait for tasks for at most `seconds`, and cancel the rest."""
     if not tasks:
         return
     _, late = await asyncio.wait(tasks, timeout=seconds)
@@ -57,8 +57,8 @@ async def end(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
 
 
 @asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[asyncio.Task[None]]:
-    """Do `work` for as long as this is entered."""
+async def run_in_background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[asyncio.Task[None]]:
+    """Run `work` in a task for the duration of the block."""
     task = asyncio.create_task(work, name=name)
     try:
         yield task
@@ -81,24 +81,24 @@ async def run_every(
         try:
             await work()
         except Exception as error:
-            log.warning("%s: %s", what, traced(error))
+            log.warning("%s: %s", what, format_error(error))
             pause = seconds if retry_seconds is None else retry_seconds
         await asyncio.sleep(pause)
 
 
-async def abreast(work: Callable[[T], Awaitable[None]], items: Iterable[T], many: int) -> None:
-    """Do the work for each of the items, begun in their order, for so many at once.
+async def run_concurrently(work: Callable[[T], Awaitable[None]], items: Iterable[T], limit: int) -> None:
+    """Call `work` for each item, in their order, with at most `limit` calls at a time.
 
     Raises:
-        Exception: what the first one raises that fails; the others are ended, and no more is begun.
+        Exception: the first failure; the other calls are cancelled.
     """
-    left = iter(items)
+    remaining = iter(items)
 
-    async def go_on() -> None:
-        for item in left:
+    async def run_rest() -> None:
+        for item in remaining:
             await work(item)
 
-    tasks = [asyncio.create_task(go_on(), name="abreast") for _ in range(many)]
+    tasks = [asyncio.create_task(run_rest(), name="concurrent") for _ in range(limit)]
     try:
         await asyncio.gather(*tasks)
     finally:

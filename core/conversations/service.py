@@ -10,11 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retried
+from core.concurrency.retry import retry_store
 from core.conversations.status import SessionStatus, get_status
 from core.identity import BOT_PREFIX
 from core.inbox_message import InboxMessage, InboxOutcome, ReplyWithoutMention
-from core.privacy.export import Form, Viewer, pieces
+from core.privacy.export import ExportFormat, ExportViewer, stream_export
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
 from core.store.turn_states import State
@@ -143,7 +143,7 @@ class ConversationService:
             async with self._database.write() as connection:
                 return await stop_turn(connection, self._turns, turn_id, author=author)
 
-        stopped = await retried(work, what=f"stop of turn {turn_id}")
+        stopped = await retry_store(work, what=f"stop of turn {turn_id}")
         self._worker.cancel_and_wake(turn_id if stopped is StopTurnResult.STOPPED else None, CancelReason.STOP)
         return stopped
 
@@ -275,11 +275,11 @@ class ConversationService:
     async def export_session(
         self,
         session_id: str,
-        form: Form,
+        form: ExportFormat,
         prices: Prices,
         *,
         most: int | None = None,
-        viewer: Viewer | None = None,
+        viewer: ExportViewer | None = None,
     ) -> str:
         """Return the history of a session, as `core.privacy.export` writes it.
 
@@ -291,7 +291,9 @@ class ConversationService:
         Raises:
             StoreError: the database cannot be read.
         """
-        async with aclosing(pieces(self._database, session_id, form, prices, most=most, viewer=viewer)) as told:
+        async with aclosing(
+            stream_export(self._database, session_id, form, prices, max_bytes=most, viewer=viewer)
+        ) as told:
             return "".join([piece async for piece in told])
 
     async def is_for_bot(

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.inbox_message import InboxOutcome
 from core.sessions.lifecycle import lock_session_row
 from core.store.schema import approvals, inbox, turns
-from core.store.turn_states import UNDER_WAY, State
+from core.store.turn_states import ACTIVE_STATES, State
 from core.turns.queries import get_inbox_rows, parse_message
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
@@ -123,7 +123,7 @@ async def delete_message(
         waits = approvals.c.turn == turn.id, approvals.c.decision.is_(None)
         await connection.execute(sa.delete(approvals).where(*waits))
     is_ended = False
-    if not others and turn.state in UNDER_WAY:
+    if not others and turn.state in ACTIVE_STATES:
         is_ended = await turns_.request_cancel(connection, row.session, CancelReason.MESSAGE_DELETED) is not None
     return ClaimedMessage(turn.id, turn.state, is_only_message=not others, is_turn_cancelled=is_ended)
 

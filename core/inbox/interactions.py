@@ -11,10 +11,10 @@ import sqlalchemy as sa
 
 from core.concurrency.tasks import run_every
 from core.errors import StoreError
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import interactions
-from core.store.upsert import insert_of
+from core.store.upsert import build_insert
 from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
@@ -53,10 +53,10 @@ class InteractionQueue:
         }
         try:
             async with self._database.write() as connection:
-                new = insert_of(connection.dialect.name, interactions).values(row).on_conflict_do_nothing()
+                new = build_insert(connection.dialect.name, interactions).values(row).on_conflict_do_nothing()
                 return (await connection.execute(new.returning(interactions.c.key))).first() is not None
         except StoreError as error:
-            log.warning("an interaction is not stored, and is lost if this process ends now: %s", traced(error))
+            log.warning("an interaction is not stored, and is lost if this process ends now: %s", format_error(error))
             return True
 
     @asynccontextmanager
@@ -75,7 +75,7 @@ class InteractionQueue:
             async with self._database.write() as connection:
                 await connection.execute(sa.delete(interactions).where(interactions.c.key == key))
         except StoreError as error:
-            log.warning("a processed interaction cannot be deleted: %s", traced(error))
+            log.warning("a processed interaction cannot be deleted: %s", format_error(error))
 
     async def run_orphaned(self, channel: str, run: Callable[[str, str], Awaitable[None]]) -> None:
         """Process the interactions of dead workers until cancelled.

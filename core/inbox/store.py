@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retried
+from core.concurrency.retry import retry_store
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult, delete_message, edit_message
 from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.lifecycle import begin_generation
@@ -18,7 +18,7 @@ from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.notify import CHANNEL
 from core.store.schema import inbox, sessions, turns
-from core.store.upsert import insert_of
+from core.store.upsert import build_insert
 from core.turns.queries import RerunKind, has_message, is_active, is_waiting, parse_message, record_message
 from core.turns.rerun import RerunDenied, create_rerun_message
 from core.turns.store import TurnStore
@@ -136,7 +136,7 @@ class InboxStore:
             return (accepted, message), stopped
 
         what = f"{kind} of turn {turn_id}"
-        accepted, stopped = await retried(lambda: self._write(work), what=what)
+        accepted, stopped = await retry_store(lambda: self._write(work), what=what)
         self._worker.cancel_and_wake(stopped, CancelReason.STOP)
         return accepted
 
@@ -329,14 +329,16 @@ def _inserts(dialect: str) -> tuple[sa.Insert, ...]:
     stored = sa.select(sessions.c.generation).where(sessions.c.id == session)
     generation = stored.with_for_update().cte("stored") if is_postgres else stored.subquery("stored")
     columns = [sa.func.coalesce(sa.select(generation.c.generation).scalar_subquery(), 1), *new.values()]
-    insert = insert_of(dialect, inbox).from_select(["generation", *new], sa.select(*columns)).on_conflict_do_nothing()
+    insert = (
+        build_insert(dialect, inbox).from_select(["generation", *new], sa.select(*columns)).on_conflict_do_nothing()
+    )
     others = inbox.alias("others")
     waits = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
     is_behind = waits | sa.exists().where(turns.c.session == session, is_active(turns))
     life = sa.select(session, sa.bindparam("app", type_=sa.Text), new["place"], accepted_at, accepted_at)
     is_stored = sa.exists().where(inbox.c.event_key == key)
     is_new = inbox.c.accepted_at == accepted_at
-    begin = insert_of(dialect, sessions).from_select(
+    begin = build_insert(dialect, sessions).from_select(
         ["id", "app", "user_id", "created_at", "updated_at"],
         life.where(~is_stored if is_postgres else is_stored.where(is_new)),
     )

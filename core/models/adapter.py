@@ -18,10 +18,10 @@ from pydantic import Field, SkipValidation
 
 from core.errors import (
     ContentBlockedError,
+    ContextLengthError,
     ProviderRequestError,
-    ProviderSilentError,
-    ProviderStalledError,
-    TooLongError,
+    ProviderStreamError,
+    ProviderTimeoutError,
 )
 from core.models.finish_reasons import BLOCKED_REASONS
 from core.models.media import drop_files, drop_unsupported_files, shorten_history
@@ -70,7 +70,7 @@ class ModelAdapter(BaseLlm):
     - the same with `error_code` if there is neither text nor a call: `NO_CONTENT`, or else the finish reason
       (`MAX_TOKENS`, `MALFORMED_FUNCTION_CALL`, ...). ADK stores it and ends its run.
     - an error of `core.errors`: the provider's, `ContentBlockedError` if the safety rules left nothing,
-      `ProviderSilentError` after `idle_seconds` without an event, or `ProviderStalledError` if the stream ends early.
+      `ProviderTimeoutError` after `idle_seconds` without an event, or `ProviderStreamError` if the stream ends early.
       The time that tools take between two calls does not count.
 
     With `stream=True` a partial response for each delta of text or thought comes before.
@@ -180,19 +180,19 @@ class ModelAdapter(BaseLlm):
                 return await anext(events)
         except StopAsyncIteration:
             message = f"{provider} ended its stream without saying that it was done"
-            raise ProviderStalledError(message) from None
+            raise ProviderStreamError(message) from None
         except TimeoutError:
             if not idle.expired():
                 raise
             message = f"{provider} said nothing for {self.idle_seconds:g} seconds"
-            raise ProviderSilentError(message) from None
+            raise ProviderTimeoutError(message) from None
 
 
 def _shorten(
     messages: Sequence[ModelMessage], refusal: ProviderRequestError, *, is_fallback: bool
 ) -> list[ModelMessage] | None:
     """Return the messages without the older half or without files; None if neither can help."""
-    if is_fallback and isinstance(refusal, TooLongError):
+    if is_fallback and isinstance(refusal, ContextLengthError):
         return shorten_history(messages)
     plain = drop_files(messages)
     return plain if plain != messages else None

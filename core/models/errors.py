@@ -7,12 +7,12 @@ from math import isfinite
 from time import time
 
 from core.errors import (
+    ModelNotFoundError,
     ProviderAuthError,
     ProviderError,
-    ProviderLimitError,
+    ProviderRateLimitError,
     ProviderRequestError,
     ProviderUnavailableError,
-    UnknownModelError,
 )
 from core.models.provider import Failed, ProviderEvent
 
@@ -59,15 +59,15 @@ def status_error(provider: str, model: str, status: int, *, retry_after: float |
         return unknown_model(provider, model)
     if status == 429:
         message = f"{provider} takes no more requests for now (HTTP 429)"
-        return ProviderLimitError(message, retry_after=retry_after)
+        return ProviderRateLimitError(message, retry_after=retry_after)
     if status == 408 or status >= 500:
         message = f"{provider} could not answer (HTTP {status})"
         return ProviderUnavailableError(message, retry_after=retry_after)
     return ProviderRequestError(f"{provider} refused the request to {model!r} (HTTP {status})")
 
 
-def unknown_model(provider: str, model: str) -> UnknownModelError:
-    return UnknownModelError(f"{provider} knows no model {model!r} at this address and for this key")
+def unknown_model(provider: str, model: str) -> ModelNotFoundError:
+    return ModelNotFoundError(f"{provider} knows no model {model!r} at this address and for this key")
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import cast
 
-from core.errors import ProviderSilentError, ProviderStalledError, SettingsError
+from core.errors import ProviderStreamError, ProviderTimeoutError, SettingsError
 from core.models.provider import Failed, ModelMessage, ModelRequest, Provider, ProviderEvent, Text
 from core.models.vendors import VendorSettings, find_model_fault, split_model
 
@@ -54,8 +54,8 @@ async def probe_model(provider: Provider, model: str, seconds: float = 30.0) -> 
         async with asyncio.timeout(seconds), aclosing(events):
             event = await anext(events, None)
     except TimeoutError:
-        raise ProviderSilentError(f"{provider.name} said nothing for {seconds:g} seconds") from None
+        raise ProviderTimeoutError(f"{provider.name} said nothing for {seconds:g} seconds") from None
     if isinstance(event, Failed):
         raise event.error
     if event is None:
-        raise ProviderStalledError(f"{provider.name} ended its stream without saying that it was done")
+        raise ProviderStreamError(f"{provider.name} ended its stream without saying that it was done")

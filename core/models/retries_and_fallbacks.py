@@ -22,7 +22,7 @@ from google.genai import types
 from core.concurrency import event_loop
 from core.errors import ContentBlockedError, ProviderError, ProviderRequestError
 from core.models.provider import ModelHandle
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class RetryStream:
                 delay = None if wait is None else _retry_delay(error, wait)
                 if delay is None:
                     raise
-                log.warning("a model call failed: %s; attempt %d follows in %.1f s", traced(error), number, delay)
+                log.warning("a model call failed: %s; attempt %d follows in %.1f s", format_error(error), number, delay)
             await asyncio.sleep(delay)
 
 
@@ -130,7 +130,7 @@ class Fallbacks:
                 if self.models and not is_request_fault:
                     self._skipped_until[name] = event_loop.now() + SKIP_SECONDS
                 first_error = first_error or error
-                log.warning("%s cannot answer: %s", name, traced(error))
+                log.warning("%s cannot answer: %s", name, format_error(error))
             else:
                 self._skipped_until.pop(name, None)
                 return

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core.errors import StoreError
-from core.store.atomic_write import put
+from core.store.atomic_write import write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def fetch_vocabulary(folder: Path) -> Path:
                 f"allow the index, or put the file there yourself, as {target}"
             )
         target.parent.mkdir(parents=True, exist_ok=True)
-        put(target, data, mode=0o644)
+        write_atomically(target, data, mode=0o644)
     except OSError as error:
         raise StoreError(f"the token vocabulary cannot be written to {target}: {error.strerror}") from error
     return target

@@ -29,7 +29,7 @@ from core.privacy.known_users import KnownUser, count_records, find_users
 from core.privacy.redaction import find_sessions_of, is_only_author, load_redaction, redact_session
 from core.sessions.lifecycle import begin_generation, delete_unreferenced_blobs
 from core.store.database import Database
-from core.store.notify import Notices
+from core.store.notify import NotificationBus
 from core.store.schema import artifacts, blobs, inbox, messages, sessions, spending, turns, workers
 from core.turns.queries import is_active, is_waiting
 from core.turns.turn import CancelReason
@@ -116,7 +116,7 @@ class DeletionService:
     def __init__(self, database: Database, prices: Prices) -> None:
         self._database = database
         self._prices = prices
-        self._notices = Notices(database)
+        self._notices = NotificationBus(database)
 
     async def preview(self, request: DeletionRequest) -> DeletionPreview:
         """Return the stored data that a request is about.
@@ -276,7 +276,7 @@ class DeletionService:
         update = sa.update(turns).where(turns.c.session == session_id, is_active(turns)).values(cancel_reason=cancel)
         turn_ids: Sequence[str] = (await connection.execute(update.returning(turns.c.id))).scalars().all()
         for turn_id in turn_ids:
-            await self._notices.post(connection, f"{turn_id} {reason}")
+            await self._notices.notify(connection, f"{turn_id} {reason}")
         return turn_ids
 
     async def _wait_for_turns(self, turn_ids: Sequence[str]) -> None:

@@ -12,22 +12,22 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from core.privacy.export_attachments import File
-from core.privacy.transcript import Message, Run, runs
-from core.secret_redaction import masked
+from core.privacy.export_attachments import ExportedFile
+from core.privacy.transcript import TranscriptMessage, TranscriptRun, stream_runs
+from core.secret_redaction import mask_json
 from core.store.database import Database
 from core.store.schema import sessions, turns
 from core.usage.meter import stored_calls
 from core.usage.prices import Prices, format_dollars, format_exact_dollars
 
 #: How it is written: for people, or for programs.
-Form = Literal["md", "json"]
+ExportFormat = Literal["md", "json"]
 
 _HIDDEN = "[hidden]"
 
 
 @dataclass(frozen=True, slots=True)
-class Viewer:
+class ExportViewer:
     """The person who asks for an export in a chat.
 
     Arguments and results of tools are for the people who asked for them, and for admins in private.
@@ -41,14 +41,14 @@ class Viewer:
     is_admin: bool
     is_private: bool
 
-    def view(self, run: Run, askers: Collection[str]) -> Run:
+    def limit_run(self, run: TranscriptRun, askers: Collection[str]) -> TranscriptRun:
         """Return a run with no more of its tool calls than the viewer may see."""
         may_see = self.id in askers or (self.is_admin and self.is_private)
         if may_see and self.is_private:
             return run
 
         def view(value: Any) -> Any:
-            return masked(value) if may_see else _HIDDEN
+            return mask_json(value) if may_see else _HIDDEN
 
         messages = [
             replace(message, calls=[{**call, **_viewed(call, view)} for call in message.calls])
@@ -71,14 +71,14 @@ def _viewed(call: Mapping[str, str], view: Callable[[Any], Any]) -> dict[str, st
     return found
 
 
-async def pieces(
+async def stream_export(
     database: Database,
     session_id: str,
-    form: Form,
+    format_: ExportFormat,
     prices: Prices,
     *,
-    most: int | None = None,
-    viewer: Viewer | None = None,
+    max_bytes: int | None = None,
+    viewer: ExportViewer | None = None,
 ) -> AsyncGenerator[str, None]:
     """A session as a text, in pieces; no piece if nothing was said in it.
 
@@ -90,20 +90,20 @@ async def pieces(
     Raises:
         StoreError: the database cannot be read.
     """
-    writer, size, has_begun = _WRITERS[form](session_id), 0, False
+    writer, size, has_begun = _WRITERS[format_](session_id), 0, False
     askers = dict[str, set[str]]()  # by the id of the run, which goes on in another one after an approval
-    async with aclosing(runs(database, session_id)) as told:
+    async with aclosing(stream_runs(database, session_id)) as told:
         async for run in told:
             if not has_begun:
-                yield writer.begin(await _about(database, session_id))
-            counted = _counted(run, prices)
+                yield writer.begin(await _load_header(database, session_id))
+            counted = _with_cost(run, prices)
             if viewer is not None:
                 of_run = askers.setdefault(run.id, set())
                 of_run |= {id_ for message in run.messages for id_, _, _ in message.parts if id_}
-                counted = viewer.view(counted, of_run)
+                counted = viewer.limit_run(counted, of_run)
             has_begun, written = True, writer.run(counted)
             size += len(written.encode())
-            if most is not None and size > most:
+            if max_bytes is not None and size > max_bytes:
                 yield writer.end(is_whole=False)
                 return
             yield written
@@ -111,14 +111,14 @@ async def pieces(
         yield writer.end(is_whole=True)
 
 
-def _counted(run: Run, prices: Prices) -> Run:
+def _with_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
     """With what its turn has cost by now, if that is not written down yet."""
     if run.turn is None or "cost" in run.turn or not (calls := stored_calls(run.turn.get("usage"))):
         return run
     return replace(run, turn={**run.turn, "cost": prices.total_cost(calls)[0]})
 
 
-async def _about(database: Database, session_id: str) -> dict[str, Any]:
+async def _load_header(database: Database, session_id: str) -> dict[str, Any]:
     async with database.read() as connection:
         row = (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()
         answered = sa.select(turns.c.agent).where(turns.c.session == session_id).distinct()
@@ -128,7 +128,7 @@ async def _about(database: Database, session_id: str) -> dict[str, Any]:
     return {"place": row.user_id, "model": row.model, "generation": row.generation, "agents": agents or [row.app]}
 
 
-class _Markdown:
+class _MarkdownWriter:
     """For people."""
 
     def __init__(self, session_id: str) -> None:
@@ -139,14 +139,14 @@ class _Markdown:
         self._are_several = len(about.get("agents", ())) > 1
         return f"# Conversation `{self._session}`\n"
 
-    def run(self, run: Run) -> str:
+    def run(self, run: TranscriptRun) -> str:
         told = [f"\n{piece}\n" for piece in self._pieces(run)]
         return "".join(told)
 
     def end(self, *, is_whole: bool) -> str:
         return "" if is_whole else "\n*What follows is left out here.*\n"
 
-    def _pieces(self, run: Run) -> Iterator[str]:
+    def _pieces(self, run: TranscriptRun) -> Iterator[str]:
         for message in run.messages:
             if run.is_summary:
                 yield f"## Summary of what was said before, made by a model, {_moment(message.at)}"
@@ -154,7 +154,7 @@ class _Markdown:
                 continue
             used = [call for call in message.calls if "output" not in call]
             if message.text or used or message.files:
-                yield f"## {message.by}{self._agent(run, message)}, {_moment(message.at)}"
+                yield f"## {message.heading}{self._agent(run, message)}, {_moment(message.at)}"
             if message.text:
                 yield message.text
             yield from (f"*Used `{call['name']}`:* {_code(call.get('input') or '{}')}" for call in used)
@@ -173,14 +173,14 @@ class _Markdown:
         if run.turn and (spent := _spent(run.turn)):
             yield f"*{spent}*"
 
-    def _agent(self, run: Run, message: Message) -> str:
+    def _agent(self, run: TranscriptRun, message: TranscriptMessage) -> str:
         """Which of the bot's agents it was, where there are several and its name is another one."""
         agent = (run.turn or {}).get("agent")
         is_told = self._are_several and agent and message.role != "user" and agent != message.author
         return f" ({agent})" if is_told else ""
 
 
-class _Json:
+class _JsonWriter:
     """For programs: one object, a run on each line."""
 
     def __init__(self, session_id: str) -> None:
@@ -191,7 +191,7 @@ class _Json:
         head = {"format": "parley-conversation", "version": 1, "session": {"id": self._session, **about}}
         return f'{_json(head)[:-1]}, "runs": ['
 
-    def run(self, run: Run) -> str:
+    def run(self, run: TranscriptRun) -> str:
         comma, self._comma = self._comma, ","
         if run.is_summary:
             (message,) = run.messages
@@ -211,10 +211,10 @@ class _Json:
         return f'\n], "is_whole": {_json(is_whole)}}}\n'
 
 
-_WRITERS: Mapping[Form, type[_Markdown | _Json]] = {"md": _Markdown, "json": _Json}
+_WRITERS: Mapping[ExportFormat, type[_MarkdownWriter | _JsonWriter]] = {"md": _MarkdownWriter, "json": _JsonWriter}
 
 
-def _as_json(message: Message) -> dict[str, Any]:
+def _as_json(message: TranscriptMessage) -> dict[str, Any]:
     parts = [{"by": id_, "name": name, "text": words} for id_, name, words in message.parts]
     told = {
         "at": _iso(message.at),
@@ -267,7 +267,7 @@ def _code(text: str) -> str:
     return f"{ticks}{room}{' '.join(text.splitlines())}{room}{ticks}"
 
 
-def _file(file: File) -> str:
+def _file(file: ExportedFile) -> str:
     size = f", {file.size:,} bytes" if file.size else ""
     return f"{_code(file.name)} ({file.kind}{size})"
 

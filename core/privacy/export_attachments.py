@@ -22,13 +22,13 @@ from core.store.database import Database
 from core.store.schema import artifacts, blobs
 
 #: The most characters of a name that are kept.
-_NAME = 80
+_MAX_NAME_LENGTH = 80
 
-_ODD = re.compile(r"[^\w.\- ]+")
+_UNSAFE_CHARACTERS = re.compile(r"[^\w.\- ]+")
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class ExportedFile:
     """One of a conversation.
 
     Attributes:
@@ -54,11 +54,11 @@ class File:
 def safe_name(title: str) -> str:
     """The last part of what a file is called, without what a file system, a shell or a reader could mistake."""
     last = re.split(r"[/\\]", title)[-1]
-    plain = _ODD.sub("_", last).strip(" .")
-    return plain[-_NAME:].lstrip(" .-") or "file"
+    plain = _UNSAFE_CHARACTERS.sub("_", last).strip(" .")
+    return plain[-_MAX_NAME_LENGTH:].lstrip(" .-") or "file"
 
 
-def files_in(row: sa.Row[Any]) -> list[File]:
+def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
     """The files that came with a stored message, or with what a tool gave back."""
     event = parse_event(row.event, row.id) if row.event and '"data"' in row.event else None
     if event is None or event.content is None:
@@ -72,14 +72,14 @@ def files_in(row: sa.Row[Any]) -> list[File]:
         kind, data = blob.mime_type or "application/octet-stream", blob.data or b""
         digest = data.removeprefix(BLOB_PREFIX).decode() if data.startswith(BLOB_PREFIX) else ""
         name = f"{row.id}-{number}{mimetypes.guess_extension(kind) or '.bin'}"
-        found.append(File(name, kind, 0 if digest else len(data), digest=digest, data=b"" if digest else data))
+        found.append(ExportedFile(name, kind, 0 if digest else len(data), digest=digest, data=b"" if digest else data))
     return found
 
 
-def made_by(rows: Iterable[Any]) -> list[File]:
+def list_tool_files(rows: Iterable[Any]) -> list[ExportedFile]:
     """The files that tools have made, as `artifacts` has them."""
     return [
-        File(
+        ExportedFile(
             f"made-{row.id}-{safe_name(row.name)}",
             row.mime_type or "application/octet-stream",
             row.size or 0,
@@ -90,7 +90,7 @@ def made_by(rows: Iterable[Any]) -> list[File]:
     ]
 
 
-async def write(database: Database, session_id: str, files: Sequence[File], folder: Path) -> int:
+async def write_files(database: Database, session_id: str, files: Sequence[ExportedFile], folder: Path) -> int:
     """Write files into a folder, where none of these names is taken; how many there were.
 
     Raises:
@@ -99,21 +99,21 @@ async def write(database: Database, session_id: str, files: Sequence[File], fold
     """
     written = 0
     for file in files:
-        data = await _data(database, session_id, file)
+        data = await _load_data(database, session_id, file)
         if data is not None:
-            await asyncio.to_thread(_write, folder / file.name, data)
+            await asyncio.to_thread(_write_file, folder / file.name, data)
             written += 1
     return written
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write_file(path: Path, data: bytes) -> None:
     """A new file; what is there already, a link among it, is left alone."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as opened:
         opened.write(data)
 
 
-async def _data(database: Database, session_id: str, file: File) -> bytes | None:
+async def _load_data(database: Database, session_id: str, file: ExportedFile) -> bytes | None:
     if file.data:
         return file.data
     if file.artifact:

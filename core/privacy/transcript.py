@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from core.identity import current_author
-from core.privacy.export_attachments import File, files_in, made_by
+from core.privacy.export_attachments import ExportedFile, list_message_files, list_tool_files
 from core.sessions.codec import parse_event
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
@@ -20,13 +20,13 @@ from core.store.schema import approvals, artifacts, feedback, messages, sessions
 from core.usage.meter import UsageMeter
 
 #: How many messages are read at once.
-PAGE = 200
+PAGE_SIZE = 200
 
 _CORRECTION = correction_run_id("")
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class TranscriptMessage:
     """One of a run: what was said, or what tools were asked or told.
 
     Attributes:
@@ -39,10 +39,10 @@ class Message:
     text: str
     parts: Sequence[tuple[str, str, str]] = ()
     calls: Sequence[Mapping[str, str]] = ()
-    files: Sequence[File] = ()
+    files: Sequence[ExportedFile] = ()
 
     @property
-    def by(self) -> str:
+    def heading(self) -> str:
         """Who said it, as one reads it."""
         if self.role != "user":
             return self.author
@@ -50,7 +50,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TranscriptRun:
     """A question and all that followed from it, or a summary of what came before.
 
     Attributes:
@@ -62,70 +62,72 @@ class Run:
     """
 
     id: str
-    messages: Sequence[Message]
+    messages: Sequence[TranscriptMessage]
     turn: Mapping[str, Any] | None = None
     feedback: Sequence[Mapping[str, Any]] = ()
     decisions: Sequence[Mapping[str, Any]] = ()
-    files: Sequence[File] = ()
+    files: Sequence[ExportedFile] = ()
     is_summary: bool = False
 
 
 #: A run, or a summary, and its messages.
-_Group = tuple[str, list[sa.Row[Any]]]
+_RunRows = tuple[str, list[sa.Row[Any]]]
 
 
 @dataclass
-class _Groups:
+class _RunGrouper:
     """Puts the messages of a run together."""
 
     rows: list[sa.Row[Any]] = field(default_factory=list)
     run: str = ""
 
-    def take(self, row: sa.Row[Any]) -> _Group | None:
+    def add(self, row: sa.Row[Any]) -> _RunRows | None:
         """Take a message in; the run that has ended with the one before it."""
         of_run = self.run if row.invocation_id == f"{self.run}{_CORRECTION}" else row.invocation_id
         if self.rows and of_run == self.run:
             self.rows.append(row)
             return None
-        ended = self.end()
+        ended = self.finish()
         self.rows, self.run = [row], of_run
         return ended
 
-    def end(self) -> _Group | None:
+    def finish(self) -> _RunRows | None:
         return (self.run, self.rows) if self.rows else None
 
 
-async def runs(database: Database, session_id: str) -> AsyncGenerator[Run, None]:
+async def stream_runs(database: Database, session_id: str) -> AsyncGenerator[TranscriptRun, None]:
     """What was said in a session since it was last started over, oldest first.
 
     Raises:
         StoreError: the database cannot be read.
     """
-    groups, seen = _Groups(), dict[str, int]()
-    async for page in _pages(database, session_id):
-        ended = [group for row in page if (group := groups.take(row))]
-        for run in await _whole(database, session_id, ended, seen):
+    groups, seen = _RunGrouper(), dict[str, int]()
+    async for page in _read_pages(database, session_id):
+        ended = [group for row in page if (group := groups.add(row))]
+        for run in await _load_runs(database, session_id, ended, seen):
             yield run
-    for run in await _whole(database, session_id, [last] if (last := groups.end()) else [], seen):
+    for run in await _load_runs(database, session_id, [last] if (last := groups.finish()) else [], seen):
         yield run
 
 
-async def _pages(database: Database, session_id: str) -> AsyncGenerator[Sequence[sa.Row[Any]], None]:
+async def _read_pages(database: Database, session_id: str) -> AsyncGenerator[Sequence[sa.Row[Any]], None]:
     lives = (sessions.c.id == messages.c.session) & (sessions.c.generation == messages.c.generation)
     query = sa.select(messages).join(sessions, lives).where(messages.c.session == session_id)
     last = 0
     while True:
-        some = query.where(messages.c.id > last).order_by(messages.c.id).limit(PAGE)
+        some = query.where(messages.c.id > last).order_by(messages.c.id).limit(PAGE_SIZE)
         async with database.read() as connection:
             page: Sequence[sa.Row[Any]] = list(await connection.execute(some))
         yield page
-        if len(page) < PAGE:
+        if len(page) < PAGE_SIZE:
             return
         last = page[-1].id
         await asyncio.sleep(0)
 
 
-async def _whole(database: Database, session_id: str, groups: Sequence[_Group], seen: dict[str, int]) -> list[Run]:
+async def _load_runs(
+    database: Database, session_id: str, groups: Sequence[_RunRows], seen: dict[str, int]
+) -> list[TranscriptRun]:
     """Runs with what there is to know of them."""
     ids = {run for run, _ in groups if run}
     of_runs = turns.c.origin.in_(ids) | turns.c.run.in_(ids)
@@ -140,29 +142,29 @@ async def _whole(database: Database, session_id: str, groups: Sequence[_Group], 
         made = sa.select(*kept, sa.func.length(artifacts.c.data).label("size")).where(
             artifacts.c.session == session_id, artifacts.c.run.in_(saved)
         )
-        facts = _Facts(
+        facts = _RelatedRows(
             found,
             list(await connection.execute(verdicts)) if found else [],
             list(await connection.execute(asked)) if found else [],
             list(await connection.execute(made.order_by(artifacts.c.id))) if ids else [],
         )
-    return [facts.run(run, rows, seen) for run, rows in groups]
+    return [facts.build_run(run, rows, seen) for run, rows in groups]
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class _RelatedRows:
     """Rows of several runs."""
 
     turns: Sequence[sa.Row[Any]]
-    verdicts: Sequence[sa.Row[Any]]
-    asked: Sequence[sa.Row[Any]]
-    made: Sequence[sa.Row[Any]]
+    feedback: Sequence[sa.Row[Any]]
+    approvals: Sequence[sa.Row[Any]]
+    artifacts: Sequence[sa.Row[Any]]
 
-    def run(self, run: str, rows: Sequence[sa.Row[Any]], seen: dict[str, int]) -> Run:
+    def build_run(self, run: str, rows: Sequence[sa.Row[Any]], seen: dict[str, int]) -> TranscriptRun:
         """One of them. One that went on when people had decided comes once more, behind."""
         if rows[0].last_covered_id is not None:
-            text = Message(rows[0].created_at, "summary", rows[0].author, rows[0].content)
-            return Run(run, [text], is_summary=True)
+            text = TranscriptMessage(rows[0].created_at, "summary", rows[0].author, rows[0].content)
+            return TranscriptRun(run, [text], is_summary=True)
         said = [_message(row) for row in rows if row.role != "user" or row.invocation_id == run]  # not our own word
         said = [one for one in said if one.text or one.calls or one.files]
         of_run = [row for row in self.turns if run in (row.origin, row.run)] if run else []
@@ -172,26 +174,26 @@ class _Facts:
             seen[run] = place + 1
         own = [row for row in of_run if row.origin == origins[min(place, len(origins) - 1)]]
         ids = {row.id for row in own}
-        saved = [row for row in self.made if row.run in (run, correction_run_id(run))] if run and not place else []
-        return Run(
+        saved = [row for row in self.artifacts if row.run in (run, correction_run_id(run))] if run and not place else []
+        return TranscriptRun(
             run,
             said,
-            turn=_of_turn(own[-1], rows) if own else None,
-            feedback=[_without(row, "turn") for row in self.verdicts if row.turn == own[-1].id] if own else (),
-            decisions=[_decision(row) for row in self.asked if row.turn in ids],
-            files=made_by(saved),
+            turn=_turn_values(own[-1], rows) if own else None,
+            feedback=[_omit(row, "turn") for row in self.feedback if row.turn == own[-1].id] if own else (),
+            decisions=[_decision_values(row) for row in self.approvals if row.turn in ids],
+            files=list_tool_files(saved),
         )
 
 
-def _message(row: sa.Row[Any]) -> Message:
+def _message(row: sa.Row[Any]) -> TranscriptMessage:
     spoken = AttributedPrompt.from_json(row.content, row.attribution)
     parts = [(who, spoken.names.get(who, ""), words) for who, words in spoken.parts] if spoken else []
     text = row.content.strip() if row.role in ("user", "assistant") else ""
     author, calls = current_author(row.author), row.tool_calls or ()
-    return Message(row.created_at, row.role, author, text, parts, calls, files_in(row))
+    return TranscriptMessage(row.created_at, row.role, author, text, parts, calls, list_message_files(row))
 
 
-def _of_turn(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any]:
+def _turn_values(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any]:
     names = ("id", "kind", "state", "agent", "model", "attempt", "usage", "cost", "created_at", "finished_at")
     told = {name: value for name, value in row._mapping.items() if name in names and value is not None}
     if row.finished_at is None:  # what it has asked of models is written down at its end; what these said, already
@@ -201,10 +203,10 @@ def _of_turn(row: sa.Row[Any], said: Sequence[sa.Row[Any]]) -> dict[str, Any]:
     return told
 
 
-def _decision(row: sa.Row[Any]) -> dict[str, Any]:
+def _decision_values(row: sa.Row[Any]) -> dict[str, Any]:
     names = ("tool", "arguments", "hint", "requested_at", "decision", "decided_by", "decided_by_name", "decided_at")
     return {name: row._mapping[name] for name in names if row._mapping[name] is not None}
 
 
-def _without(row: sa.Row[Any], *names: str) -> dict[str, Any]:
+def _omit(row: sa.Row[Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row._mapping.items() if name not in names}

@@ -12,18 +12,18 @@ from cryptography.fernet import Fernet, InvalidToken
 from core.errors import SettingsError
 from core.store.database import Database
 from core.store.schema import vault
-from core.store.upsert import insert_of, insert_or_update
+from core.store.upsert import build_insert, insert_or_update
 
 #: The fewest characters of a key, and the fewest different ones among them: random hexadecimal ones have more than 8.
-SHORTEST_KEY, MIN_DISTINCT = 32, 8
+MIN_KEY_LENGTH, MIN_DISTINCT_CHARACTERS = 32, 8
 
 
 def is_weak(key: str) -> bool:
     """Return whether a key is so short or so uniform that it can be guessed."""
-    return len(key) < SHORTEST_KEY or len(set(key)) < MIN_DISTINCT
+    return len(key) < MIN_KEY_LENGTH or len(set(key)) < MIN_DISTINCT_CHARACTERS
 
 
-class Seal:
+class Cipher:
     """Encrypts and signs text (Fernet: AES-128-CBC with HMAC-SHA256).
 
     Args:
@@ -33,13 +33,13 @@ class Seal:
     def __init__(self, key: str) -> None:
         self._fernet = Fernet(base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()))
 
-    def close(self, text: str) -> str:
+    def encrypt(self, text: str) -> str:
         return self._fernet.encrypt(text.encode()).decode()
 
-    def open(self, sealed: str, *, seconds: int | None = None) -> str:
+    def decrypt(self, ciphertext: str, *, max_age: int | None = None) -> str:
         """Return the text; empty if it is forged, from another key, or older than so many seconds."""
         try:
-            return self._fernet.decrypt(sealed, ttl=seconds).decode()
+            return self._fernet.decrypt(ciphertext, ttl=max_age).decode()
         except InvalidToken:
             return ""
 
@@ -53,7 +53,7 @@ class Vault:
 
     def __init__(self, database: Database, key: str) -> None:
         self._database = database
-        self._seal = Seal(key)
+        self._cipher = Cipher(key)
 
     async def put(self, name: str, value: Mapping[str, Any]) -> None:
         """Store a value, in the place of an earlier one.
@@ -62,7 +62,7 @@ class Vault:
             StoreError: the database cannot be used.
         """
         async with self._database.write() as connection:
-            await insert_or_update(connection, vault, {"name": name, "ciphertext": self._sealed(name, value)})
+            await insert_or_update(connection, vault, {"name": name, "ciphertext": self._encrypt(name, value)})
 
     async def add(self, name: str, *, seconds: float) -> bool:
         """Store a name for so many seconds, unless it is there; of any number of callers, one is told that it was not.
@@ -74,8 +74,8 @@ class Vault:
             now = await connection.scalar(sa.select(self._database.now))
             assert now is not None, "a database has a clock"
             await connection.execute(sa.delete(vault).where(vault.c.expires_at < now))
-            row = {"name": name, "ciphertext": self._sealed(name, {}), "expires_at": now + seconds}
-            insert = insert_of(connection.dialect.name, vault).on_conflict_do_nothing().returning(vault.c.name)
+            row = {"name": name, "ciphertext": self._encrypt(name, {}), "expires_at": now + seconds}
+            insert = build_insert(connection.dialect.name, vault).on_conflict_do_nothing().returning(vault.c.name)
             return (await connection.execute(insert, row)).first() is not None
 
     async def get(self, name: str) -> Mapping[str, Any] | None:
@@ -86,8 +86,8 @@ class Vault:
             StoreError: the database cannot be used.
         """
         async with self._database.read() as connection:
-            sealed = await connection.scalar(sa.select(vault.c.ciphertext).where(self._is(name)))
-        return None if sealed is None else self._open(name, sealed)
+            sealed = await connection.scalar(sa.select(vault.c.ciphertext).where(self._is_named(name)))
+        return None if sealed is None else self._decrypt(name, sealed)
 
     async def remove(self, name: str) -> None:
         """Take it away, if it is there.
@@ -98,7 +98,7 @@ class Vault:
         async with self._database.write() as connection:
             await connection.execute(sa.delete(vault).where(vault.c.name == name))
 
-    async def verify(self) -> int:
+    async def count_decryptable(self) -> int:
         """Try the key on all that is here and still good; how much that is.
 
         Raises:
@@ -106,31 +106,33 @@ class Vault:
             StoreError: the database cannot be used.
         """
         async with self._database.read() as connection:
-            rows = (await connection.execute(sa.select(vault.c.name, vault.c.ciphertext).where(self._is_good))).all()
+            rows = (
+                await connection.execute(sa.select(vault.c.name, vault.c.ciphertext).where(self._is_unexpired))
+            ).all()
         for name, sealed in rows:
-            self._open(name, sealed)
+            self._decrypt(name, sealed)
         return len(rows)
 
     @property
-    def _is_good(self) -> sa.ColumnElement[bool]:
+    def _is_unexpired(self) -> sa.ColumnElement[bool]:
         return vault.c.expires_at.is_(None) | (vault.c.expires_at >= self._database.now)
 
-    def _is(self, name: str) -> sa.ColumnElement[bool]:
-        return (vault.c.name == name) & self._is_good
+    def _is_named(self, name: str) -> sa.ColumnElement[bool]:
+        return (vault.c.name == name) & self._is_unexpired
 
     def sign(self, text: str) -> str:
         """Return a token that only this key opens."""
-        return self._seal.close(text)
+        return self._cipher.encrypt(text)
 
-    def verified(self, token: str, *, seconds: int) -> str | None:
+    def verify_token(self, token: str, *, max_age: int) -> str | None:
         """Return the text of a token of `sign`; None if it is forged, or older than so many seconds."""
-        return self._seal.open(token, seconds=seconds) or None
+        return self._cipher.decrypt(token, max_age=max_age) or None
 
-    def _sealed(self, name: str, value: Mapping[str, Any]) -> str:
-        return self._seal.close(json.dumps([name, value]))
+    def _encrypt(self, name: str, value: Mapping[str, Any]) -> str:
+        return self._cipher.encrypt(json.dumps([name, value]))
 
-    def _open(self, name: str, sealed: str) -> Mapping[str, Any]:
-        if not (text := self._seal.open(sealed)):
+    def _decrypt(self, name: str, sealed: str) -> Mapping[str, Any]:
+        if not (text := self._cipher.decrypt(sealed)):
             raise SettingsError(
                 "SECRET_KEY: it is not the one that the tokens in the database were kept with; set that one again"
             )

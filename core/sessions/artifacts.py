@@ -11,7 +11,7 @@ from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_p
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retried
+from core.concurrency.retry import retry_store
 from core.sessions import state as scopes
 from core.sessions.codec import to_json_value
 from core.sessions.lifecycle import lock_session_row
@@ -69,7 +69,7 @@ class ArtifactService(BaseArtifactService):
             async with self.database.read() as connection:
                 return (await connection.execute(query)).all()
 
-        rows = await retried(read, what=f"what turn {origin} has made")
+        rows = await retry_store(read, what=f"what turn {origin} has made")
         newest = {row.name: row for row in rows}
         return [_to_generated_file(row) for row in rows if row is newest[row.name] and row.data is not None]
 
@@ -120,7 +120,7 @@ class ArtifactService(BaseArtifactService):
                 await connection.execute(sa.insert(artifacts).values(**values, version=number))
                 return number
 
-        return await retried(save, what=f"artifact of session {session_id}")
+        return await retry_store(save, what=f"artifact of session {session_id}")
 
     async def _lock_session(self, connection: AsyncConnection, session_id: str | None) -> None:
         """Lock the session until the transaction ends, so that version numbers stay unique."""

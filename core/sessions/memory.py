@@ -17,7 +17,7 @@ from google.adk.sessions import Session
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retried
+from core.concurrency.retry import retry_store
 from core.sessions.codec import fold_text, has_word, to_folded_column
 from core.sessions.writer import StoredSession
 from core.store.database import Database
@@ -108,7 +108,7 @@ class MemoryService(BaseMemoryService):
             async with self.database.read() as connection:
                 return (await connection.execute(query_matches)).all()
 
-        rows = await retried(read, what="what is remembered")
+        rows = await retry_store(read, what="what is remembered")
         best = sorted(rows, key=lambda row: -sum(word in (row.search_text or row.content.lower()) for word in words))
         results, remaining = list[MemoryEntry](), _MAX_RESULT_CHARACTERS
         for row in best[:_MAX_RESULTS]:
@@ -145,7 +145,7 @@ class MemoryService(BaseMemoryService):
                 await self._lock_session(connection)
                 await insert_new(connection, memories, *rows)
 
-        await retried(write, what=f"what is to be remembered of session {session}")
+        await retry_store(write, what=f"what is to be remembered of session {session}")
 
     async def _lock_session(self, connection: AsyncConnection) -> None:
         if self.session is not None and self.generation is not None:

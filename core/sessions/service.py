@@ -15,7 +15,7 @@ from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from sqlalchemy.exc import IntegrityError
 
-from core.concurrency.retry import retried
+from core.concurrency.retry import retry_store
 from core.errors import DamagedSessionError, StoreError
 from core.models.tokens import TokenCounter
 from core.sessions import state as scopes
@@ -259,7 +259,7 @@ class SessionService(BaseSessionService):
     async def _run_with_retries(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
         """Run `work` on a session, and retry it while the database is unavailable."""
         try:
-            return await retried(work, what=f"session {session_id}")
+            return await retry_store(work, what=f"session {session_id}")
         except SessionNotFoundError:  # which is a ValueError too
             raise
         except (ValueError, TypeError, AttributeError) as error:  # what the columns hold is not what belongs there

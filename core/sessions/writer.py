@@ -20,7 +20,7 @@ from core.sessions.prompt_text import AttributedPrompt
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, sessions
-from core.store.upsert import insert_new, insert_of
+from core.store.upsert import build_insert, insert_new
 from core.workers.fencing import OWNS_TURN, FencingToken, join_owned_turn
 
 
@@ -174,7 +174,7 @@ def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None)
     may_answer_calls = sa.bindparam("may_answer_calls", type_=sa.Boolean)
     values = (sa.bindparam(name, type_=messages.c[name].type) for name in names)
     row = sa.select(*values).select_from(session_row).where(sa.not_(sa.and_(may_answer_calls, held)))
-    return insert_of(dialect, messages).from_select(names, row).on_conflict_do_nothing().returning(messages.c.id)
+    return build_insert(dialect, messages).from_select(names, row).on_conflict_do_nothing().returning(messages.c.id)
 
 
 _INSERT = Statement(_build_insert)

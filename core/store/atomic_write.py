@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 
-def put(target: Path, data: bytes, *, mode: int) -> None:
+def write_atomically(target: Path, data: bytes, *, mode: int) -> None:
     """Write a file in its folder's place for it, in the stead of one that is there: whatever comes in between, nobody
     ever finds the half of it.
 

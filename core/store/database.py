@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from core.errors import ClosedError
+from core.errors import DatabaseClosedError
 from core.store.engine_options import engine_options
 from core.store.errors import store_errors
 from core.store.fast_path import Prepared, Statement
 from core.store.schema import write_checks
-from core.store.upsert import insert_of
+from core.store.upsert import build_insert
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class Database:
         await self.run(_PULSE, now=time.time())
 
     async def aclose(self) -> None:
-        """Close the connections. Later calls get a `ClosedError`, since another process may use the file by then.
+        """Close the connections. Later calls raise `DatabaseClosedError`: another process may use the file by then.
 
         A server that hangs does not answer to the closing of its connections: that is waited for `CLOSE_SECONDS`.
         """
@@ -143,12 +143,12 @@ class Database:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ClosedError
+            raise DatabaseClosedError
 
 
 def _pulse(dialect: str) -> sa.Insert:
     now = sa.bindparam("now", type_=sa.Double)
-    insert = insert_of(dialect, write_checks).values(id=sa.literal_column("1"), written_at=now)
+    insert = build_insert(dialect, write_checks).values(id=sa.literal_column("1"), written_at=now)
     return insert.on_conflict_do_update(
         index_elements=[write_checks.c.id], set_={"written_at": insert.excluded.written_at}
     )

@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from core.errors import SettingsError
 
 #: Seconds that connecting to PostgreSQL may take.
-CONNECT_TIMEOUT = 10.0
+CONNECT_TIMEOUT_SECONDS = 10.0
 
 #: Seconds that a statement on PostgreSQL may take.
-ANSWER_TIMEOUT = 20.0
+STATEMENT_TIMEOUT_SECONDS = 20.0
 
 #: Parameters that a URL may have, by the driver's name, with their types.
 _PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
@@ -80,8 +80,8 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
         {"factory": _SqliteConnection}
         if address.get_backend_name() == "sqlite"
         else {
-            "timeout": CONNECT_TIMEOUT,
-            "command_timeout": ANSWER_TIMEOUT,
+            "timeout": CONNECT_TIMEOUT_SECONDS,
+            "command_timeout": STATEMENT_TIMEOUT_SECONDS,
         }
     )
     # `Database` leaves no transaction open: to roll back what is none would take a trip to the connection's thread.

@@ -12,12 +12,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from core.errors import StoreError
 from core.observability import metrics
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
 #: SQLite: what may pass. Its full names go on where these end: `SQLITE_IOERR_WRITE`.
-_SQLITE_PASSING = (
+_RETRYABLE_SQLITE_ERRORS = (
     "SQLITE_BUSY",
     "SQLITE_LOCKED",
     "SQLITE_FULL",
@@ -29,7 +29,7 @@ _SQLITE_PASSING = (
 
 #: PostgreSQL: the classes of SQLSTATE that are the same next time: wrong data, constraints, no access, no such
 #: database, schema or table, what it cannot do.
-_POSTGRES_LASTING = ("0A", "22", "23", "28", "3D", "3F", "42")
+_PERMANENT_SQLSTATE_CLASSES = ("0A", "22", "23", "28", "3D", "3F", "42")
 
 #: What to do about it, where that can be told.
 _ADVICE = {
@@ -49,13 +49,13 @@ _ADVICE = {
 }
 
 #: What is raised when a database cannot be used.
-_FAULTS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
+_DATABASE_ERRORS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
 
 #: What a row is found out by.
-Unreadable = (TypeError, ValueError, AttributeError, LookupError)
+UNREADABLE_ERRORS = (TypeError, ValueError, AttributeError, LookupError)
 
 
-def _of_postgres(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
+def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
     """Those errors of asyncpg's, and others; where it is not at work, and not imported, the others alone."""
     exceptions = sys.modules.get("asyncpg.exceptions")
     return (*other, *(getattr(exceptions, name) for name in names)) if exceptions is not None else other
@@ -70,8 +70,8 @@ def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
     try:
         with store_errors():
             yield
-    except Unreadable as error:
-        log.error("what is stored of %s cannot be read: %s", id_, traced(error))
+    except UNREADABLE_ERRORS as error:
+        log.error("what is stored of %s cannot be read: %s", id_, format_error(error))
         damaged.add(id_)
 
 
@@ -87,10 +87,10 @@ def store_errors() -> Iterator[None]:
         yield
     except IntegrityError:
         raise
-    except _of_postgres("IntegrityConstraintViolationError", other=(sqlite3.IntegrityError,)) as error:
+    except _asyncpg_errors("IntegrityConstraintViolationError", other=(sqlite3.IntegrityError,)) as error:
         raise IntegrityError(None, None, error) from error
     # asyncpg: an internal error, when a server says in the middle of something else that it ends the connection
-    except _of_postgres("PostgresError", "InterfaceError", "InternalClientError", other=_FAULTS) as error:
+    except _asyncpg_errors("PostgresError", "InterfaceError", "InternalClientError", other=_DATABASE_ERRORS) as error:
         fault: BaseException = error
         while (cause := fault.__cause__) is not None and not isinstance(cause, CancelledError):  # a limit's own
             fault = cause
@@ -100,15 +100,15 @@ def store_errors() -> Iterator[None]:
         advice = next((f": {advice}" for known, advice in _ADVICE.items() if kind.startswith(known)), "")
         metrics.database_errors.add(1, {"kind": kind})
         store_error = StoreError(f"the database cannot be used ({kind}){advice}")
-        store_error.retryable = _passes(fault)
+        store_error.retryable = _is_retryable(fault)
         raise store_error from error
 
 
-def _passes(fault: BaseException) -> bool:
+def _is_retryable(fault: BaseException) -> bool:
     if isinstance(fault, sqlite3.Error):
-        return getattr(fault, "sqlite_errorname", "").startswith(_SQLITE_PASSING)
-    if isinstance(fault, _of_postgres("PostgresError")):
-        return not (getattr(fault, "sqlstate", "") or "").startswith(_POSTGRES_LASTING)
-    if isinstance(fault, _of_postgres("InterfaceError")):
+        return getattr(fault, "sqlite_errorname", "").startswith(_RETRYABLE_SQLITE_ERRORS)
+    if isinstance(fault, _asyncpg_errors("PostgresError")):
+        return not (getattr(fault, "sqlstate", "") or "").startswith(_PERMANENT_SQLSTATE_CLASSES)
+    if isinstance(fault, _asyncpg_errors("InterfaceError")):
         return not isinstance(fault, ValueError)  # an argument that it cannot send
     return True

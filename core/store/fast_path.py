@@ -13,7 +13,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.compiler import SQLCompiler
 
-Made = sa.Select[Any] | sa.CompoundSelect[Any] | sa.UpdateBase
+BuiltStatement = sa.Select[Any] | sa.CompoundSelect[Any] | sa.UpdateBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Statement:
         make: builds the statement for a dialect's name. For SQLite it may build several that write.
     """
 
-    make: Callable[[str], Made | tuple[Made, ...]]
+    make: Callable[[str], BuiltStatement | tuple[BuiltStatement, ...]]
 
     def prepared(self, dialect: Dialect) -> Prepared:
         made = self.make(dialect.name)
@@ -86,7 +86,7 @@ class Statement:
         return Prepared(any(step.is_dml for step in steps), [_step(step, dialect) for step in steps])
 
 
-def _step(made: Made, dialect: Dialect) -> Step:
+def _step(made: BuiltStatement, dialect: Dialect) -> Step:
     compiled = made.compile(dialect=dialect)
     assert isinstance(compiled, SQLCompiler)
     binders = {name: _binder(parameter.type, dialect) for name, parameter in compiled.binds.items()}

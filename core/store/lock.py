@@ -11,7 +11,7 @@ from core.store.database import Database
 
 
 @contextmanager
-def held(database: Database) -> Iterator[None]:
+def hold_database_lock(database: Database) -> Iterator[None]:
     """Hold the database's file for this process: SQLite cannot tell the turns of a process that is gone from those of
     one that runs. Of PostgreSQL nothing is held.
 
@@ -25,12 +25,12 @@ def held(database: Database) -> Iterator[None]:
         yield
         return
     hint = "give this one a DATABASE_URL of its own (with PostgreSQL, several work on one database)"
-    with locked(path, hint):
+    with hold_file_lock(path, hint):
         yield
 
 
 @contextmanager
-def locked(path: Path, hint: str) -> Iterator[None]:
+def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
     """Hold the lock file of `path` for this process.
 
     Args:
@@ -40,7 +40,7 @@ def locked(path: Path, hint: str) -> Iterator[None]:
         StoreError: another process holds it; it is named.
     """
     lock = path.with_name(f"{path.name}.lock")
-    with _naming(lock):
+    with _name_file_in_errors(lock):
         file = lock.open("a+")
     with file:
         try:
@@ -49,13 +49,13 @@ def locked(path: Path, hint: str) -> Iterator[None]:
             file.seek(0)
             process = file.read().strip() or "?"
             raise StoreError(f"{path} is in use by process {process}: stop that one first, or {hint}") from error
-        with _naming(lock):
+        with _name_file_in_errors(lock):
             os.ftruncate(file.fileno(), 0)
             os.write(file.fileno(), str(os.getpid()).encode())
         yield
 
 
-def holder(database: Database) -> str | None:
+def get_lock_holder(database: Database) -> str | None:
     """The process that holds the database's file, if one does; of PostgreSQL nothing is held."""
     path = database.file
     lock = path and path.with_name(f"{path.name}.lock")
@@ -70,7 +70,7 @@ def holder(database: Database) -> str | None:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _name_file_in_errors(path: Path) -> Iterator[None]:
     """Raises `StoreError`, which names the file, if it cannot be written."""
     try:
         yield

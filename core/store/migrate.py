@@ -57,7 +57,7 @@ def _missing(connection: sa.Connection) -> list[str]:
     return lost
 
 
-async def pending(database: Database) -> list[str]:
+async def list_pending(database: Database) -> list[str]:
     """The revisions that `migrate` would apply, oldest first.
 
     Raises:

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from core.store.turn_states import UNDER_WAY
+from core.store.turn_states import ACTIVE_STATES
 
 metadata = sa.MetaData(
     naming_convention={
@@ -149,8 +149,8 @@ sa.Index(
     "ix_turns_one_active",
     turns.c.session,
     unique=True,
-    sqlite_where=turns.c.state.in_(UNDER_WAY),
-    postgresql_where=turns.c.state.in_(UNDER_WAY),
+    sqlite_where=turns.c.state.in_(ACTIVE_STATES),
+    postgresql_where=turns.c.state.in_(ACTIVE_STATES),
 )
 
 sa.Index("ix_turns_finished_at", turns.c.finished_at)

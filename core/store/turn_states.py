@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
-Ended = Literal["done", "failed", "cancelled"]
+EndState = Literal["done", "failed", "cancelled"]
 
 #: Of a turn: it has ended, or not.
-ENDED: tuple[State, ...] = get_args(Ended)
-UNDER_WAY: tuple[State, ...] = tuple(state for state in get_args(State) if state not in ENDED)
+ENDED_STATES: tuple[State, ...] = get_args(EndState)
+ACTIVE_STATES: tuple[State, ...] = tuple(state for state in get_args(State) if state not in ENDED_STATES)
 
 #: From which state to which a turn may go, and when it does.
-STEPS: Mapping[tuple[State, State], str] = {
+TRANSITIONS: Mapping[tuple[State, State], str] = {
     ("running", "answered"): "the final text is kept",
     ("answered", "done"): "it is shown",
     ("answered", "failed"): "it cannot be shown",
@@ -23,6 +23,6 @@ STEPS: Mapping[tuple[State, State], str] = {
 }
 
 
-def before(state: State) -> set[State]:
+def states_before(state: State) -> set[State]:
     """Where a turn may come from, and the state itself: what is written twice is no fault."""
-    return {source for source, target in STEPS if target == state} | {state}
+    return {source for source, target in TRANSITIONS if target == state} | {state}

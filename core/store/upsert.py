@@ -10,18 +10,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 async def insert_new(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
     """Insert the rows whose key is not there yet; the others stay as they are."""
     if rows:
-        await connection.execute(insert_of(connection.dialect.name, table).on_conflict_do_nothing(), rows)
+        await connection.execute(build_insert(connection.dialect.name, table).on_conflict_do_nothing(), rows)
 
 
 async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
     """Insert rows; where a primary key is there already, the other columns are overwritten."""
     if not rows:
         return
-    insert = insert_of(connection.dialect.name, table)
+    insert = build_insert(connection.dialect.name, table)
     values = {name: insert.excluded[name] for name in rows[0] if not table.c[name].primary_key}
     await connection.execute(insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=values), rows)
 
 
-def insert_of(dialect: str, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+def build_insert(dialect: str, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
     """An insert that can be told what to do about a conflict."""
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)

@@ -16,17 +16,17 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retried
+from core.concurrency.retry import retry_store
 from core.concurrency.tasks import run_every
 from core.identity import AUTHOR, OTHERS, User, is_permitted
 from core.inbox_message import InboxMessage
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.sessions import state as scopes
 from core.sessions.codec import to_json_value
 from core.sessions.lifecycle import lock_session_row
 from core.store.database import Database
 from core.store.schema import approvals, inbox, sessions, turns
-from core.store.turn_states import before
+from core.store.turn_states import states_before
 from core.store.upsert import insert_new
 from core.tools.adk_confirmations import Ask, Decision, Path, always
 from core.turns.queries import get_inbox_rows, message_columns, parse_message
@@ -146,7 +146,7 @@ class Approvals:
         async def work() -> list[Approval]:
             async with self._database.write() as connection:
                 generation = await lock_session_row(connection, turn.session_id)
-                here = fence.owns_turn & turns.c.state.in_(before("answered"))
+                here = fence.owns_turn & turns.c.state.in_(states_before("answered"))
                 new = {"text": text, "usage": dict(usage), "run_record": receipt, "state": "answered"}
                 kept = sa.update(turns).where(here).values(new).returning(turns.c.cancel_reason)
                 if (row := (await connection.execute(kept)).one_or_none()) is None:
@@ -155,14 +155,14 @@ class Approvals:
                     await self._ask(connection, turn, asks)
                 return await _read(connection, approvals.c.turn == turn.id)
 
-        return await retried(work, what=f"turn {turn.id}")
+        return await retry_store(work, what=f"turn {turn.id}")
 
     async def _ask(self, connection: AsyncConnection, turn: Turn, asks: Sequence[Ask]) -> None:
         earlier = sa.select(approvals.c.authors).where(
             approvals.c.session == turn.session_id, approvals.c.run.in_({ask.run for ask in asks})
         )
-        before = {asker for askers in (await connection.execute(earlier)).scalars() for asker in askers}
-        askers = sorted({message.author for message in turn.messages} | before)
+        states_before = {asker for askers in (await connection.execute(earlier)).scalars() for asker in askers}
+        askers = sorted({message.author for message in turn.messages} | states_before)
         now = time.time()
         for ask in asks:
             approvers = self._approvers if ask.approvers is None else ask.approvers
@@ -233,7 +233,7 @@ class Approvals:
             async with self._database.read() as connection:
                 return (await connection.execute(query.order_by(approvals.c.requested_at, approvals.c.id))).all()
 
-        rows = await retried(work, what=f"what was decided for turn {origin}")
+        rows = await retry_store(work, what=f"what was decided for turn {origin}")
         return [
             Decision(row.confirmation_call_id, row.arguments_hash, row.decision in ("approved", "always"))
             for row in rows
@@ -250,7 +250,7 @@ class Approvals:
             async with self._database.write() as connection:
                 return await self._decide(connection, id_, verdict, person)
 
-        decided = await retried(work, what=f"approval {id_}")
+        decided = await retry_store(work, what=f"approval {id_}")
         self._worker.wake()
         return decided
 
@@ -284,7 +284,7 @@ class Approvals:
                 try:
                     await show(approval)
                 except Exception as error:
-                    log.warning("an expired approval cannot be shown as denied: %s", traced(error))
+                    log.warning("an expired approval cannot be shown as denied: %s", format_error(error))
 
         await run_every(EVERY, expire, what="approvals that nobody decided in time cannot be denied")
 
@@ -339,7 +339,7 @@ async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> l
         try:
             found += [_approval(row, said[-1])] if said else []
         except TypeError as error:
-            log.error("the request %s cannot be read: %s", row.id, traced(error))
+            log.error("the request %s cannot be read: %s", row.id, format_error(error))
     return found
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retried
+from core.concurrency.retry import retry_store
 from core.sessions.codec import to_json_value
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
@@ -133,7 +133,7 @@ class Journal:
             async with self._database.write() as connection:
                 return await write(connection)
 
-        return await retried(once, what=f"call {call.id} of {call.tool}")
+        return await retry_store(once, what=f"call {call.id} of {call.tool}")
 
 
 def _is(call: Call) -> sa.ColumnElement[bool]:

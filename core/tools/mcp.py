@@ -22,7 +22,7 @@ from google.adk.tools.tool_context import ToolContext
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from core.errors import SettingsError
-from core.secret_redaction import remember
+from core.secret_redaction import add_secret
 
 if TYPE_CHECKING:
     from google.adk.tools.mcp_tool import McpToolset
@@ -73,7 +73,7 @@ class McpConfig(BaseModel):
         for name in _VARIABLE.findall(" ".join(values.values())):
             if name not in known:
                 raise ValueError(f"names the variable {name}, which is not set")
-            remember(known[name])
+            add_secret(known[name])
         return {key: _VARIABLE.sub(lambda match: known[match[1]], value) for key, value in values.items()}
 
     @model_validator(mode="after")

@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from core.models import media
 from core.models.messages import clean_text
-from core.secret_redaction import redact
+from core.secret_redaction import redact_secrets
 
 #: The most of a result's texts that the model is told, in characters, all together: about what a whole history may
 #: hold, and less than what would stop the event loop.
@@ -79,7 +79,7 @@ class _Telling:
     def _text(self, text: str) -> str:
         room = max(self._characters, 0)
         self._characters -= len(text)
-        said = redact(clean_text(text[: room + 1]))
+        said = redact_secrets(clean_text(text[: room + 1]))
         return said if len(text) <= room else f"{said[:room]}… (cut: it has {len(text)} characters)"
 
     @property

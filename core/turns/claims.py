@@ -21,11 +21,11 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage, InboxOutcome
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.sessions.resume import resume_run
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
-from core.store.errors import Unreadable, collect_unreadable, store_errors
+from core.store.errors import UNREADABLE_ERRORS, collect_unreadable, store_errors
 from core.store.schema import inbox, sessions, turns
 from core.turns.queries import (
     get_messages_of_turns,
@@ -323,8 +323,8 @@ async def _read_each(
     try:
         with store_errors():
             return (await connection.execute(query)).all(), set()
-    except Unreadable as error:
-        log.error("a row of %s cannot be read: %s", key.table.name, traced(error))
+    except UNREADABLE_ERRORS as error:
+        log.error("a row of %s cannot be read: %s", key.table.name, format_error(error))
     found, damaged = list[sa.Row[Any]](), set[Any]()
     for id_ in (await connection.execute(query.with_only_columns(key))).scalars().all():
         unreadable = set[str]()

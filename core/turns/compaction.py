@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from cachetools import TTLCache
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, is_in_session, to_columns, to_row
 from core.sessions.history import DEFAULT_BUDGET_TOKENS, DEFAULT_MAX_TURNS
 from core.sessions.summarizer import GeneratedSummary, Summarizer, create_summary_event, get_summary_start
@@ -156,7 +156,7 @@ class HistoryCompactor:
                         await self._summarize(turn, session)
         except Exception as error:
             self._failed[turn.session_id] = True
-            log.warning("session %s is not summed up: %s", turn.session_id, traced(error))
+            log.warning("session %s is not summed up: %s", turn.session_id, format_error(error))
 
     async def _is_full(self, turn: Turn) -> bool:
         rows = await self._database.run(SINCE, session=turn.session_id, generation=turn.generation)

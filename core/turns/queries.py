@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.resume import discard_run, resume_run
 from core.store.schema import approvals, inbox, sessions, turns
-from core.store.turn_states import UNDER_WAY
-from core.store.upsert import insert_of
+from core.store.turn_states import ACTIVE_STATES
+from core.store.upsert import build_insert
 
 #: How the messages of a turn are answered once more: `retry` goes on with what the one that failed has stored;
 #: `regenerate` begins behind the question, and `revise` with the question as it was edited.
@@ -21,7 +21,7 @@ RerunKind = Literal["retry", "regenerate", "revise"]
 
 def is_active(table: sa.FromClause) -> sa.ColumnElement[bool]:
     """Return whether a turn has not ended, in the terms of the index on such turns."""
-    return table.c.state.in_([sa.literal_column(f"'{state}'") for state in UNDER_WAY])
+    return table.c.state.in_([sa.literal_column(f"'{state}'") for state in ACTIVE_STATES])
 
 
 def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -57,7 +57,7 @@ async def record_message(
         kind: the name of a command.
     """
     values = {**message_columns(inbound, session_generation(inbound)), "outcome": outcome, "kind": kind}
-    noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
+    noted = build_insert(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
     return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.inbox_message import InboxMessage
 from core.sessions.lifecycle import lock_session_row
 from core.store.schema import approvals, inbox, turns
-from core.store.turn_states import ENDED
+from core.store.turn_states import ENDED_STATES
 from core.turns.queries import RerunKind, get_inbox_rows, is_waiting, parse_message
 from core.turns.turn import CancelReason
 
@@ -92,7 +92,7 @@ async def _has_followers(connection: AsyncConnection, turn: sa.Row[Any]) -> bool
 async def _has_ended(connection: AsyncConnection, event_key: str) -> bool | None:
     """Return whether the message of this key has ended; None if there is none."""
     query = (
-        sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(ENDED))
+        sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(ENDED_STATES))
         .join_from(inbox, turns, turns.c.id == inbox.c.turn, isouter=True)
         .where(inbox.c.event_key == event_key)
     )

@@ -12,7 +12,7 @@ answers the same messages, and goes on with what was stored and shown. What the 
 An attempt is counted when the lease of a worker expires while it has the turn (`Turn.attempt`), so that a turn that
 kills its workers is given up. A turn that is handed back, or that its own worker claims again, counts none.
 
-What becomes of a turn is written again when the database fails in passing (`retried`). When it fails for longer, the
+The end of a turn is written again when the database fails for a short time (`retry_store`). If it fails longer, the
 error goes to whoever wrote, and the turn is claimed again when the database is back.
 """
 
@@ -27,15 +27,15 @@ from cachetools import LRUCache
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retried
+from core.concurrency.retry import retry_store
 from core.inbox_message import InboxMessage
 from core.observability import tracing
 from core.sessions.resume import discard_run, is_prompt_stored
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
-from core.store.notify import Notices
+from core.store.notify import NotificationBus
 from core.store.schema import inbox, turns
-from core.store.turn_states import Ended, State, before
+from core.store.turn_states import EndState, State, states_before
 from core.turns.claims import claim_turns
 from core.turns.queries import get_message_chain, is_active
 from core.turns.turn import CancelReason, Turn
@@ -58,7 +58,7 @@ class TurnStore:
         self._database = database
         self._lease = lease
         self.agents = agents
-        self._notices = Notices(database)
+        self._notices = NotificationBus(database)
         self._served: LRUCache[str, int] = LRUCache(MAX_SERVED)  # by author, the number of the newest turn
         self._begun = count(1)
 
@@ -138,7 +138,7 @@ class TurnStore:
             TurnLostError: another worker has claimed the turn.
         """
         values = {"text": text, "usage": dict(usage), "run_record": receipt}
-        await self._update(turn, before("answered"), state="answered", **values)
+        await self._update(turn, states_before("answered"), state="answered", **values)
 
     async def hand_back(self, turn: Turn, said: str = "") -> None:
         """Release the turn for the next claim, with the text that the reply shows; this counts no attempt.
@@ -156,7 +156,7 @@ class TurnStore:
             owner=None,
         )
         tracing.ended("handed back")
-        await self._notices.tell(self._lease.worker_id)
+        await self._notices.notify_now(self._lease.worker_id)
 
     async def request_cancel(self, connection: AsyncConnection, session_id: str, reason: CancelReason) -> str | None:
         """Mark the active turn of a session as cancelled, in the caller's transaction, and tell all workers.
@@ -174,12 +174,12 @@ class TurnStore:
         asked = sa.update(turns).where(here).values(cancel_reason=reason).returning(turns.c.id)
         turn_id: str | None = (await connection.execute(asked)).scalar_one_or_none()
         if turn_id is not None:
-            await self._notices.post(connection, f"{turn_id} {reason}")
+            await self._notices.notify(connection, f"{turn_id} {reason}")
         return turn_id
 
     async def notify_workers(self, connection: AsyncConnection) -> None:
         """Tell the other workers, after the commit, that messages wait."""
-        await self._notices.post(connection, self._lease.worker_id)
+        await self._notices.notify(connection, self._lease.worker_id)
 
     async def listen(
         self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, CancelReason], None]
@@ -198,9 +198,9 @@ class TurnStore:
             elif id_ != self._lease.worker_id:
                 on_waiting()
 
-        await self._notices.hear(heard)
+        await self._notices.listen(heard)
 
-    async def end(self, turn: Turn, state: Ended, *, error: str | None = None, receipt: Json | None = None) -> None:
+    async def end(self, turn: Turn, state: EndState, *, error: str | None = None, receipt: Json | None = None) -> None:
         """End the turn.
 
         After a reset, the texts of its messages are deleted; after a deletion of them, the events of the run.
@@ -228,7 +228,7 @@ class TurnStore:
                 else_=sa.func.coalesce(sa.literal(receipt, turns.c.run_record.type), turns.c.run_record),
             ),
         }
-        here = self.fencing_token(turn).owns_turn & turns.c.state.in_(before(state))
+        here = self.fencing_token(turn).owns_turn & turns.c.state.in_(states_before(state))
 
         async def work() -> None:
             async with self._database.write() as connection:
@@ -242,7 +242,7 @@ class TurnStore:
                 elif row.cancel_reason == CancelReason.MESSAGE_DELETED and state == "cancelled":
                     await discard_run(connection, turn.session_id, turn.origin, keep_prompt=False)
 
-        await retried(work, what=f"turn {turn.id}")
+        await retry_store(work, what=f"turn {turn.id}")
         tracing.ended(state, error)
 
     async def _read(self, turn: Turn, ask: Callable[[AsyncConnection], Awaitable[T]]) -> T:
@@ -250,7 +250,7 @@ class TurnStore:
             async with self._database.read() as connection:
                 return await ask(connection)
 
-        return await retried(work, what=f"turn {turn.id}")
+        return await retry_store(work, what=f"turn {turn.id}")
 
     async def _update(self, turn: Turn, states: Collection[State], **values: Any) -> None:
         """Write columns of a turn that is this worker's and in one of the states."""
@@ -262,4 +262,4 @@ class TurnStore:
                 if not (await connection.execute(update)).rowcount:
                     raise fence.lost_error
 
-        await retried(work, what=f"turn {turn.id}")
+        await retry_store(work, what=f"turn {turn.id}")

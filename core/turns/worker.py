@@ -11,7 +11,7 @@ from core.concurrency import event_loop
 from core.concurrency.tasks import run_every
 from core.errors import StoreError, TurnLostError
 from core.observability.tracing import running
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 
@@ -119,7 +119,9 @@ class Worker:
                 try:
                     await self._claim()
                 except Exception as error:  # whatever it is: it is no reason to answer nobody any more
-                    log.error("cannot look for waiting messages; trying again in %s s: %s", self._poll, traced(error))
+                    log.error(
+                        "cannot look for waiting messages; trying again in %s s: %s", self._poll, format_error(error)
+                    )
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._poll):
                         await self._wake.wait()
@@ -202,7 +204,7 @@ class Worker:
             except TurnLostError:
                 log.warning("turn %s is another worker's", turn.id)
             except Exception as error:
-                log.error("turn %s failed: %s", turn.id, traced(error))
+                log.error("turn %s failed: %s", turn.id, format_error(error))
                 await self._back_off(turn)
         except asyncio.CancelledError as stop:
             log.info("turn %s was cancelled", turn.id)
@@ -228,4 +230,4 @@ class Worker:
             with suppress(TurnLostError):  # or it has ended
                 await self._turns.hand_back(turn, turn.partial_text)
         except StoreError as error:
-            log.error("turn %s is not handed back, and left to whoever works next: %s", turn.id, traced(error))
+            log.error("turn %s is not handed back, and left to whoever works next: %s", turn.id, format_error(error))

@@ -23,7 +23,7 @@ from core.errors import (
     SpendingLimitError,
     StoreError,
 )
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import spending
 from core.usage.meter import ModelCall, UsageMeter, utc_day
@@ -97,7 +97,7 @@ class SpendingLimiter:
             try:
                 await self._spending.count_turn(meter.turn)
             except StoreError as error:
-                log.warning("turn %s: its cost will be counted later: %s", meter.turn, traced(error))
+                log.warning("turn %s: its cost will be counted later: %s", meter.turn, format_error(error))
 
     @asynccontextmanager
     async def limit_followup(self, meter: UsageMeter) -> AsyncIterator[None]:
@@ -109,7 +109,7 @@ class SpendingLimiter:
             try:
                 await self._spending.add_followup(meter)
             except StoreError as error:
-                log.warning("turn %s: the calls after its end are not counted: %s", meter.turn, traced(error))
+                log.warning("turn %s: the calls after its end are not counted: %s", meter.turn, format_error(error))
 
     def _bind_meter(self, meter: UsageMeter) -> None:
         async def check_limits(model: str, estimate_input: Callable[[], int]) -> None:

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.inbox_message import InboxOutcome
 from core.store.database import Database
 from core.store.schema import denial_notices, inbox
-from core.store.upsert import insert_of
+from core.store.upsert import build_insert
 
 UNIT_SECONDS: Mapping[str, float] = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -158,7 +158,7 @@ class DenialNotices:
             "expires_at": now + NOTICE_INTERVAL_SECONDS if until is None else until,
         }
         async with self._database.write() as connection:
-            insert = insert_of(connection.dialect.name, denial_notices).values(row)
+            insert = build_insert(connection.dialect.name, denial_notices).values(row)
             upsert = insert.on_conflict_do_update(
                 index_elements=list(denial_notices.primary_key),
                 set_={"expires_at": insert.excluded.expires_at},

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency import event_loop
 from core.concurrency.tasks import run_every
 from core.errors import StoreError
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import workers
 
@@ -83,7 +83,7 @@ class Lease:
             async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:
                 await connection.execute(sa.delete(workers).where(workers.c.id == self.worker_id))
         except (StoreError, TimeoutError) as error:
-            log.warning("the lease cannot be given up, and ends in %s s: %s", self._seconds, traced(error))
+            log.warning("the lease cannot be given up, and ends in %s s: %s", self._seconds, format_error(error))
 
     @property
     def is_trustworthy(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Collection
 import sqlalchemy as sa
 
 from core.errors import StoreError
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import channels, workers
 from core.store.upsert import insert_new
@@ -75,7 +75,7 @@ class ShardAssignment:
             try:
                 assigned = await self._assign(count)
             except StoreError as error:
-                log.warning("cannot see who hears %s: %s", self._name, traced(error))
+                log.warning("cannot see who hears %s: %s", self._name, format_error(error))
                 assigned = before
             if assigned != self._assigned:
                 self._assigned = assigned
@@ -106,7 +106,7 @@ class ShardAssignment:
                         return
                 await asyncio.sleep(SLOT_SECONDS)
         except StoreError as error:
-            log.warning("%s: it cannot be seen whose turn it is: %s", self._name, traced(error))
+            log.warning("%s: it cannot be seen whose turn it is: %s", self._name, format_error(error))
 
     async def _assign(self, count: int) -> frozenset[int]:
         """Take what is free and within this worker's quota; return what it holds within that."""
@@ -164,7 +164,7 @@ class ShardAssignment:
                 if values:
                     await connection.execute(sa.update(workers).where(workers.c.id == me).values(**values))
         except (StoreError, TimeoutError) as error:
-            log.warning("%s is heard by nobody until this worker's lease ends: %s", self._name, traced(error))
+            log.warning("%s is heard by nobody until this worker's lease ends: %s", self._name, format_error(error))
 
     def _are(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
         return channels.c.name.in_([self.row_name(shard, count) for shard in shards])

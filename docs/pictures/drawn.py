@@ -12,7 +12,7 @@ from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.limiter import RateLimiter
 from channels.replies.chunk_planner import Planner
 from channels.slack.client.rate_limits import TIER_3
-from core.store.turn_states import ENDED, STEPS
+from core.store.turn_states import ENDED_STATES, TRANSITIONS
 from docs.pictures.drawing import (
     BLUE,
     GREEN,
@@ -101,10 +101,10 @@ _BENDS = {("running", "queued"): 60, ("queued", "running"): 60}
 
 def turn() -> str:
     """What may become of a turn: `STEPS`."""
-    nodes = {state: Node(*where, state, is_end=state in ENDED) for state, where in _STATES.items()}
+    nodes = {state: Node(*where, state, is_end=state in ENDED_STATES) for state, where in _STATES.items()}
     steps = [
         Arrow(source, target, "\n".join(wrap(when, 16)), _BENDS.get((source, target), 0))
-        for (source, target), when in STEPS.items()
+        for (source, target), when in TRANSITIONS.items()
     ]
     begin = Arrow("begin", "running", "claimed")
     return diagram(840, 390, {"begin": Node(20, 180), **nodes}, [begin, *steps])

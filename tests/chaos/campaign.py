@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from core.concurrency.tasks import abreast
+from core.concurrency.tasks import run_concurrently
 from tests.chaos.crash_points import module_of
 from tests.chaos.crashing_process import Crash
 from tests.chaos.platforms import Stage
@@ -118,7 +118,7 @@ async def try_all(
     async def play(case: Case) -> None:
         tell(await _try(stage, case))
 
-    await abreast(play, cases, at_once)
+    await run_concurrently(play, cases, at_once)
 
 
 async def reach(stage: Stage, cases: Sequence[Case], size: int) -> list[Tried]:

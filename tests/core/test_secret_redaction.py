@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import StoreError
-from core.secret_redaction import redact, remember, traced
+from core.secret_redaction import add_secret, format_error, redact_secrets
 
 
 @pytest.mark.parametrize(
@@ -20,22 +20,22 @@ from core.secret_redaction import redact, remember, traced
 )
 @pytest.mark.parametrize("around", ["{}", "token={}", '"{}"', "key {}, and", "({})"])
 def test_what_looks_like_a_secret_is_redacted(secret: str, around: str) -> None:
-    redacted = redact(around.format(secret))
+    redacted = redact_secrets(around.format(secret))
     assert secret.rpartition("-")[2] not in redacted
     assert "[redacted]" in redacted
 
 
 def test_a_password_in_a_url_is_redacted_and_the_rest_stays() -> None:
-    assert redact("postgresql://me:hunter2@host:5432/db") == "postgresql://[redacted]@host:5432/db"
+    assert redact_secrets("postgresql://me:hunter2@host:5432/db") == "postgresql://[redacted]@host:5432/db"
 
 
 def test_the_ticket_in_a_sockets_address_is_redacted() -> None:
     address = "wss://wss-primary.slack.com/link/?ticket=0a1b-2c.3d~4e&app_id=A1"
-    assert redact(address) == "wss://wss-primary.slack.com/link/?ticket=[redacted]&app_id=A1"
+    assert redact_secrets(address) == "wss://wss-primary.slack.com/link/?ticket=[redacted]&app_id=A1"
 
 
 def test_an_authorization_header_is_redacted() -> None:
-    assert redact("Authorization: Bearer abcdefgh12345") == "Authorization: Bearer [redacted]"
+    assert redact_secrets("Authorization: Bearer abcdefgh12345") == "Authorization: Bearer [redacted]"
 
 
 SECRET = "hunter2hunter2"
@@ -66,7 +66,7 @@ SECRET = "hunter2hunter2"
     ],
 )
 def test_a_secret_behind_its_name_is_redacted_to_its_end(text: str, redacted: str) -> None:
-    assert redact(text.replace("%s", SECRET)) == redacted
+    assert redact_secrets(text.replace("%s", SECRET)) == redacted
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_secret_behind_its_name_is_redacted_to_its_end(text: str, redacted: st
     ],
 )
 def test_a_secret_with_the_prefix_of_its_vendor_is_redacted(secret: str) -> None:
-    assert redact(f"({secret}") == "([redacted]"
+    assert redact_secrets(f"({secret}") == "([redacted]"
 
 
 @pytest.mark.parametrize(
@@ -106,18 +106,18 @@ def test_a_secret_with_the_prefix_of_its_vendor_is_redacted(secret: str) -> None
     ],
 )
 def test_plain_words_stay(text: str) -> None:
-    assert redact(text) == text
+    assert redact_secrets(text) == text
 
 
 def test_a_remembered_secret_is_redacted_whatever_it_looks_like() -> None:
-    remember("correct horse battery")
-    remember("correct horse")
-    assert redact("<correct horse battery> <correct horse>") == "<[redacted]> <[redacted]>"
+    add_secret("correct horse battery")
+    add_secret("correct horse")
+    assert redact_secrets("<correct horse battery> <correct horse>") == "<[redacted]> <[redacted]>"
 
 
 def test_a_value_too_short_to_be_a_secret_is_not_remembered() -> None:
-    remember("abc")
-    assert redact("abcd") == "abcd"
+    add_secret("abc")
+    assert redact_secrets("abcd") == "abcd"
 
 
 def raised(error: Exception, cause: Exception | None = None) -> Exception:
@@ -129,11 +129,11 @@ def raised(error: Exception, cause: Exception | None = None) -> Exception:
 
 def test_our_own_errors_are_told_with_their_text_and_the_kind_of_their_cause() -> None:
     error = raised(StoreError("the database is away"), ValueError("password=hunter2"))
-    assert traced(error) == "StoreError: the database is away (from ValueError)"
+    assert format_error(error) == "StoreError: the database is away (from ValueError)"
 
 
 def test_a_foreign_error_is_told_by_its_kind_and_place_alone() -> None:
-    told = traced(raised(ValueError("password=hunter2")))
+    told = format_error(raised(ValueError("password=hunter2")))
     assert told.startswith("ValueError, raised at\n")
     assert Path(__file__).name in told
     assert "hunter2" not in told
@@ -159,13 +159,13 @@ def test_a_foreign_error_is_told_by_its_kind_and_place_alone() -> None:
 def test_whatever_is_said_over_and_over_is_looked_through_in_a_time_like_its_length(word: str) -> None:
     def looked(size: int) -> float:
         began = time.thread_time()
-        redact(word * (size // len(word)))
+        redact_secrets(word * (size // len(word)))
         return time.thread_time() - began
 
     assert looked(200_000) < 40 * max(looked(20_000), 0.005)
 
 
 def test_a_secret_that_is_known_hides_no_less_of_a_longer_one_that_begins_or_ends_with_it() -> None:
-    remember("xoxb-1")
-    remember("sk-abcdefghijkl!and-more")
-    assert redact("xoxb-12345-67890-AbCdEf, sk-abcdefghijkl!and-more.") == "[redacted], [redacted]."
+    add_secret("xoxb-1")
+    add_secret("sk-abcdefghijkl!and-more")
+    assert redact_secrets("xoxb-12345-67890-AbCdEf, sk-abcdefghijkl!and-more.") == "[redacted], [redacted]."

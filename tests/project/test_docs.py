@@ -316,8 +316,8 @@ def test_the_page_of_errors_has_the_tree_of_the_code() -> None:
 def test_the_page_of_errors_has_what_people_read() -> None:
     page = (REFERENCE / "errors.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+Error)`[^|]* \| ([^|]+) \|$", page, re.M))
-    silent = {"DeafError", "OverdueError", "SettingsError", "SurfaceError", "ToolError"}
-    silent |= {"SchemaError", "SessionResetError", "TurnLostError", "ClosedError", "SpendingLimitError"}
+    silent = {"ConnectionLostError", "ShutdownTimeoutError", "SettingsError", "SurfaceError", "ToolError"}
+    silent |= {"SchemaError", "SessionResetError", "TurnLostError", "DatabaseClosedError", "SpendingLimitError"}
     kinds = {name: found for name, found in vars(errors).items() if isinstance(found, type) and name not in silent}
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}
 

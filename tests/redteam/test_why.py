@@ -14,7 +14,7 @@ from channels.commands.why import MAX_REPORT_SIZE, render_report_text
 from channels.i18n import messages as words
 from core.agents.run_record import FileUse, Receipt, ToolUse, told
 from core.conversations.turn_report import ApprovalRecord, TurnReports
-from core.secret_redaction import remember
+from core.secret_redaction import add_secret
 from core.tools.tool import Tool, adapt
 from core.usage.prices import Prices
 from sandbox.models import CallTool, ReceivedRequest, Turn
@@ -71,7 +71,7 @@ LEAKS = re.compile(r"hunter2|aHVudGVy|xoxb-1|sk-ant|correct horse")
 
 @pytest.mark.parametrize("attack", SECRETS)
 def test_a_secret_in_the_arguments_is_not_kept(attack: str) -> None:
-    remember(KNOWN)
+    add_secret(KNOWN)
     name, value = SECRETS[attack]
     kept, _ = told({name: value, "city": "Seoul", "max_tokens": 5, "tokens": 7})
     assert not LEAKS.search(kept)

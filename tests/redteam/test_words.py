@@ -17,7 +17,7 @@ from channels.replies.approval_message import approval_text, decision_buttons
 from channels.settings import AttachmentLimits
 from core.inbox_message import Attachment
 from core.models.provider import DEFAULT_FILES
-from core.secret_redaction import redact, remember
+from core.secret_redaction import add_secret, redact_secrets
 from core.sessions.prompt_text import (
     CONTINUATION_PREFIX,
     INDENT,
@@ -170,8 +170,8 @@ SECRETS = {
 def test_no_secret_gets_out_by_an_error_or_a_result(secret: str) -> None:
     value = SECRETS[secret]
     if not value.startswith(("x", "sk")):
-        remember(value)
-    assert value not in redact(f"401 for Authorization: Bearer {value}, retry")
+        add_secret(value)
+    assert value not in redact_secrets(f"401 for Authorization: Bearer {value}, retry")
     assert value not in json.dumps(told({"error": f"failed with {value}", "nested": [{"deep": value}]}))
 
 
@@ -210,7 +210,7 @@ def test_an_approval_shows_arguments_however_deep_they_are_nested(depth: int) ->
 
 
 def test_an_approval_hides_known_secrets_counts_them_and_offers_no_always() -> None:
-    remember("staple-battery")
+    add_secret("staple-battery")
     approval = _approval(
         {"staple-battery": f"{COMMAND} staple-battery", "staple-batterystaple-battery": 1, "to": "Ada"}
     )
@@ -226,8 +226,8 @@ def test_an_approval_hides_known_secrets_counts_them_and_offers_no_always() -> N
 
 
 def test_two_names_that_differ_in_a_known_secret_are_both_shown() -> None:
-    remember("first-horse")
-    remember("other-horse")
+    add_secret("first-horse")
+    add_secret("other-horse")
     shown = json.loads(_shown(_approval({"first-horse": COMMAND, "other-horse": "ls"})))
     assert list(shown.values()) == [COMMAND, "ls"]
 

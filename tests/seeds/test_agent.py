@@ -11,7 +11,7 @@ from google.genai import errors
 
 from bot import app, settings
 from core.agents.factory import make_app
-from core.errors import SettingsError, UnknownModelError
+from core.errors import ModelNotFoundError, SettingsError
 from core.models.adapter import ModelAdapter
 from core.models.provider_registry import make_provider
 from core.models.providers.gemini import GeminiProvider
@@ -110,6 +110,6 @@ async def test_invalid_model_name(environment: pytest.MonkeyPatch, converse: Con
     """Invalid model name."""
     environment.setenv("MODEL", "gemini-nonesuch")
     async with gemini(environment), configured(converse) as conversation:
-        with pytest.raises(UnknownModelError, match="gemini-nonesuch") as raised:
+        with pytest.raises(ModelNotFoundError, match="gemini-nonesuch") as raised:
             await conversation.reply("Hi")
     assert isinstance(raised.value.__cause__, errors.APIError)

@@ -4,7 +4,7 @@ import pytest
 from google.adk.models import LlmRequest, LlmResponse
 from google.genai import types
 
-from core.errors import ProviderLimitError, ProviderStalledError
+from core.errors import ProviderRateLimitError, ProviderStreamError
 from core.models.messages import convert_messages
 from core.models.provider import Done, Failed, ModelMessage, ProviderEvent, Text, ToolCall
 from tests.fixtures.conversation import Answer, ScriptedProvider, adapter
@@ -55,12 +55,12 @@ async def test_streaming_mode_yields_partial_events_and_complete_final() -> None
 @both_modes
 async def test_provider_error_propagates_correctly(stream: bool) -> None:
     """Provider error propagates correctly."""
-    error = ProviderLimitError("busy")
+    error = ProviderRateLimitError("busy")
     model = adapter(ScriptedProvider([Text("Hel"), Failed(error), Text("never said"), Done()]))
     responses = model.generate_content_async(LlmRequest(contents=[types.UserContent("Hi")]), stream)
     if stream:
         assert parts(await anext(responses))[0].text == "Hel"
-    with pytest.raises(ProviderLimitError) as raised:
+    with pytest.raises(ProviderRateLimitError) as raised:
         await anext(responses)
     assert raised.value is error
     assert [response async for response in responses] == []
@@ -69,7 +69,7 @@ async def test_provider_error_propagates_correctly(stream: bool) -> None:
 @both_modes
 async def test_provider_emits_no_done_event(stream: bool) -> None:
     """Provider emits no done event."""
-    with pytest.raises(ProviderStalledError, match="scripted ended its stream without saying that it was done"):
+    with pytest.raises(ProviderStreamError, match="scripted ended its stream without saying that it was done"):
         await respond([Text("Hel")], stream=stream)
 
 

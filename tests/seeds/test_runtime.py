@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from core.agents.events import StreamEvent
-from core.errors import ProviderLimitError
+from core.errors import ProviderRateLimitError
 from core.models.provider import Done, Failed, ProviderEvent, Text, ToolCall
 from core.tools.tool import Tool
 from tests.fixtures.conversation import Converse, ScriptedProvider, team
@@ -67,10 +67,10 @@ async def test_retry_also_fails(converse: Converse) -> None:
 
 async def test_non_hallucination_error_is_not_retried(converse: Converse) -> None:
     """Non-hallucination error is not retried."""
-    error = ProviderLimitError("busy")
+    error = ProviderRateLimitError("busy")
     provider = ScriptedProvider([Failed(error)], "never asked for")
     conversation = await converse(app=team(provider, "billing", "research", guarded=False))
-    with pytest.raises(ProviderLimitError) as raised:
+    with pytest.raises(ProviderRateLimitError) as raised:
         await conversation.reply("Where is my bill?")
     assert raised.value is error
     assert len(provider.requests) == 1
@@ -119,7 +119,7 @@ async def test_error_handling(converse: Converse) -> None:
     def run(_arguments: object) -> None:
         raise OSError("the disk is full")
 
-    broken = ProviderLimitError("busy")
+    broken = ProviderRateLimitError("busy")
     provider = ScriptedProvider([ToolCall("c1", "exec", {}), Done()], [Failed(broken)])
     conversation = await converse(provider, tools=[Tool("exec", "Runs a command.", run)])
     of_tool, of_run = [event for event in await conversation.events("Go.") if event.type == "error"]

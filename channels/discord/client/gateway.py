@@ -14,7 +14,7 @@ from discord.backoff import ExponentialBackoff
 from discord.gateway import DiscordWebSocket
 
 from channels.discord.client.auth import MAX_WAIT_SECONDS
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class GatewayClient(discord.Client):
 
     async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
         """Log the error without the message text that discord.py would quote."""
-        log.error("%s: %s", event_method, traced(sys.exception() or RuntimeError()))
+        log.error("%s: %s", event_method, format_error(sys.exception() or RuntimeError()))
 
 
 class GatewayReconnector:
@@ -190,7 +190,7 @@ class GatewayReconnector:
             try:
                 await self._connect()
             except Exception as error:
-                log.warning("the connection to Discord's gateway failed: %s", traced(error))
+                log.warning("the connection to Discord's gateway failed: %s", format_error(error))
             await asyncio.sleep(backoff.delay())
 
     async def _connect(self) -> None:
@@ -216,7 +216,7 @@ async def _close_client(client: GatewayClient) -> None:
                 await client.change_presence(status=discord.Status.invisible)
             await client.close()
     except Exception as error:
-        log.info("the gateway connection was not closed properly: %s", traced(error))
+        log.info("the gateway connection was not closed properly: %s", format_error(error))
         await client.http.close()
 
 

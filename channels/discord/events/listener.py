@@ -19,11 +19,11 @@ from channels.intake.backfill import Backfill
 from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage, MessageHandler
 from channels.lookup_cache import LookupCache
 from channels.rate_limits.caller import RefusedError
-from core.concurrency.retry import retried
-from core.concurrency.tasks import Work
+from core.concurrency.retry import retry_store
+from core.concurrency.tasks import BackgroundTasks
 from core.conversations.service import ConversationService
 from core.errors import StoreError, SurfaceError
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class MessageListener:
         api: DiscordApi,
         intake: MessageHandler,
         conversations: ConversationService,
-        work: Work,
+        work: BackgroundTasks,
         *,
         identities: DiscordIdentityResolver,
         is_served: Callable[[int | None], bool],
@@ -75,14 +75,14 @@ class MessageListener:
 
         Discord sends a message once. If its author cannot be resolved, the backfill fetches it.
         """
-        if self._work.is_ending or not is_user_message(message):
+        if self._work.is_stopping or not is_user_message(message):
             return
-        with self._work.under_way():
+        with self._work.track_current():
             try:
                 async with asyncio.timeout(RESOLVE_TIMEOUT), self._get_lock(message.channel.id):
                     call = await self._fetch_call(message)
             except (SurfaceError, TimeoutError) as error:
-                log.error("the author of a message could not be resolved: %s", traced(error))
+                log.error("the author of a message could not be resolved: %s", format_error(error))
                 self._start_backfill(message)
                 return
             if call is not None:
@@ -179,16 +179,16 @@ class MessageListener:
         Returns:
             False if the change could not be stored.
         """
-        if self._work.is_ending or not self._is_served(guild):
+        if self._work.is_stopping or not self._is_served(guild):
             return True
-        with self._work.under_way():
+        with self._work.track_current():
             if backfill := self._get_backfill(channel_place_id(guild, channel)):
                 for key, text in edits.items():
                     await backfill.apply_edit(key, text)
             try:
-                await retried(store, what="an edit or a deletion")
+                await retry_store(store, what="an edit or a deletion")
             except StoreError as error:
-                log.error("an edit or a deletion is not stored: %s", traced(error))
+                log.error("an edit or a deletion is not stored: %s", format_error(error))
                 return False
             return True
 

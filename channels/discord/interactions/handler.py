@@ -30,12 +30,12 @@ from channels.intake.handler import MessageHandler
 from channels.intake.interactions import Interaction, InteractionHandler, Kind, Retract
 from channels.rate_limits.caller import RefusedError
 from channels.services import ChannelServices
-from core.concurrency.tasks import Work
+from core.concurrency.tasks import BackgroundTasks
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX
 from core.inbox_message import Attachment, InboxMessage, storable_text
-from core.privacy.vault import Seal
-from core.secret_redaction import traced
+from core.privacy.vault import Cipher
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -70,9 +70,9 @@ class DiscordInteractionHandler(InteractionHandler):
         api: DiscordApi,
         services: ChannelServices,
         intake: MessageHandler,
-        work: Work,
+        work: BackgroundTasks,
         *,
-        cipher: Seal,
+        cipher: Cipher,
         identities: DiscordIdentityResolver,
         get_surface: Callable[[Mapping[str, Any]], DiscordSurface],
         get_token: Callable[[Mapping[str, Any]], InteractionToken],
@@ -140,15 +140,15 @@ class DiscordInteractionHandler(InteractionHandler):
                     else conversations.agents.list_selectable(spots)
                 )
         except (StoreError, TimeoutError) as error:
-            log.warning("a name cannot be completed: %s", traced(error))
+            log.warning("a name cannot be completed: %s", format_error(error))
             return ()
         found = [one for one in names if typed.lower() in one.lower()]
         return sorted(found, key=lambda one: not one.lower().startswith(typed.lower()))
 
     async def _receive(self, interaction: discord.Interaction, kind: Kind, values: Mapping[str, Any]) -> None:
-        if self._work.is_ending:
+        if self._work.is_stopping:
             return
-        with self._work.under_way():
+        with self._work.track_current():
             parsed = self._parse(interaction, kind, values)
             await self.receive(parsed, partial(self._identify, interaction, parsed), partial(_acknowledge, interaction))
 
@@ -156,7 +156,7 @@ class DiscordInteractionHandler(InteractionHandler):
         guild, user, channel_id = interaction.guild_id, interaction.user, interaction.channel_id or 0
         channel: Any = interaction.channel or discord.Object(channel_id)
         place, session = place_id(guild, channel), session_id(guild, channel, user.id, self._settings.sessions)
-        surface = {"application": str(interaction.application_id), "token": self._seal.close(interaction.token)}
+        surface = {"application": str(interaction.application_id), "token": self._seal.encrypt(interaction.token)}
         address = {
             "channel": str(channel_id),
             "message": str(interaction.id),
@@ -270,7 +270,7 @@ async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) ->
         else:
             await interaction.response.defer(ephemeral=parsed.context.is_private, thinking=True)
     except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
-        log.warning("an interaction could not be acknowledged: %s", traced(error))
+        log.warning("an interaction could not be acknowledged: %s", format_error(error))
         is_refused = isinstance(error, discord.HTTPException) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
         return not is_refused or getattr(error, "code", 0) == ALREADY_ACKNOWLEDGED
     return True

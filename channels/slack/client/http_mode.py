@@ -16,8 +16,8 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
 from channels.base import ARRIVED_AT
-from core.concurrency.tasks import Work
-from core.secret_redaction import traced
+from core.concurrency.tasks import BackgroundTasks
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class HttpMode:
         self._verifier = SignatureVerifier(signing_secret)
         self._is_open = False
         self._closed_at = 0.0  # seconds since the epoch
-        self._work = Work()
+        self._work = BackgroundTasks()
 
     @property
     def routes(self) -> Sequence[web.AbstractRouteDef]:
@@ -59,7 +59,7 @@ class HttpMode:
     async def close(self) -> None:
         """Refuse requests from now on: Slack delivers them again. Those under way are awaited, then cancelled."""
         self._is_open, self._closed_at = False, time.time()
-        await self._work.end(CLOSE_SECONDS)
+        await self._work.drain(CLOSE_SECONDS)
 
     async def _receive(self, request: web.Request) -> web.Response:
         """Answer a request within `ANSWER_SECONDS`.
@@ -82,7 +82,7 @@ class HttpMode:
         if retry := request.headers.get("x-slack-retry-num"):
             log.info("Slack delivers a request again (attempt %s)", retry)
         task = asyncio.create_task(self._dispatch(request), name="slack request")
-        self._work.watch(task)
+        self._work.add(task)
         await asyncio.wait([task], timeout=max(0.0, deadline - now()))
         if not task.done() or task.cancelled():
             return web.Response(status=503)
@@ -92,7 +92,7 @@ class HttpMode:
         try:
             return await self._app.async_dispatch(await to_bolt_request(request))
         except Exception as error:
-            log.error("a request could not be processed: %s", traced(error))
+            log.error("a request could not be processed: %s", format_error(error))
             return BoltResponse(status=500)
 
     def _is_signed(self, body: bytes, request: web.Request) -> bool:

@@ -24,7 +24,7 @@ from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
 from channels.slack.client.workspaces import WorkspaceTokenStore
 from core.errors import StoreError
 from core.privacy.vault import Vault
-from core.secret_redaction import traced
+from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class SignedStateStore(AsyncOAuthStateStore):
         Raises:
             StoreError: the database cannot be used.
         """
-        name = self._vault.verified(state + "=" * (-len(state) % 4), seconds=STATE_SECONDS)
+        name = self._vault.verify_token(state + "=" * (-len(state) % 4), max_age=STATE_SECONDS)
         if name is None or not name.startswith(_STATE_PREFIX):
             return False
         return await self._vault.add(name, seconds=2 * STATE_SECONDS)  # longer than it is valid, on any worker's clock
@@ -123,7 +123,7 @@ async def _respond(
         async with asyncio.timeout(PAGE_SECONDS):
             response = await to_aiohttp_response(await handle(await to_bolt_request(request)))
     except Exception as error:
-        log.error("the app cannot be installed: %s", traced(error))
+        log.error("the app cannot be installed: %s", format_error(error))
         response = web.Response(status=503, text="This cannot be done right now. Please try again in a moment.")
     response.headers["Cache-Control"] = "no-store"
     response.headers["Referrer-Policy"] = "no-referrer"

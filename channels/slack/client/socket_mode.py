@@ -13,7 +13,7 @@ from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 
-from core.concurrency.tasks import Work
+from core.concurrency.tasks import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class SocketConnection:
         self._client: SocketModeClient | None = None
         self._socket: _WebSocket | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._work = Work()
+        self._work = BackgroundTasks()
 
     @property
     def heard_at(self) -> float:
@@ -99,7 +99,7 @@ class SocketConnection:
         with suppress(Exception):
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await client.close()
-        await self._work.end(CLOSE_TIMEOUT)
+        await self._work.drain(CLOSE_TIMEOUT)
         tasks = [self._connecting, client.message_processor, client.current_session_monitor, client.message_receiver]
         for task in (unfinished := [task for task in tasks if task is not None]):
             task.cancel()
@@ -120,7 +120,7 @@ class SocketConnection:
 
     async def _handle(self, handler: AsyncSocketModeHandler, client: Any, request: Any) -> None:
         """Have Bolt handle a request. slack_sdk (3.47) handles each in a task that nobody owns."""
-        with self._work.under_way():
+        with self._work.track_current():
             try:
                 await handler.handle(client, request)
             except ConnectionError:  # an event that is stored is recognised by its key

@@ -11,7 +11,7 @@ from cachetools import TTLCache
 from channels.rate_limits.caller import RefusedError, TransientError
 from core.errors import StoreError
 from core.privacy.vault import Vault
-from core.secret_redaction import remember
+from core.secret_redaction import add_secret
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class WorkspaceTokenStore:
             SettingsError: the stored tokens are encrypted with another one.
             StoreError: the database cannot be used.
         """
-        await self._vault.verify()
+        await self._vault.count_decryptable()
 
     async def add(self, team: str, details: Mapping[str, Any], token: str) -> None:
         """Store the token of a new or repeated installation.
@@ -41,7 +41,7 @@ class WorkspaceTokenStore:
         Raises:
             StoreError: the token cannot be stored.
         """
-        remember(token)
+        add_secret(token)
         await self._vault.put(_name(team), {**details, "token": token, "at": int(time.time())})
         self._cache[team] = token
 
@@ -91,7 +91,7 @@ class WorkspaceTokenStore:
         if stored is None:
             return None
         token = self._cache[team] = str(stored["token"])
-        remember(token)
+        add_secret(token)
         return token
 
 

@@ -48,7 +48,7 @@ from channels.slack.text import escape, make_inert, make_title, to_plain_text
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX
 from core.inbox_message import Attachment, InboxMessage, storable_text
-from core.privacy.vault import Seal
+from core.privacy.vault import Cipher
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class SlackInteractionHandler(InteractionHandler):
         directory: WorkspaceDirectory,
         responder: PrivateResponder,
         *,
-        seal: Seal,
+        seal: Cipher,
         direct: Direct,
         surface: Callable[[InboxMessage], SlackSurface],
         is_installed: Callable[[str], Awaitable[bool]],

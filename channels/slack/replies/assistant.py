@@ -17,7 +17,7 @@ from channels.rate_limits.caller import RefusedError
 from channels.rate_limits.limiter import RateLimiter
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_3, TIER_4
-from core.concurrency.tasks import Work
+from core.concurrency.tasks import BackgroundTasks
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class AssistantThreads:
     def __init__(self, api: SlackApi) -> None:
         self._api = api
         self._refused: TTLCache[str, bool, float] = TTLCache(MAX_REFUSED, REFUSED_SECONDS)
-        self._work = Work()
+        self._work = BackgroundTasks()
 
     @contextmanager
     def processing(self, address: Mapping[str, Any], is_resumed: Callable[[], bool]) -> Iterator[None]:
@@ -65,8 +65,8 @@ class AssistantThreads:
                     self._set(address, "active", limiter, after=begun)
 
     async def settle(self, seconds: float) -> None:
-        """Wait for the calls that are under way as `Work.end` does."""
-        await self._work.end(seconds)
+        """Wait for the calls that are under way as `BackgroundTasks.drain` does."""
+        await self._work.drain(seconds)
 
     def _set(
         self,
@@ -85,7 +85,7 @@ class AssistantThreads:
             await self._call(address, status, limiter, is_admitted=is_admitted)
 
         task = asyncio.create_task(set_status(), name=f"thread {status}")
-        self._work.watch(task)
+        self._work.add(task)
         return task
 
     async def _call(self, address: Mapping[str, Any], status: str, limiter: RateLimiter, *, is_admitted: bool) -> None:

@@ -31,12 +31,12 @@ from anthropic.types import Usage as StartUsage
 from google.genai import types
 
 from core.errors import (
+    ContextLengthError,
     ProviderError,
-    ProviderLimitError,
+    ProviderRateLimitError,
     ProviderRequestError,
-    ProviderStalledError,
+    ProviderStreamError,
     ProviderUnavailableError,
-    TooLongError,
 )
 from core.models.errors import parse_errors, retry_after, status_error, with_failure_event
 from core.models.messages import clean_tool_name
@@ -140,7 +140,7 @@ class AnthropicProvider:
             while not answer.is_complete:
                 chunk = await anext(chunks, None)
                 if chunk is None:
-                    raise ProviderStalledError("anthropic ended its stream without saying that it was done")
+                    raise ProviderStreamError("anthropic ended its stream without saying that it was done")
                 if (event := answer.add_chunk(chunk)) is not None:
                     yield event
                 else:  # only these chunks change the token counts
@@ -248,11 +248,11 @@ def _to_provider_error(error: Exception, model: str) -> ProviderError:
 
 def _from_status_error(error: anthropic.APIStatusError, model: str) -> ProviderError:
     if error.type == "billing_error":
-        exhausted = ProviderLimitError("anthropic: the credit of this key is used up")
+        exhausted = ProviderRateLimitError("anthropic: the credit of this key is used up")
         exhausted.retryable = False
         return exhausted
     if "prompt is too long" in (error.api_message or ""):  # has no error type of its own
-        return TooLongError(f"the conversation is too long for {model!r}")
+        return ContextLengthError(f"the conversation is too long for {model!r}")
     is_in_stream = error.status_code < 400
     status = _HTTP_STATUSES.get(error.type or "", 500) if is_in_stream else error.status_code
     wait = None if is_in_stream else retry_after(error.response.headers)

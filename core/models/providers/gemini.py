@@ -19,7 +19,7 @@ from core.errors import (
     ProviderAuthError,
     ProviderError,
     ProviderRequestError,
-    ProviderStalledError,
+    ProviderStreamError,
     ProviderUnavailableError,
 )
 from core.models.errors import parse_errors, status_error, with_failure_event
@@ -124,7 +124,7 @@ class GeminiProvider:
                         for event in _parse_part(part):
                             yield event
             if finish is None:
-                raise ProviderStalledError("gemini ended its stream without saying that it was done")
+                raise ProviderStreamError("gemini ended its stream without saying that it was done")
             yield Done(finish, usage)
         finally:
             for response in responses:

@@ -16,12 +16,12 @@ from openai.types.completion_usage import CompletionUsage
 
 from core.errors import (
     ContentBlockedError,
+    ContextLengthError,
     ProviderError,
-    ProviderLimitError,
+    ProviderRateLimitError,
     ProviderRequestError,
-    ProviderStalledError,
+    ProviderStreamError,
     ProviderUnavailableError,
-    TooLongError,
 )
 from core.models.errors import parse_errors, retry_after, status_error, unknown_model, with_failure_event
 from core.models.messages import clean_tool_name
@@ -151,7 +151,7 @@ class OpenAIProvider:
                     for event in _parse_delta(choice.delta, calls):
                         yield event
         if finish is None:
-            raise ProviderStalledError(f"{self.name} ended its stream without saying that it was done")
+            raise ProviderStreamError(f"{self.name} ended its stream without saying that it was done")
         for call in calls.build(is_truncated=finish == "length"):
             yield call
         yield Done(_FINISH_REASONS.get(finish, types.FinishReason.OTHER), usage)
@@ -194,13 +194,13 @@ class OpenAIProvider:
             case "content_filter" | "content_policy_violation":
                 return ContentBlockedError(f"{self.name} withheld the answer: the prompt was blocked")
             case "context_length_exceeded":
-                return TooLongError(f"the conversation is too long for {model!r}")
+                return ContextLengthError(f"the conversation is too long for {model!r}")
             case "insufficient_quota":
-                exhausted = ProviderLimitError(f"{self.name}: the quota of this key is used up")
+                exhausted = ProviderRateLimitError(f"{self.name}: the quota of this key is used up")
                 exhausted.retryable = False
                 return exhausted
         if isinstance(error.body, dict) and error.body.get("type") == "exceed_context_size_error":
-            return TooLongError(f"the conversation is too long for {model!r}")  # llama.cpp
+            return ContextLengthError(f"the conversation is too long for {model!r}")  # llama.cpp
         return None
 
 

@@ -23,7 +23,7 @@ from channels.intake import backfill as gaps
 from channels.slack.adapter import SlackChannel
 from channels.slack.client import auth as proof
 from channels.slack.client import socket_mode as socket
-from core.errors import DeafError, StoreError
+from core.errors import ConnectionLostError, StoreError
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import channels, workers
@@ -90,7 +90,7 @@ async def test_a_token_that_is_good_no_more_is_deafness_that_nothing_helps_again
     async with SlackSandbox(rate_limits=False) as sandbox, slack.running(sandbox, tmp_path, "never asked") as bot:
         found = Health(patience=1.0, limit=2.5)
         sandbox.faults.fail("auth.test", 100_000, error="account_inactive")
-        with pytest.raises(DeafError, match=r"slack: there was no sign of life for \d s; ending"):
+        with pytest.raises(ConnectionLostError, match=r"slack: there was no sign of life for \d s; ending"):
             await asyncio.wait_for(found.watch([bot.channel], bot.database), 30)
         assert "auth.test: Slack says account_inactive" in caplog.text
         assert caplog.text.count("slack: connecting anew") == 2
@@ -186,7 +186,7 @@ async def test_the_program_ends_when_it_stays_deaf(tmp_path: Path, monkeypatch: 
         running = asyncio.create_task(app.run(settings, asyncio.Event()))
         await sandbox.wait_connected(30)
         sandbox.faults.fail("auth.test", 100_000, error="token_revoked")
-        with pytest.raises(DeafError):
+        with pytest.raises(ConnectionLostError):
             await asyncio.wait_for(running, 30)
         await sandbox.wait_for(lambda: not sandbox.connected)
 
@@ -210,5 +210,5 @@ async def test_who_is_to_hear_discord_next_and_cannot_ends_with_an_error(
         async with bot.database.write() as connection:
             await connection.execute(sa.delete(workers).where(workers.c.id == "other"))
         await until(lambda: not found.is_ready)
-        with pytest.raises(DeafError):
+        with pytest.raises(ConnectionLostError):
             await asyncio.wait_for(watching, 30)

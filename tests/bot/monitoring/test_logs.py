@@ -12,7 +12,7 @@ import pytest
 
 from bot.monitoring import logs
 from core.observability.tracing import running
-from core.secret_redaction import masked, remember
+from core.secret_redaction import add_secret, mask_json
 
 #: Of each, what must not be seen, and how it appears.
 SECRETS = {
@@ -84,7 +84,7 @@ def warning(text: str) -> None:
 
 
 def arguments_of_a_tool(text: str) -> None:
-    logging.getLogger("core").error("called with %s", masked({"query": text, "nested": [{"text": text}]}))
+    logging.getLogger("core").error("called with %s", mask_json({"query": text, "nested": [{"text": text}]}))
 
 
 PATHS = [message, argument, exception, cause, thread, warning, arguments_of_a_tool]
@@ -108,7 +108,7 @@ def written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning", "always::UserWarning")
 def test_no_kind_of_secret_is_in_the_log_by_any_path(written: io.StringIO) -> None:
     for name in REMEMBERED:
-        remember(SECRETS[name][0])
+        add_secret(SECRETS[name][0])
     leaks = []
     for path in PATHS:
         for name, (secret, around) in SECRETS.items():

@@ -241,7 +241,7 @@ def test_it_tells_which_models_were_asked_and_which_took_anothers_place() -> Non
     calls = (
         ModelCall("gemini-x", input=1000, output=10, thinking=5, seconds=1.0),
         ModelCall("gemini-x", input=2000, output=10, seconds=1.5),
-        ModelCall("gemini-x", seconds=0.25, error="ProviderLimitError"),
+        ModelCall("gemini-x", seconds=0.25, error="ProviderRateLimitError"),
         ModelCall("openai/y", input=10, output=1, instead_of="gemini-x"),
     )
     facts: dict[str, Any] = {"calls": calls, "model": "gemini-x", "usage": {"input": 3010}}

@@ -25,7 +25,7 @@ from core.inbox.store import InboxStore
 from core.inbox_message import Attachment, InboxMessage, ReplyWithoutMention
 from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
-from core.store.turn_states import Ended
+from core.store.turn_states import EndState
 from core.tools.approvals import Approval, Approvals
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
@@ -135,7 +135,7 @@ class Place:
         (turn,) = await self.turns.claim(1)
         return turn
 
-    async def ended(self, turn: Turn, state: Ended = "done") -> Turn:
+    async def ended(self, turn: Turn, state: EndState = "done") -> Turn:
         if state == "done":
             await self.turns.save_answer(turn, "Well.", {})
         await self.turns.end(turn, state)

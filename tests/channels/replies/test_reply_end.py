@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from channels.discord.client.api import DiscordApi
 from channels.i18n import messages as words
 from channels.slack.replies.surface import SlackSurface
-from core.errors import ProviderSilentError, StoreError
+from core.errors import ProviderTimeoutError, StoreError
 from core.store.database import Database
 from core.turns.store import TurnStore
 from sandbox.models import Fail, Pause, ReceivedRequest, Say, Stall, Turn
@@ -330,7 +330,7 @@ async def test_a_model_that_says_nothing_for_too_long_ends_in_one_sentence_below
         talk.bot.answerer._runtime.app.root_agent.model.idle_seconds = 2.0
         await failed(talk)
         (row,) = await ended(talk)
-        apology = words.ENGLISH.format_error_with_id(ProviderSilentError.public, row.id)
+        apology = words.ENGLISH.format_error_with_id(ProviderTimeoutError.public, row.id)
         assert texts(talk) == [f"Once\n\n{apology}"]
         assert retries(talk) == [True]
 

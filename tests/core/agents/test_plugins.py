@@ -84,7 +84,7 @@ async def test_a_secret_in_the_error_of_a_tool_reaches_neither_model_nor_memory(
     converse: Converse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(secrets, "_known", set())
-    secrets.remember("hunter2-hunter2")
+    secrets.add_secret("hunter2-hunter2")
     error = RuntimeError("Bearer abcdefgh12345678 and hunter2-hunter2 at https://me:pass-word@host/")
     provider, conversation = await failing(converse, error)
     await conversation.reply("Look.")
@@ -152,7 +152,7 @@ async def test_a_result_that_no_json_can_hold_is_told_as_what_it_can(converse: C
 
 
 async def test_a_secret_in_a_result_stays_in_the_house(converse: Converse) -> None:
-    secrets.remember("correct horse")
+    secrets.add_secret("correct horse")
     assert await told_of(converse, ["it is correct horse", {"key": "sk-abcdefghijklmnop"}]) == {
         "result": ["it is [redacted]", {"key": "[redacted]"}]
     }
@@ -177,7 +177,7 @@ async def journal(conversation: Conversation) -> list[sa.Row[Any]]:
 
 
 async def test_a_call_is_in_the_journal_with_what_the_model_was_told(converse: Converse) -> None:
-    secrets.remember("hunter2-hunter2")
+    secrets.add_secret("hunter2-hunter2")
     provider = ScriptedProvider(calls("look", at="sea"), "Seen.")
     conversation = await converse(provider, tools=[Tool("look", "Looks.", lambda _arguments: "hunter2-hunter2")])
     async for event in conversation.stream("Look.", run_id="run-1"):

@@ -20,8 +20,8 @@ from core.agents.warmup import warm_up
 from core.errors import (
     ContentBlockedError,
     ProviderError,
-    ProviderLimitError,
-    ProviderStalledError,
+    ProviderRateLimitError,
+    ProviderStreamError,
     ProviderUnavailableError,
     StepLimitError,
 )
@@ -157,7 +157,7 @@ async def test_a_tool_that_is_a_plain_function_does_not_hold_up_the_loop(convers
 
 
 async def test_a_run_that_fails_ends_in_one_error(converse: Converse) -> None:
-    error = ProviderLimitError("busy")
+    error = ProviderRateLimitError("busy")
     events = await (await converse(ScriptedProvider([Text("Hel"), Failed(error)]))).events("Hi")
     assert kinds(events) == ["text_delta", "error"]
     assert (events[-1].error, events[-1].call_id) == (error, "")
@@ -259,7 +259,7 @@ async def persistent(converse: Converse, provider: ScriptedProvider, *tools: Too
 
 
 def busy() -> Failed:
-    return Failed(ProviderLimitError("busy", retry_after=0.01))
+    return Failed(ProviderRateLimitError("busy", retry_after=0.01))
 
 
 def overloaded() -> Failed:
@@ -267,7 +267,7 @@ def overloaded() -> Failed:
 
 
 def silent() -> Failed:
-    return Failed(ProviderStalledError("silent"))
+    return Failed(ProviderStreamError("silent"))
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -318,7 +318,9 @@ async def test_a_step_that_never_comes_right_ends_in_the_last_error_below_what_w
 
 
 async def test_closing_in_a_wait_ends_it(converse: Converse) -> None:
-    provider = ScriptedProvider([Text("Hel"), Failed(ProviderLimitError("busy", retry_after=30))], "never asked for")
+    provider = ScriptedProvider(
+        [Text("Hel"), Failed(ProviderRateLimitError("busy", retry_after=30))], "never asked for"
+    )
     conversation = await persistent(converse, provider)
     async with asyncio.timeout(20):
         async with aclosing(conversation.stream("Hi")) as events:
@@ -367,7 +369,7 @@ async def test_what_was_said_before_an_invented_agent_is_taken_back(converse: Co
 
 
 async def test_the_error_of_the_retry_is_caused_by_the_first(converse: Converse) -> None:
-    busy = ProviderLimitError("busy")
+    busy = ProviderRateLimitError("busy")
     provider = ScriptedProvider(hands_over_to("ghost"), [Failed(busy)])
     events = await (await converse(app=team(provider, "billing", guarded=False))).events("Hi")
     assert kinds(events).count("error") == 1

@@ -26,26 +26,26 @@ def _as_before() -> Iterator[None]:
 @pytest.mark.usefixtures("_as_before")
 def test_what_stands_stays_and_what_a_turn_left_behind_goes() -> None:
     standing = Cycle()
-    garbage.settle()
+    garbage.freeze_gc()
     assert not any(held is standing for held in gc.get_objects())
     left = weakref.ref(Cycle())
-    garbage.collect()
+    garbage.collect_garbage()
     assert left() is None
     assert standing.itself is standing
 
 
 @pytest.mark.usefixtures("_as_before")
 def test_nothing_is_looked_through_while_a_process_starts() -> None:
-    garbage.hold()
+    garbage.disable_gc()
     assert not gc.isenabled()
-    garbage.settle()
+    garbage.freeze_gc()
     assert gc.isenabled()
 
 
 @pytest.mark.usefixtures("_as_before")
 def test_full_collections_are_rare_while_there_is_no_rest() -> None:
     before = THRESHOLDS
-    garbage.settle()
+    garbage.freeze_gc()
     young, middle, full = gc.get_threshold()
     assert young * middle * full > 10 * before[0] * before[1] * before[2]
     assert young * middle < before[0] * before[1], "and the others are short"

@@ -6,8 +6,8 @@ from tenacity import AsyncRetrying, RetryCallState
 from tenacity.wait import wait_none
 
 from core.concurrency import retry
-from core.concurrency.retry import PATIENCE, RETRY_WAIT, persist, retried
-from core.concurrency.tasks import beside
+from core.concurrency.retry import PATIENCE, RETRY_WAIT, retry_forever, retry_store
+from core.concurrency.tasks import run_in_background
 from core.errors import SessionResetError, StoreError
 from tests.fixtures.retry_waits import limited
 
@@ -29,7 +29,7 @@ class Operation:
 async def test_a_transient_failure_is_retried_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     operation = Operation(StoreError("away"), StoreError("away"))
     with caplog.at_level(logging.WARNING):
-        assert await retried(operation, what="a turn") == "done"
+        assert await retry_store(operation, what="a turn") == "done"
     assert operation.tries == 3
     assert [record.getMessage() for record in caplog.records] == ["a turn: away; trying again in 0.0 s"] * 2
 
@@ -37,7 +37,7 @@ async def test_a_transient_failure_is_retried_and_logged(caplog: pytest.LogCaptu
 async def test_after_the_last_pause_the_error_goes_to_the_caller() -> None:
     operation = Operation(*[StoreError("away")] * 9)
     with pytest.raises(StoreError, match="away"):
-        await retried(operation, what="a turn")
+        await retry_store(operation, what="a turn")
     assert operation.tries == 3
 
 
@@ -45,7 +45,7 @@ async def test_after_the_last_pause_the_error_goes_to_the_caller() -> None:
 async def test_a_permanent_failure_is_not_retried(error: Exception) -> None:
     operation = Operation(error)
     with pytest.raises(type(error)):
-        await retried(operation, what="a turn")
+        await retry_store(operation, what="a turn")
     assert operation.tries == 1
 
 
@@ -56,7 +56,7 @@ async def test_a_cancelled_operation_ends_with_the_reason_of_its_cancellation() 
         started.set()
         await asyncio.Event().wait()
 
-    running = asyncio.create_task(retried(hangs, what="a turn"))
+    running = asyncio.create_task(retry_store(hangs, what="a turn"))
     await started.wait()
     running.cancel("a reason")
     with pytest.raises(asyncio.CancelledError, match="a reason"):
@@ -72,7 +72,7 @@ async def test_tries_that_take_long_count_against_the_patience(monkeypatch: pyte
         return await operation()
 
     with pytest.raises(StoreError):
-        await retried(slow, what="a turn", patience=0.05)
+        await retry_store(slow, what="a turn", patience=0.05)
     assert operation.tries <= 3
 
 
@@ -98,7 +98,9 @@ async def test_a_job_is_retried_until_it_succeeds_and_each_reason_logged_once(
 
     wake.set()
     with caplog.at_level(logging.WARNING):
-        async with beside(persist(work, wake, wait_none(), what="messages are not stored yet"), name="job"):
+        async with run_in_background(
+            retry_forever(work, wake, wait_none(), what="messages are not stored yet"), name="job"
+        ):
             await asyncio.wait_for(done.wait(), 10)
     assert job.tries == 4
     told = [record.getMessage() for record in caplog.records]
@@ -114,7 +116,7 @@ async def test_waking_a_job_ends_its_pause() -> None:
         done.set()
 
     wake.set()
-    async with beside(persist(work, wake, limited(), what="messages are not stored yet"), name="job"):
+    async with run_in_background(retry_forever(work, wake, limited(), what="messages are not stored yet"), name="job"):
         await begun.wait()
         wake.set()
         await asyncio.wait_for(done.wait(), 10)

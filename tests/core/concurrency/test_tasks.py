@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from core.concurrency.tasks import abreast, beside, run_every
+from core.concurrency.tasks import run_concurrently, run_every, run_in_background
 
 
 async def test_so_many_are_under_way_at_once_begun_in_their_order() -> None:
@@ -18,9 +18,9 @@ async def test_so_many_are_under_way_at_once_begun_in_their_order() -> None:
         await asyncio.sleep(0)
         now -= 1
 
-    await abreast(work, range(10), 3)
+    await run_concurrently(work, range(10), 3)
     assert (begun, most) == (list(range(10)), 3)
-    await abreast(work, (), 3)
+    await run_concurrently(work, (), 3)
 
 
 async def test_one_that_fails_ends_the_others_and_is_told_as_it_is() -> None:
@@ -35,7 +35,7 @@ async def test_one_that_fails_ends_the_others_and_is_told_as_it_is() -> None:
             ended.append(item)
 
     with pytest.raises(ValueError, match="1"):
-        await abreast(work, range(10), 3)
+        await run_concurrently(work, range(10), 3)
     assert sorted(ended) == [0, 2]
 
 
@@ -51,7 +51,7 @@ async def test_periodic_work_goes_on_after_a_failure_that_is_logged(caplog: pyte
             repeated.set()
 
     with caplog.at_level(logging.WARNING):
-        async with beside(run_every(0, work, what="the work cannot be done"), name="work"):
+        async with run_in_background(run_every(0, work, what="the work cannot be done"), name="work"):
             await repeated.wait()
     (record,) = caplog.records
     assert record.getMessage().startswith("the work cannot be done: ValueError")
@@ -67,5 +67,5 @@ async def test_periodic_work_is_retried_after_another_pause_if_it_says_so() -> N
             raise ValueError("no")
         repeated.set()
 
-    async with beside(run_every(3600, work, what="the work cannot be done", retry_seconds=0), name="work"):
+    async with run_in_background(run_every(3600, work, what="the work cannot be done", retry_seconds=0), name="work"):
         await asyncio.wait_for(repeated.wait(), 10)

@@ -13,7 +13,7 @@ from core.inbox.store import InboxStore
 from core.store.schema import approvals, channels, messages
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.store.turn_states import Ended
+from core.store.turn_states import EndState
 from core.turns.store import TurnStore
 from core.usage.meter import ModelCall
 from core.usage.prices import Prices
@@ -179,7 +179,7 @@ async def test_a_turn_that_ends_without_an_answer_keeps_its_receipt_and_one_that
     inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     reports = TurnReports(database, Prices())
-    states: tuple[Ended, ...] = ("failed", "cancelled")
+    states: tuple[EndState, ...] = ("failed", "cancelled")
     for state in states:
         await inbox.accept(inbound())
         (turn,) = await turns.claim(1)

@@ -13,7 +13,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 
-from core.errors import ContentBlockedError, ProviderLimitError, ProviderStalledError
+from core.errors import ContentBlockedError, ProviderRateLimitError, ProviderStreamError
 from core.models.adapter import NO_CONTENT, ModelAdapter
 from core.models.provider import Done, Failed, ModelRequest, ProviderEvent, SupportedFiles, Text, Thought, ToolCall
 from core.usage.meter import Usage
@@ -100,21 +100,21 @@ async def test_calls_are_in_the_final_response_alone() -> None:
 
 @both_modes
 async def test_a_failure_is_raised_at_once(stream: bool) -> None:
-    error = ProviderLimitError("busy", retry_after=3)
-    with pytest.raises(ProviderLimitError) as raised:
+    error = ProviderRateLimitError("busy", retry_after=3)
+    with pytest.raises(ProviderRateLimitError) as raised:
         await respond([Text("Hel"), Failed(error), Text("never"), Done()], stream)
     assert raised.value is error
 
 
 @both_modes
 async def test_a_stream_without_done_is_an_error(stream: bool) -> None:
-    with pytest.raises(ProviderStalledError, match="without saying that it was done"):
+    with pytest.raises(ProviderStreamError, match="without saying that it was done"):
         await respond([Text("Hel")], stream)
 
 
 @both_modes
 async def test_a_silent_stream_is_an_error(stream: bool) -> None:
-    with pytest.raises(ProviderStalledError, match="said nothing for"):
+    with pytest.raises(ProviderStreamError, match="said nothing for"):
         await respond([Text("Hel")], stream, stalls=True)
 
 

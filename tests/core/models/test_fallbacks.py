@@ -17,15 +17,15 @@ from core.agents.factory import make_app, ours
 from core.concurrency import event_loop
 from core.errors import (
     ContentBlockedError,
+    ContextLengthError,
+    ModelNotFoundError,
     ProviderAuthError,
     ProviderError,
-    ProviderLimitError,
+    ProviderRateLimitError,
     ProviderRequestError,
-    ProviderSilentError,
+    ProviderTimeoutError,
     ProviderUnavailableError,
     SettingsError,
-    TooLongError,
-    UnknownModelError,
 )
 from core.identity import DEFAULT_AGENT_NAME
 from core.models import retries_and_fallbacks as fallbacks
@@ -61,10 +61,10 @@ def make_adapter(first: ScriptedProvider, *others: ScriptedProvider, **more: Any
     "error",
     [
         ProviderUnavailableError("down"),
-        ProviderLimitError("overloaded"),
+        ProviderRateLimitError("overloaded"),
         ProviderAuthError("its key is refused"),
-        UnknownModelError("it is gone"),
-        ProviderSilentError("it says nothing"),
+        ModelNotFoundError("it is gone"),
+        ProviderTimeoutError("it says nothing"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -84,7 +84,9 @@ async def test_a_fallback_answers_and_its_call_names_the_replaced_model(
     assert [request.model for request in third.requests] == ["2"]
 
 
-@pytest.mark.parametrize("error", [ContentBlockedError("blocked"), ProviderRequestError("wrong"), TooLongError("long")])
+@pytest.mark.parametrize(
+    "error", [ContentBlockedError("blocked"), ProviderRequestError("wrong"), ContextLengthError("long")]
+)
 async def test_a_fault_of_the_request_is_not_sent_to_a_fallback(converse: Converse, error: ProviderError) -> None:
     other = ScriptedProvider()
     talk = await converse(app=make_app(AgentConfig(), model=make_adapter(ScriptedProvider([Failed(error)]), other)))
@@ -164,7 +166,7 @@ async def test_a_fallback_gets_supported_files_and_a_shorter_history(
             return SupportedFiles({}, max_total_bytes=0)
 
     first = ScriptedProvider(*(f"Answer {n}." for n in range(6)), DOWN)
-    long: list[ProviderEvent | asyncio.Event] = [Failed(TooLongError("too long"))]
+    long: list[ProviderEvent | asyncio.Event] = [Failed(ContextLengthError("too long"))]
     blind = Blind(long, long, "I have read the end of it.")
     talk = await converse(app=make_app(AgentConfig(), model=make_adapter(first, blind)))
     for n in range(6):

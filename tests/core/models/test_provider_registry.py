@@ -3,11 +3,11 @@ import asyncio
 import pytest
 
 from core.errors import (
+    ModelNotFoundError,
     ProviderAuthError,
-    ProviderStalledError,
+    ProviderStreamError,
     ProviderUnavailableError,
     SettingsError,
-    UnknownModelError,
 )
 from core.models.provider_registry import make_provider, probe_model
 from core.models.vendors import VendorSettings
@@ -99,7 +99,7 @@ async def test_a_probe_ends_after_the_first_event(wire: ConnectedProvider) -> No
 async def test_a_probe_of_a_silent_model_times_out(wire: ConnectedProvider) -> None:
     wire.server.then([Stall()])
     async with asyncio.timeout(30):
-        with pytest.raises(ProviderStalledError, match="said nothing for"):
+        with pytest.raises(ProviderStreamError, match="said nothing for"):
             await probe_model(wire.provider, "the-model", seconds=0.2)
     await wire.server.wait_for_disconnects(1)
 
@@ -109,7 +109,7 @@ async def test_a_probe_raises_the_providers_error(vendor: str) -> None:
         with pytest.raises(ProviderAuthError):
             await probe_model(wire.provider, "the-model")
     async with connect_provider(vendor, models=["another"]) as wire:
-        with pytest.raises(UnknownModelError, match="the-model"):
+        with pytest.raises(ModelNotFoundError, match="the-model"):
             await probe_model(wire.provider, "the-model")
     async with connect_provider(vendor, [Fail(503)]) as wire:
         with pytest.raises(ProviderUnavailableError):

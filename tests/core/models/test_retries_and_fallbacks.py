@@ -11,18 +11,18 @@ from google.genai import types
 
 from core.errors import (
     ContentBlockedError,
+    ModelNotFoundError,
     ProviderAuthError,
     ProviderError,
-    ProviderLimitError,
+    ProviderRateLimitError,
     ProviderRequestError,
-    ProviderStalledError,
+    ProviderStreamError,
     ProviderUnavailableError,
-    UnknownModelError,
 )
 from core.models.retries_and_fallbacks import MAX_RETRY_AFTER_SECONDS, RETRY_SECONDS, RetryStream, is_retraction
 
 Script = Sequence[str | Exception | asyncio.Event]
-BUSY = ProviderLimitError("busy")
+BUSY = ProviderRateLimitError("busy")
 
 
 class ScriptedCalls:
@@ -74,7 +74,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waits
 
 
-@pytest.mark.parametrize("error", [BUSY, ProviderUnavailableError("down"), ProviderStalledError("silent")])
+@pytest.mark.parametrize("error", [BUSY, ProviderUnavailableError("down"), ProviderStreamError("silent")])
 async def test_a_retryable_error_is_tried_three_times(error: ProviderError) -> None:
     calls = ScriptedCalls([error], [error], ["Fine."])
     assert await collect_texts(calls) == ["Fine."]
@@ -90,7 +90,7 @@ async def test_a_retryable_error_is_tried_three_times(error: ProviderError) -> N
     "error",
     [
         ProviderAuthError("no"),
-        UnknownModelError("who?"),
+        ModelNotFoundError("who?"),
         ProviderRequestError("what?"),
         ContentBlockedError("oh"),
         ProviderError("hm"),
@@ -107,7 +107,7 @@ async def test_a_permanent_error_is_raised_at_once(error: Exception) -> None:
 
 async def test_without_retries_a_call_is_tried_once() -> None:
     calls = ScriptedCalls([BUSY], ["never asked for"])
-    with pytest.raises(ProviderLimitError):
+    with pytest.raises(ProviderRateLimitError):
         await collect_texts(calls, ())
     assert calls.started == 1
 
@@ -123,14 +123,14 @@ async def test_the_waits_grow_and_vary(slept: list[float]) -> None:
 
 @pytest.mark.parametrize("asked", [0.0, 7.0, MAX_RETRY_AFTER_SECONDS])
 async def test_a_retry_waits_for_retry_after(slept: list[float], asked: float) -> None:
-    await collect_texts(ScriptedCalls([ProviderLimitError("busy", retry_after=asked)], ["Fine."]), RETRY_SECONDS)
+    await collect_texts(ScriptedCalls([ProviderRateLimitError("busy", retry_after=asked)], ["Fine."]), RETRY_SECONDS)
     [wait] = slept
     assert asked + 0.25 <= wait <= asked + 0.75
 
 
 async def test_a_long_retry_after_prevents_a_retry(slept: list[float]) -> None:
-    error = ProviderLimitError("busy", retry_after=MAX_RETRY_AFTER_SECONDS + 1)
-    with pytest.raises(ProviderLimitError):
+    error = ProviderRateLimitError("busy", retry_after=MAX_RETRY_AFTER_SECONDS + 1)
+    with pytest.raises(ProviderRateLimitError):
         await collect_texts(ScriptedCalls([error], ["never asked for"]), RETRY_SECONDS)
     assert slept == []
 
@@ -156,7 +156,7 @@ async def test_the_text_of_a_failed_attempt_is_retracted_before_new_text() -> No
 async def test_the_text_stays_if_every_attempt_fails() -> None:
     responses = RetryStream().run(ScriptedCalls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0))
     assert get_text(await anext(responses)) == "Hel"
-    with pytest.raises(ProviderLimitError):
+    with pytest.raises(ProviderRateLimitError):
         await anext(responses)
 
 

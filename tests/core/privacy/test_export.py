@@ -12,9 +12,9 @@ from core.conversations.feedback import FeedbackStore
 from core.inbox.store import InboxStore
 from core.models.tokens import TokenCounter
 from core.privacy import export_attachments as exported
-from core.privacy.export import pieces
+from core.privacy.export import stream_export
 from core.privacy.export_attachments import safe_name
-from core.privacy.transcript import runs
+from core.privacy.transcript import stream_runs
 from core.sessions.artifacts import ArtifactService
 from core.sessions.codec import to_columns, to_row
 from core.sessions.prompt_text import AttributedPrompt
@@ -36,7 +36,7 @@ PICTURE = b"\x89PNG\r\n\x1a\n" + b"picture" * 300
 
 
 async def whole(database: Faulty, form: str, **more: int) -> str:
-    return "".join([piece async for piece in pieces(database, SESSION, form, PRICES, **more)])  # type: ignore[arg-type]
+    return "".join([piece async for piece in stream_export(database, SESSION, form, PRICES, **more)])  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -122,14 +122,14 @@ async def test_programs_read_the_same_and_get_the_files(conversation: str, datab
     folder = tmp_path / "files"
     folder.mkdir()
     (folder / "made-1-x.csv").symlink_to(tmp_path / "elsewhere")
-    found = [file async for run in runs(database, SESSION) for message in run.messages for file in message.files]
-    assert await exported.write(database, SESSION, found, folder) == 1
+    found = [file async for run in stream_runs(database, SESSION) for message in run.messages for file in message.files]
+    assert await exported.write_files(database, SESSION, found, folder) == 1
     assert (folder / asked["files"][0]["name"]).read_bytes() == PICTURE
-    made = [file async for run in runs(database, SESSION) for file in run.files]
+    made = [file async for run in stream_runs(database, SESSION) for file in run.files]
     with pytest.raises(FileExistsError):  # what is there is not followed, nor written over
-        await exported.write(database, SESSION, made, folder)
+        await exported.write_files(database, SESSION, made, folder)
     (folder / "made-1-x.csv").unlink()
-    assert await exported.write(database, SESSION, made, folder) == 1
+    assert await exported.write_files(database, SESSION, made, folder) == 1
     assert (folder / run["files"][0]["name"]).read_bytes() == b"a,b"
     assert not (tmp_path / "elsewhere").exists()
 
@@ -219,7 +219,7 @@ async def test_a_conversation_of_any_length_is_told_in_pieces_and_holds_up_nobod
             longest = max(longest, time.thread_time() - began)
 
     beating = asyncio.create_task(beat())
-    async for piece in pieces(database, SESSION, "json", PRICES):
+    async for piece in stream_export(database, SESSION, "json", PRICES):
         size, largest = size + len(piece), max(largest, len(piece))
     ended.set()
     await beating

@@ -30,11 +30,11 @@ async def test_what_is_kept_is_read_again_and_not_by_who_has_the_database_alone(
     assert await Vault(database, KEY).get("a") == {"token": "xoxb-second"}
     (kept,) = await sealed(database)
     assert "xoxb" not in kept
-    assert await vault.verify() == 1
+    assert await vault.count_decryptable() == 1
     await vault.remove("a")
     await vault.remove("a")
     assert await vault.get("a") is None
-    assert await vault.verify() == 0
+    assert await vault.count_decryptable() == 0
 
 
 async def test_another_key_is_told_and_so_is_what_was_put_under_another_name(database: Database, vault: Vault) -> None:
@@ -42,7 +42,7 @@ async def test_another_key_is_told_and_so_is_what_was_put_under_another_name(dat
     with pytest.raises(SettingsError, match="SECRET_KEY: it is not the one"):
         await Vault(database, "another key").get("a")
     with pytest.raises(SettingsError, match="SECRET_KEY"):
-        await Vault(database, "another key").verify()
+        await Vault(database, "another key").count_decryptable()
     async with database.write() as connection:
         await connection.execute(sa.update(table).values(name="b"))
     with pytest.raises(SettingsError, match="under another name"):
@@ -56,10 +56,10 @@ async def test_of_any_number_of_callers_one_adds_a_name(vault: Vault) -> None:
 
 def test_a_signed_text_is_good_for_some_time_and_for_one_key(vault: Vault, database: Database) -> None:
     token = vault.sign("state")
-    assert vault.verified(token, seconds=60) == "state"
-    assert vault.verified(token, seconds=-1) is None
-    assert vault.verified(token[:-5] + "AAAA=", seconds=60) is None
-    assert Vault(database, "another key").verified(token, seconds=60) is None
+    assert vault.verify_token(token, max_age=60) == "state"
+    assert vault.verify_token(token, max_age=-1) is None
+    assert vault.verify_token(token[:-5] + "AAAA=", max_age=60) is None
+    assert Vault(database, "another key").verify_token(token, max_age=60) is None
 
 
 async def test_what_has_expired_is_not_there_and_goes_with_the_next_that_comes(
@@ -67,7 +67,7 @@ async def test_what_has_expired_is_not_there_and_goes_with_the_next_that_comes(
 ) -> None:
     assert await vault.add("old", seconds=-1)
     assert await vault.get("old") is None
-    assert await Vault(database, "another key, which has nothing to read").verify() == 0
+    assert await Vault(database, "another key, which has nothing to read").count_decryptable() == 0
     assert await vault.add("old", seconds=60)
     assert len(await sealed(database)) == 1
 

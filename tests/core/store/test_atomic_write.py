@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from core.store.atomic_write import put
+from core.store.atomic_write import write_atomically
 
 
 def test_a_file_takes_the_place_of_the_one_that_is_there(tmp_path: Path) -> None:
-    put(tmp_path / "file", b"one", mode=0o600)
-    put(tmp_path / "file", b"two", mode=0o644)
+    write_atomically(tmp_path / "file", b"one", mode=0o600)
+    write_atomically(tmp_path / "file", b"two", mode=0o644)
     assert (tmp_path / "file").read_bytes() == b"two"
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
 
@@ -29,6 +29,6 @@ def test_whatever_comes_in_between_leaves_what_was_there_and_nothing_else(
     with monkeypatch.context() as patch:
         patch.setattr(os, step, fails)
         with pytest.raises(error):
-            put(tmp_path / "file", b"two", mode=0o600)
+            write_atomically(tmp_path / "file", b"two", mode=0o600)
     assert (tmp_path / "file").read_bytes() == b"one"
     assert os.listdir(tmp_path) == ["file"]

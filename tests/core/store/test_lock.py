@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import StoreError
 from core.store.database import Database
-from core.store.lock import held
+from core.store.lock import hold_database_lock
 from tests.fixtures.full_disk import filled
 
 HOLDER = """
@@ -25,10 +25,10 @@ def test_a_second_process_on_one_file_is_told_who_holds_it_until_that_one_is_gon
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
     with pytest.raises(StoreError, match=rf"parley\.db is in use by process {holder.pid}: .*DATABASE_URL"):
-        held(Database(url)).__enter__()
+        hold_database_lock(Database(url)).__enter__()
     holder.kill()
     holder.wait()
-    with held(Database(url)):
+    with hold_database_lock(Database(url)):
         pass
 
 
@@ -36,12 +36,12 @@ async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     (tmp_path / "parley.db.lock").mkdir()
     with pytest.raises(StoreError, match="cannot be written"):
-        held(database).__enter__()
+        hold_database_lock(database).__enter__()
 
 
 def test_a_full_disk_is_named(disk: Path) -> None:
     with filled(disk), pytest.raises(StoreError, match=r"parley\.db\.lock cannot be written \(No space left"):
-        held(Database(f"sqlite+aiosqlite:///{disk / 'parley.db'}")).__enter__()
+        hold_database_lock(Database(f"sqlite+aiosqlite:///{disk / 'parley.db'}")).__enter__()
 
 
 def test_a_disk_that_can_only_be_read_is_named(disk: Path) -> None:
@@ -49,10 +49,10 @@ def test_a_disk_that_can_only_be_read_is_named(disk: Path) -> None:
     with pytest.raises(
         StoreError, match=r"parley\.db\.lock cannot be written \(Read-only file system\): see that the bot"
     ):
-        held(Database(f"sqlite+aiosqlite:///{disk / 'parley.db'}")).__enter__()
+        hold_database_lock(Database(f"sqlite+aiosqlite:///{disk / 'parley.db'}")).__enter__()
 
 
 async def test_of_what_is_not_in_a_file_nothing_is_held(postgres: str) -> None:
     for url in (postgres, "sqlite+aiosqlite:///:memory:"):
-        with held(Database(url)), held(Database(url)):
+        with hold_database_lock(Database(url)), hold_database_lock(Database(url)):
             pass

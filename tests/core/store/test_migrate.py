@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 
 from core.errors import SchemaError, StoreError
 from core.store.database import Database
-from core.store.migrate import migrate, pending, verify
+from core.store.migrate import list_pending, migrate, verify
 from core.store.schema import metadata
 
 
@@ -56,10 +56,10 @@ async def test_migrations_and_schema_agree(database: Database, path: Path, tmp_p
 
 
 async def test_what_is_pending_is_applied_once(database: Database) -> None:
-    waiting = await pending(database)
+    waiting = await list_pending(database)
     assert waiting[0] == "0001"
     assert await migrate(database) == waiting
-    assert await pending(database) == []
+    assert await list_pending(database) == []
     assert await migrate(database) == []
 
 
@@ -90,7 +90,7 @@ async def test_a_newer_database_is_named_and_left_alone(database: Database, path
     async with database.write() as connection:
         await connection.execute(sa.text("UPDATE alembic_version SET version_num = 'f00d'"))
     before = tables(path)
-    for attempt in (migrate, pending):
+    for attempt in (migrate, list_pending):
         with pytest.raises(SchemaError, match="f00d") as caught:
             await attempt(database)
         assert not caught.value.retryable

@@ -13,7 +13,7 @@ from core.errors import StoreError, TurnLostError
 from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.store.database import Database
-from core.store.notify import Notices
+from core.store.notify import NotificationBus
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.store.schema import workers
@@ -207,7 +207,7 @@ async def test_a_turn_is_handed_back_though_the_others_cannot_be_told(
     async def unheard(*_of: Any) -> None:
         raise StoreError("out of reach")
 
-    monkeypatch.setattr(Notices, "post", unheard)
+    monkeypatch.setattr(NotificationBus, "notify", unheard)
     await turns.hand_back(turn)
     assert await column(database, turns_table.c.state) == ["queued"]
 

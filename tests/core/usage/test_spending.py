@@ -13,7 +13,7 @@ from core.observability import metrics
 from core.privacy.retention import CleanupService
 from core.store.schema import spending
 from core.store.schema import turns as turns_table
-from core.store.turn_states import Ended
+from core.store.turn_states import EndState
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.usage import SpendingDimension
@@ -46,7 +46,7 @@ async def claim_turn(inbox: InboxStore, turns: TurnStore, *authors: str, place: 
     return turn
 
 
-async def end_turn(turns: TurnStore, turn: Turn, *calls: ModelCall, state: Ended = "done") -> None:
+async def end_turn(turns: TurnStore, turn: Turn, *calls: ModelCall, state: EndState = "done") -> None:
     for call in calls:
         turn.meter.add(call)
     if state == "done":
@@ -93,7 +93,7 @@ async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
 
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 async def test_a_failed_turn_is_counted(
-    inbox: InboxStore, turns: TurnStore, books: SpendingStore, state: Ended
+    inbox: InboxStore, turns: TurnStore, books: SpendingStore, state: EndState
 ) -> None:
     turn = await claim_turn(inbox, turns)
     await end_turn(turns, turn, CALL, state=state)

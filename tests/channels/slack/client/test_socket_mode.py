@@ -110,7 +110,7 @@ async def test_who_hangs_up_does_not_wait_for_what_will_not_end(
     await socket.open()
     task = asyncio.create_task(stubborn())
     await asyncio.sleep(0)
-    socket._work.watch(task)
+    socket._work.add(task)
     async with asyncio.timeout(30):
         await socket.close()
     assert not task.done()

@@ -8,13 +8,13 @@ from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
 from core.errors import (
+    ModelNotFoundError,
     ProviderAuthError,
     ProviderError,
-    ProviderLimitError,
+    ProviderRateLimitError,
     ProviderRequestError,
-    ProviderStalledError,
+    ProviderStreamError,
     ProviderUnavailableError,
-    UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
 from core.models.provider import (
@@ -381,7 +381,7 @@ async def test_an_answer_without_a_stop_chunk_is_incomplete(anthropic_wire: Conn
     anthropic_wire.server.then([Say("ok"), end, EndStream()])
     failed = (await anthropic_wire.collect_events())[-1]
     assert isinstance(failed, Failed)
-    assert isinstance(failed.error, ProviderStalledError)
+    assert isinstance(failed.error, ProviderStreamError)
 
 
 @pytest.mark.parametrize("before", [[], [Say("Hel")]], ids=["at once", "within the stream"])
@@ -390,11 +390,11 @@ async def test_an_answer_without_a_stop_chunk_is_incomplete(anthropic_wire: Conn
     [
         (400, "invalid_request_error", ProviderRequestError, False),
         (401, "authentication_error", ProviderAuthError, False),
-        (402, "billing_error", ProviderLimitError, False),
+        (402, "billing_error", ProviderRateLimitError, False),
         (403, "permission_error", ProviderAuthError, False),
-        (404, "not_found_error", UnknownModelError, False),
+        (404, "not_found_error", ModelNotFoundError, False),
         (413, "request_too_large", ProviderRequestError, False),
-        (429, "rate_limit_error", ProviderLimitError, True),
+        (429, "rate_limit_error", ProviderRateLimitError, True),
         (500, "api_error", ProviderUnavailableError, True),
         (504, "timeout_error", ProviderUnavailableError, True),
         (529, "overloaded_error", ProviderUnavailableError, True),

@@ -11,7 +11,7 @@ from google.genai import types
 from core.errors import (
     ContentBlockedError,
     ProviderAuthError,
-    ProviderLimitError,
+    ProviderRateLimitError,
     ProviderRequestError,
     ProviderUnavailableError,
 )
@@ -196,7 +196,7 @@ async def test_an_overload_in_the_middle_of_a_stream_is_a_limit(gemini_wire: Con
     gemini_wire.server.then([Say("Hel"), Fail(429, retry_after=1.5)])
     failed = (await gemini_wire.collect_events())[-1]
     assert isinstance(failed, Failed)
-    assert isinstance(failed.error, ProviderLimitError)
+    assert isinstance(failed.error, ProviderRateLimitError)
     assert failed.error.retry_after == 1.5
 
 

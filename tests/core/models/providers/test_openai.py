@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from core.errors import (
     ContentBlockedError,
+    ContextLengthError,
+    ModelNotFoundError,
     ProviderError,
-    ProviderLimitError,
+    ProviderRateLimitError,
     ProviderRequestError,
     ProviderUnavailableError,
-    TooLongError,
-    UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, Media, ModelMessage, Text, Thought, ToolCall, ToolResult
@@ -208,10 +208,10 @@ async def test_a_missing_usage_chunk_does_not_delay_the_end(
 @pytest.mark.parametrize(
     ("fail", "kind"),
     [
-        (Fail(400, code="model_not_found"), UnknownModelError),
+        (Fail(400, code="model_not_found"), ModelNotFoundError),
         (Fail(400, code="content_filter"), ContentBlockedError),
-        (Fail(400, code="context_length_exceeded"), TooLongError),
-        (Fail(429, code="insufficient_quota"), ProviderLimitError),
+        (Fail(400, code="context_length_exceeded"), ContextLengthError),
+        (Fail(429, code="insufficient_quota"), ProviderRateLimitError),
     ],
 )
 async def test_openais_error_codes_are_recognized(
@@ -227,12 +227,12 @@ async def test_openais_error_codes_are_recognized(
 @pytest.mark.parametrize(
     ("error", "kind", "retryable"),
     [
-        ({"code": "rate_limit_exceeded"}, ProviderLimitError, True),
-        ({"type": "tokens"}, ProviderLimitError, True),
-        ({"code": 429}, ProviderLimitError, True),
-        ({"code": "insufficient_quota", "type": "insufficient_quota"}, ProviderLimitError, False),
+        ({"code": "rate_limit_exceeded"}, ProviderRateLimitError, True),
+        ({"type": "tokens"}, ProviderRateLimitError, True),
+        ({"code": 429}, ProviderRateLimitError, True),
+        ({"code": "insufficient_quota", "type": "insufficient_quota"}, ProviderRateLimitError, False),
         ({"code": 400}, ProviderRequestError, False),
-        ({"code": "context_length_exceeded"}, TooLongError, False),
+        ({"code": "context_length_exceeded"}, ContextLengthError, False),
         ({"type": "invalid_request_error"}, ProviderRequestError, False),
         ({"type": "server_error"}, ProviderUnavailableError, True),
         ({"code": 502}, ProviderUnavailableError, True),
@@ -268,7 +268,7 @@ async def test_every_form_of_retry_after_is_read(
 ) -> None:
     openai_wire.server.then(Fail(429, headers=headers))
     error = await openai_wire.get_error()
-    assert isinstance(error, ProviderLimitError)
+    assert isinstance(error, ProviderRateLimitError)
     assert error.retry_after == seconds
 
 

@@ -10,13 +10,13 @@ from google.genai import types
 
 from core.errors import (
     ContentBlockedError,
+    ModelNotFoundError,
     ProviderAuthError,
     ProviderError,
-    ProviderLimitError,
+    ProviderRateLimitError,
     ProviderRequestError,
-    ProviderStalledError,
+    ProviderStreamError,
     ProviderUnavailableError,
-    UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
 from core.models.provider import (
@@ -167,10 +167,10 @@ async def test_an_image_reaches_the_wire(wire: ConnectedProvider) -> None:
     [
         (Fail(401), ProviderAuthError, False),
         (Fail(403), ProviderAuthError, False),
-        (Fail(404), UnknownModelError, False),
+        (Fail(404), ModelNotFoundError, False),
         (Fail(400), ProviderRequestError, False),
         (Fail(413, body="<html>too large</html>"), ProviderRequestError, False),
-        (Fail(429, retry_after=7), ProviderLimitError, True),
+        (Fail(429, retry_after=7), ProviderRateLimitError, True),
         (Fail(500), ProviderUnavailableError, True),
         (Fail(502, body="<html>bad gateway</html>"), ProviderUnavailableError, True),
         (Fail(503, body=""), ProviderUnavailableError, True),
@@ -242,7 +242,7 @@ async def test_a_stream_without_a_finish_reason_is_an_error(wire: ConnectedProvi
     text, failed = await wire.collect_events()
     assert text == Text("Hel")
     assert isinstance(failed, Failed)
-    assert isinstance(failed.error, ProviderStalledError)
+    assert isinstance(failed.error, ProviderStreamError)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ async def test_the_finish_reason_is_passed_on(
 async def test_closing_the_stream_closes_the_connection(wire: ConnectedProvider, before: list[Say]) -> None:
     wire.server.then([*before, Stall()])
     adapter = ModelAdapter(model="the-model", provider=wire.provider, idle_seconds=0.3)
-    with pytest.raises(ProviderStalledError, match=r"said nothing for 0\.3 seconds"):
+    with pytest.raises(ProviderStreamError, match=r"said nothing for 0\.3 seconds"):
         await _collect(adapter, stream=True)
     await wire.server.wait_for_disconnects(1)
 

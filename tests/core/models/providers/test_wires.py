@@ -11,14 +11,14 @@ from google.genai import types
 
 from core.errors import (
     ContentBlockedError,
+    ModelNotFoundError,
     ProviderAuthError,
     ProviderError,
-    ProviderLimitError,
+    ProviderRateLimitError,
     ProviderRequestError,
-    ProviderSilentError,
-    ProviderStalledError,
+    ProviderStreamError,
+    ProviderTimeoutError,
     ProviderUnavailableError,
-    UnknownModelError,
 )
 from core.models.adapter import NO_CONTENT, ModelAdapter
 from core.models.coalescing import CoalescingProvider
@@ -61,8 +61,8 @@ WILL_NOT_PASS: list[tuple[Fail, type[ProviderError]]] = [
     (Fail(400), ProviderRequestError),
     (Fail(401), ProviderAuthError),
     (Fail(403), ProviderAuthError),
-    (Fail(404), UnknownModelError),
-    (Fail(429, retry_after=31), ProviderLimitError),
+    (Fail(404), ModelNotFoundError),
+    (Fail(429, retry_after=31), ProviderRateLimitError),
     (Fail(503, retry_after=3600), ProviderUnavailableError),
 ]
 BEGUN: list[Step] = [Think("Hm."), Say("Good mor", pieces=2), CallTool("add", {"a": 1}, "c1")]
@@ -134,7 +134,7 @@ async def test_a_transient_error_is_retried_and_the_text_appears_once(
 async def test_a_lasting_transient_error_is_tried_three_times(
     wire: ConnectedProvider, vendor: str, subtests: pytest.Subtests
 ) -> None:
-    kinds = {"429": ProviderLimitError, "a stall": ProviderSilentError, "an end too soon": ProviderStalledError}
+    kinds = {"429": ProviderRateLimitError, "a stall": ProviderTimeoutError, "an end too soon": ProviderStreamError}
     for what in MAY_PASS:
         with subtests.test(what):
             wire.server.then(*[[Say("Good mor"), error_step(what, vendor)]] * 3)
