@@ -172,7 +172,7 @@ def dies(talk: Talk) -> Any:
     """The process ends where this is called."""
 
     async def death(*_: Any, **__: Any) -> None:
-        talk.bot.worker._stopping = True
+        talk.bot.worker._stopping.set()
         raise StoreError("the process died here")
 
     return death
