@@ -120,7 +120,7 @@ async def test_each_file_is_there_once_when_a_process_dies_around_its_showing(
             else:
                 death.setattr(TurnStore, "end", dies(talk))
             await talk.say("draw")
-            await until(lambda: talk.bot.worker._stopping)
+            await until(talk.bot.worker._stopping.is_set)
             await talk.bot.worker.stop(5)
         assert len(talk.files()) == (2 if moment == "shared" else 1 if hasattr(talk, "channel") else 0)
     async with talking(sandbox, tmp_path, "never said", core=TOOLS) as talk:
