@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app
+from core.agents.factory import create_app
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.agents.warmup import warm_up
 from core.concurrency import gc_tuning as garbage
@@ -108,7 +108,7 @@ async def measure(provider: Provider, streams: int) -> Figures:
         lease = Lease(database)
         await lease.acquire()
         sessions = SessionService(database, TokenCounter(Path(".parley/tiktoken")))
-        app = make_app(AgentConfig(), model=ModelAdapter(model="speaker", provider=provider))
+        app = create_app(AgentConfig(), model=ModelAdapter(model="speaker", provider=provider))
         runtime, turns = AgentRuntime(app, sessions), TurnStore(database, lease, AgentRouter(app.name))
         figures, ended = Figures(), asyncio.Semaphore(0)
 

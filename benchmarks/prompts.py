@@ -28,7 +28,7 @@ from channels.answerer import Answerer
 from channels.base import ContextMessage, SurroundingMessages
 from channels.intake.context import ContextBuilder
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app, ours
+from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime
 from core.conversations.history_state import HistoryState
 from core.conversations.service import ConversationService
@@ -44,8 +44,8 @@ from core.sessions.summarizer import Summarizer
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import turns as rows
-from core.tools.approvals import Approvals
-from core.tools.call_log import Journal
+from core.tools.approvals import ApprovalService
+from core.tools.call_log import ToolCallLog
 from core.turns.compaction import HistoryCompactor
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
@@ -169,7 +169,9 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
         stack.push_async_callback(provider.aclose)
         adapter = ModelAdapter(model=MODEL, provider=provider)
         tools = [FunctionTool(search_tickets)] if conversation.has_tools else []
-        app = make_app(AgentConfig(name=AGENT), model=adapter, tools=tools, plugins=ours(Journal(database)))
+        app = create_app(
+            AgentConfig(name=AGENT), model=adapter, tools=tools, plugins=create_plugins(ToolCallLog(database))
+        )
         counter = TokenCounter(Path(".parley/tiktoken"))
         runtime = AgentRuntime(app, SessionService(database, counter, agent=AGENT))
         stack.push_async_callback(runtime.aclose)
@@ -186,7 +188,7 @@ async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]
             {thread.name: thread},
             ConversationService(database, store, worker, budget=0),
             ContextBuilder(database, counter.count),
-            approvals=Approvals(database, store, worker),
+            approvals=ApprovalService(database, store, worker),
             access_policy=AccessPolicy(),
         )
         prices = Prices()

@@ -15,8 +15,8 @@ from bot.agents_file import Table, read_agents
 from bot.settings import Settings
 from bot.settings.parsing import read_utf8
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app, ours
-from core.agents.loader import agents as agents_in
+from core.agents.factory import create_app, create_plugins
+from core.agents.loader import list_llm_agents as agents_in
 from core.agents.loader import load_app
 from core.errors import SettingsError, ToolError
 from core.models.adapter import ModelAdapter, register_adapter
@@ -24,7 +24,7 @@ from core.models.selection import ModelRegistry
 from core.models.vendors import can_call_tools
 from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.summarizer import SummaryModelFactory
-from core.tools.call_log import Journal
+from core.tools.call_log import ToolCallLog
 from core.tools.mcp import load_servers
 from core.tools.tool import load_tools
 
@@ -68,7 +68,7 @@ def make_choice(settings: Settings, *, replaces_keyless: bool = False) -> ModelR
 
 
 def make_crew(
-    settings: Settings, choice: ModelRegistry, journal: Journal | None = None, watching: Sequence[BasePlugin] = ()
+    settings: Settings, choice: ModelRegistry, journal: ToolCallLog | None = None, watching: Sequence[BasePlugin] = ()
 ) -> Crew:
     """The apps, ready to run.
 
@@ -80,7 +80,7 @@ def make_crew(
             of several agents and the agent in it.
     """
     register_adapter(choice.make_adapter, default=choice.default)
-    plugins = [*ours(journal, tool_seconds=settings.tool_timeout_seconds), *watching]
+    plugins = [*create_plugins(journal, tool_seconds=settings.tool_timeout_seconds), *watching]
     if settings.agents_path is not None:
         return _several(settings, settings.agents_path, choice, plugins)
     if settings.agent:
@@ -139,7 +139,7 @@ def _built_in(
     is_asked_for = table.mcp is not None or "mcp_file" in settings.model_fields_set
     if file.name and (file.exists() or is_asked_for):
         tools += load_servers(file, dotenv_values(".env"))
-    return make_app(config, model=choice.make_adapter(table.model or choice.default), tools=tools, plugins=plugins)
+    return create_app(config, model=choice.make_adapter(table.model or choice.default), tools=tools, plugins=plugins)
 
 
 def summing(settings: Settings, crew: Crew, choice: ModelRegistry) -> SummaryModelFactory:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bot.settings.parsing import read_utf8
-from core.agents.config import NAME, NAME_RULE
+from core.agents.config import AGENT_NAME_PATTERN, AGENT_NAME_RULE
 from core.errors import SettingsError
 
 #: What a rule may call a place: Slack's ids, Discord's, and direct messages.
@@ -33,8 +33,8 @@ def _place(value: Any) -> Any:
 
 
 def _named(value: Any) -> Any:
-    if not isinstance(value, str) or NAME.fullmatch(value) is None:
-        raise ValueError(f"a name: {NAME_RULE}")
+    if not isinstance(value, str) or AGENT_NAME_PATTERN.fullmatch(value) is None:
+        raise ValueError(f"a name: {AGENT_NAME_RULE}")
     return value
 
 

@@ -37,7 +37,7 @@ from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.lock import hold_database_lock
 from core.store.migrate import migrate, verify
-from core.tools.approvals import Approvals
+from core.tools.approvals import ApprovalService
 from core.turns.compaction import HistoryCompactor
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
@@ -178,7 +178,9 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
         worker = Worker(turns, answer, limit=settings.max_concurrent_turns, at_rest=garbage.collect_garbage)
         inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
-        approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
+        approvals = ApprovalService(
+            database, turns, worker, approvers=settings.approvers, expiry_hours=settings.approval_hours
+        )
         caps = SpendingLimiter(database, prices, spending, settings.spending_limits)
         compaction = HistoryCompactor(
             database,
@@ -219,7 +221,7 @@ async def _built(settings: Settings) -> AsyncIterator[_Bot]:
         )
         routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
         await stack.enter_async_context(
-            run_in_background(approvals.watch(answerer.update_approval_message), name="approvals")
+            run_in_background(approvals.run_expiry(answerer.update_approval_message), name="approvals")
         )
         await stack.enter_async_context(
             run_in_background(_share_limits(database, lease, channels.values()), name="rate limits")

@@ -25,7 +25,7 @@ from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
 from core.sessions.summarizer import Summarizer
 from core.store.database import Database
-from core.tools.call_log import Journal
+from core.tools.call_log import ToolCallLog
 from core.usage.prices import Prices
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
 
         feed = await stack.enter_async_context(feeding(page, database, prices))
         watching.append(feed)
-    crew = make_crew(settings, choice, Journal(database), watching)
+    crew = make_crew(settings, choice, ToolCallLog(database), watching)
     if page is not None:
         for name in sorted(choice.replaced_models):
             feed.send_notice(f"{name} has no API key: {choice.default} answers in its place.")
@@ -101,5 +101,5 @@ def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, se
         sessions,
         artifacts=ArtifactService(database),
         memory=MemoryService(database),
-        lines=crew.lines.get(app.name, {}),
+        progress_texts=crew.lines.get(app.name, {}),
     )

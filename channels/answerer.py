@@ -31,7 +31,7 @@ from channels.replies.tool_status import ToolStatus
 from channels.replies.turn_state import Answer, ReplyLatency, TurnState
 from channels.settings import ExtraButton, ReplySettings
 from core.agents.events import StreamEvent
-from core.agents.run_record import Clerk
+from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.concurrency.tasks import BackgroundTasks
 from core.conversations.service import ConversationService, LatestTurn
@@ -46,7 +46,7 @@ from core.errors import (
 from core.inbox_message import InboxMessage, storable_text
 from core.secret_redaction import format_error
 from core.store.turn_states import EndState
-from core.tools.approvals import Approval, Approvals
+from core.tools.approvals import Approval, ApprovalService
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 
@@ -78,7 +78,7 @@ class Answerer:
         conversations: ConversationService,
         context: ContextBuilder,
         *,
-        approvals: Approvals,
+        approvals: ApprovalService,
         access_policy: AccessPolicy,
         settings: ReplySettings | None = None,
         error_messages: ErrorMessages | None = None,
@@ -185,7 +185,7 @@ class Answerer:
             StoreError: the ids of its messages cannot be stored.
             SurfaceError: the message cannot be shown.
         """
-        await show_approval(self._get_channel(approval.inbound), self._approvals, approval, is_void=is_void)
+        await show_approval(self._get_channel(approval.inbox_message), self._approvals, approval, is_void=is_void)
 
     def _update_growing_buttons(self, latest: LatestTurn) -> bool:
         """Update the buttons of a reply that grows in this process; return whether there is one."""
@@ -225,7 +225,7 @@ class Answerer:
         reply.replace(text)
         try:
             files = await load_files(self._runtime, turn.session_id, turn.origin)
-            answer = text, files, await self._approvals.asked(turn.id)
+            answer = text, files, await self._approvals.list_of_turn(turn.id)
         except Exception as error:
             if not is_permanent_store_error(error):
                 raise
@@ -245,21 +245,21 @@ class Answerer:
 
     async def _run_turn(self, turn: Turn, reply: Reply) -> None:
         """Run the agent, store its answer, and show it."""
-        recorder = self._turn_states[turn.id].clerk = Clerk()
+        recorder = self._turn_states[turn.id].clerk = RunRecorder()
         try:
             async with asyncio.timeout(self._settings.time_limit):
                 done = await self._run_agent(turn, reply, recorder)
             text = add_model_note(reply.text, done.calls, reply.say)
             files = await load_files(self._runtime, turn.session_id, turn.origin)
-            if done.asks:
+            if done.confirmations:
                 text = text if text.strip() else reply.say(words.ASKS)
-                approvals = await self._approvals.answered(
-                    turn, text, turn.meter.to_json(), done.asks, recorder.receipt
+                approvals = await self._approvals.save_answer(
+                    turn, text, turn.meter.to_json(), done.confirmations, recorder.run_record
                 )
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
                 approvals = []
-                await self._turns.save_answer(turn, text, turn.meter.to_json(), recorder.receipt)
+                await self._turns.save_answer(turn, text, turn.meter.to_json(), recorder.run_record)
         except SessionResetError:
             return await self._handle_cancel(turn, reply, CancelReason.RESET)
         except TimeoutError:
@@ -270,7 +270,7 @@ class Answerer:
             return await self._fail(turn, reply, error)
         return await self._show_answer(turn, reply, (text, files, approvals))
 
-    async def _run_agent(self, turn: Turn, reply: Reply, recorder: Clerk) -> StreamEvent:
+    async def _run_agent(self, turn: Turn, reply: Reply, recorder: RunRecorder) -> StreamEvent:
         """Feed the reply with the agent's events. A shutdown lets running tools finish first."""
         tools = ToolStatus()
         run = asyncio.create_task(self._stream_events(turn, reply, recorder, tools), name=f"run of turn {turn.id}")
@@ -284,9 +284,9 @@ class Answerer:
             run.cancel()
             await asyncio.wait([run])
 
-    async def _stream_events(self, turn: Turn, reply: Reply, recorder: Clerk, tools: ToolStatus) -> StreamEvent:
+    async def _stream_events(self, turn: Turn, reply: Reply, recorder: RunRecorder, tools: ToolStatus) -> StreamEvent:
         runtime = self._other_runtimes.get(turn.agent, self._runtime)
-        decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
+        decisions = await self._approvals.list_decisions(turn.origin) if turn.run is not None else ()
         channel = self._get_channel(turn.newest_message)
         prompt = await self._prompt_builder.build(turn, channel, runtime, recorder)
         events = runtime.stream(
@@ -308,7 +308,7 @@ class Answerer:
         )
         async with aclosing(events):
             async for event in events:
-                recorder.take(event)
+                recorder.record_event(event)
                 match event.type:
                     case "text_delta":
                         reply.feed(storable_text(event.text))
@@ -379,7 +379,7 @@ class Answerer:
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:
         """Return the run record of a turn, as far as it ran here."""
         recorder = self._turn_states[turn.id].clerk
-        return recorder.receipt if recorder is not None else None
+        return recorder.run_record if recorder is not None else None
 
     def _answer_buttons(self, turn: Turn, say: MessageCatalog, extras: Set[ExtraButton]) -> list[Button]:
         excluded = {"regenerate"} if turn.run is not None else set()  # a decided call is not run again

@@ -10,7 +10,7 @@ from core.conversations.turn_report import TurnReports
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import InboxStore
 from core.inbox_message import ReplyWithoutMention
-from core.tools.approvals import Approval, Approvals
+from core.tools.approvals import Approval, ApprovalService
 from core.usage.spending import SpendingStore
 from core.usage.user_rate_limits import DenialNotices
 
@@ -35,7 +35,7 @@ class ChannelServices:
     conversations: ConversationService
     feedback: FeedbackStore
     rerender_reply: RerenderReply
-    approvals: Approvals
+    approvals: ApprovalService
     update_approval_message: UpdateApprovalMessage
     interactions: InteractionQueue
     turn_reports: TurnReports

@@ -29,7 +29,7 @@ from channels.intake.downloads import UnreadableFileError
 from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.registry import RateLimiters
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app
+from core.agents.factory import create_app
 from core.agents.runtime import AgentRuntime
 from core.agents.warmup import warm_up
 from core.concurrency import gc_tuning as garbage
@@ -45,7 +45,7 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import turns as rows
-from core.tools.approvals import Approvals
+from core.tools.approvals import ApprovalService
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
@@ -209,7 +209,7 @@ async def at_work(
         stack.push_async_callback(lease.release)
         counter = TokenCounter(Path(".parley/tiktoken"))
         sessions = SessionService(database, counter, agent="parley")
-        app = make_app(AgentConfig(name="parley"), model=ModelAdapter(model="quiet", provider=Model(seconds)))
+        app = create_app(AgentConfig(name="parley"), model=ModelAdapter(model="quiet", provider=Model(seconds)))
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
@@ -232,7 +232,7 @@ async def at_work(
 
         worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect_garbage)
         conversations = ConversationService(database, turns, worker, budget=0)
-        approvals = Approvals(database, turns, worker)
+        approvals = ApprovalService(database, turns, worker)
         context = ContextBuilder(database, counter.count)
         answerer = Answerer(
             runtime,

@@ -15,7 +15,7 @@ import typer
 
 from bot.monitoring import logs
 from bot.settings import Settings, find_unknown_names
-from core.agents.config import folder_of
+from core.agents.config import find_agent_folder
 from core.errors import SettingsError, ShutdownTimeoutError
 from core.secret_redaction import redact_secrets
 
@@ -38,7 +38,7 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, port: int) -> Non
         raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
     for line in find_unknown_names():
         say(f"note: {line}")
-    agent = settings.agent if settings.agent and folder_of(settings.agent) is not None else ""
+    agent = settings.agent if settings.agent and find_agent_folder(settings.agent) is not None else ""
     in_terminal = terminal or sandbox.speaks_in_lines()
     work = partial(sandbox.run, terminal=in_terminal, agent=agent, port=port, say=say)
     run(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk

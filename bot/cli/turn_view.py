@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bot import output as tables
-from core.agents.run_record import Receipt, ToolUse
+from core.agents.run_record import RunRecord, ToolCallRecord
 from core.conversations.turn_report import ApprovalRecord, TurnReport
 from core.usage.meter import ModelCall
 from core.usage.prices import format_dollars, format_exact_dollars
@@ -47,9 +47,9 @@ def show(report: TurnReport) -> None:
         ]
         numbers = columns[2:8]
         tables.show("Models", columns, [_call(call) for call in report.calls], numbers=numbers)
-    if report.receipt is not None and report.receipt.tools:
+    if report.receipt is not None and report.receipt.tool_calls:
         columns = ["tool", "how it ended", "took", "arguments", "error"]
-        tables.show("Tools", columns, [_tool(use) for use in report.receipt.tools])
+        tables.show("Tools", columns, [_tool(use) for use in report.receipt.tool_calls])
     if approvals := [*report.led_by, *report.approvals]:
         tables.show("Decisions", ["tool", "decision", "by", "at"], [_approval(approval) for approval in approvals])
 
@@ -90,16 +90,19 @@ def _receipt(report: TurnReport) -> dict[str, object]:
     if receipt is None:
         return {"receipt": "none is kept" if report.finished_at is not None else "it has not ended"}
     return {
-        "first word": tables.span(receipt.first_word),
+        "first word": tables.span(receipt.first_text_seconds),
         "run": tables.span(receipt.seconds),
         "history": _history(report, receipt),
         "others' words": _others(receipt),
-        "files": "; ".join(f"{file.name}{f': not read, {file.why}' if file.why else ''}" for file in receipt.files),
-        "more tools": receipt.tools_hidden,
+        "files": "; ".join(
+            f"{file.name}{f': not read, {file.omission_reason}' if file.omission_reason else ''}"
+            for file in receipt.files
+        ),
+        "more tools": receipt.omitted_tool_calls,
     }
 
 
-def _history(report: TurnReport, receipt: Receipt) -> str:
+def _history(report: TurnReport, receipt: RunRecord) -> str:
     if (history := receipt.history) is None:
         return ""
     bounds = {"tokens": "there is no room in the budget", "turns": f"only the newest {history.turns} turns are sent"}
@@ -113,11 +116,11 @@ def _cost(report: TurnReport) -> str:
     return "; ".join([*told, *([f"no price is known for {report.unpriced:,} tokens"] if report.unpriced else [])])
 
 
-def _others(receipt: Receipt) -> str:
-    others = receipt.others
-    if not (others.messages or others.left_out):
+def _others(receipt: RunRecord) -> str:
+    others = receipt.context
+    if not (others.messages or others.omitted_messages):
         return ""
-    return f"{others.messages} messages, {others.tokens:,} tokens; {others.left_out} left out"
+    return f"{others.messages} messages, {others.tokens:,} tokens; {others.omitted_messages} left out"
 
 
 def _call(call: ModelCall) -> list[object]:
@@ -136,9 +139,9 @@ def _call(call: ModelCall) -> list[object]:
     ]
 
 
-def _tool(use: ToolUse) -> list[object]:
-    ended = f"{use.ended}{' (earlier attempt)' if use.is_earlier else ''}"
-    more = f" … {use.hidden} more characters" if use.hidden else ""
+def _tool(use: ToolCallRecord) -> list[object]:
+    ended = f"{use.outcome}{' (earlier attempt)' if use.is_from_earlier_attempt else ''}"
+    more = f" … {use.cut_characters} more characters" if use.cut_characters else ""
     return [use.tool, ended, tables.span(use.seconds), f"{use.arguments}{more}", use.error]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pythonjsonlogger.json import JsonFormatter
 
-from core.observability.tracing import current, trace_id
+from core.observability.tracing import get_current_turn, get_trace_id
 from core.secret_redaction import mask_json, redact_secrets
 
 Format = Literal["console", "json"]
@@ -108,7 +108,7 @@ def _is_of_interest(record: logging.LogRecord) -> bool:
 
 def _ids() -> Mapping[str, str]:
     """What an entry is about, as far as that is known where it is written."""
-    run, trace = current(), trace_id()
+    run, trace = get_current_turn(), get_trace_id()
     ids = {"turn": run.turn, "session": run.session} if run is not None else {}
     return {**ids, "trace": trace} if trace else ids
 

@@ -78,13 +78,13 @@ class Metrics:
                 return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
         elif not _is_local(request):
             return web.Response(status=403, text="from another machine, METRICS_TOKEN has to be set and sent\n")
-        metrics.is_ready.set(int(self._health.is_ready))
+        metrics.readiness.set(int(self._health.is_ready))
         if self._parts is not None:
             await self._look(*self._parts)
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _look(self, channels: Collection[Channel], worker: Worker, database: Database) -> None:
-        metrics.running.set(worker.running_count)
+        metrics.running_turns.set(worker.running_count)
         for channel in channels:
             metrics.budget_left.set(channel.limiters.headroom, {"channel": channel.name})
         try:
@@ -93,8 +93,8 @@ class Metrics:
         except (StoreError, TimeoutError) as error:
             log.warning("cannot tell what waits: %s", format_error(error))
         else:
-            metrics.waiting.set(found.messages)
-            metrics.oldest.set(found.free)
+            metrics.waiting_messages.set(found.messages)
+            metrics.oldest_message_age.set(found.free)
 
 
 def _is_local(request: web.Request) -> bool:

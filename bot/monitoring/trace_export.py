@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from core.observability.tracing import hashed
+from core.observability.tracing import hash_id
 from core.secret_redaction import redact_secrets
 
 if TYPE_CHECKING:  # it is loaded only where traces are sent
@@ -104,4 +104,4 @@ def _discreet(span: "ReadableSpan") -> "ReadableSpan":
 def _told(name: str, value: "AttributeValue") -> "AttributeValue":
     if not isinstance(value, str):
         return value
-    return hashed(value) if name in _IDS else redact_secrets(value)
+    return hash_id(value) if name in _IDS else redact_secrets(value)

@@ -231,7 +231,7 @@ def _turn(report: TurnReport) -> Json:
         "tokens": report.tokens,
         "cost": None if report.known_cost is None else report.known_cost / UNITS_PER_DOLLAR,
         "error": report.error or "",
-        "others": None if report.receipt is None else asdict(report.receipt.others),
+        "others": None if report.receipt is None else asdict(report.receipt.context),
         "at": report.created_at,
         "seconds": None if report.took is None else round(report.took, 3),
     }

@@ -9,7 +9,13 @@ from pydantic_settings import NoDecode
 
 from bot.settings.base import SettingsSection
 from bot.settings.parsing import read_utf8, secret_value, split_commas, validate_http_url
-from core.agents.config import DEFAULT_INSTRUCTION, NAME, NAME_RULE, TOOL_TIMEOUT_SECONDS, AgentConfig
+from core.agents.config import (
+    AGENT_NAME_PATTERN,
+    AGENT_NAME_RULE,
+    DEFAULT_INSTRUCTION,
+    TOOL_TIMEOUT_SECONDS,
+    AgentConfig,
+)
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.vendors import VendorSettings, find_model_fault
 
@@ -46,8 +52,8 @@ class AgentSection(SettingsSection):
     @field_validator("agent_name")
     @classmethod
     def _validate_name(cls, value: str) -> str:
-        if NAME.fullmatch(value) is None:
-            raise ValueError(NAME_RULE)
+        if AGENT_NAME_PATTERN.fullmatch(value) is None:
+            raise ValueError(AGENT_NAME_RULE)
         return value
 
     @field_validator("agent_instruction_file")

@@ -18,7 +18,7 @@ from bot.settings.parsing import describe_errors, normalize_database_url, split_
 from bot.settings.spending import SpendingSection
 from channels.i18n.messages import find_language
 from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ExtraButton, ReplySettings
-from core.agents.config import dotenv
+from core.agents.config import find_env_file
 from core.errors import SettingsError
 from core.inbox_message import ReplyWithoutMention
 from core.secret_redaction import add_secret
@@ -169,7 +169,7 @@ def load_settings() -> Settings:
     """
     try:
         settings, malformed = _read_settings(Settings)
-        agent_file = dotenv(settings.agent) if settings.agent else None
+        agent_file = find_env_file(settings.agent) if settings.agent else None
         if agent_file is not None and agent_file != Path(".env").resolve():
             files: tuple[Path | str, ...] = (agent_file, ".env")  # pydantic-settings: the last file wins
 

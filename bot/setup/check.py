@@ -120,7 +120,7 @@ def _who_asks(name: str, choice: ModelRegistry) -> str:
 
 async def _server(server: McpServer) -> Finding:
     try:
-        tools = await server.listed()
+        tools = await server.fetch_tools()
     except Exception as error:  # whatever a foreign program does
         kind = type(error.__cause__ or error).__name__
         return Finding(Verdict.FAIL, f"MCP_FILE: the server [{server.name}] does not tell its tools ({kind})")

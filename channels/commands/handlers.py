@@ -294,7 +294,7 @@ class CommandHandler:
             return CommandResult(say(words.STOPPING), is_visible=True)
         self._remove_reactions(stopped.dropped_messages)
         for turn_id in stopped.undecided_turn_ids:
-            for approval in await self._services.approvals.asked(turn_id):
+            for approval in await self._services.approvals.list_of_turn(turn_id):
                 self._run_in_background(self._services.update_approval_message(approval), name="request")
         return CommandResult(
             say(words.STOPPING if stopped else words.NOTHING_RUNS), is_visible=stopped.turn_id is not None
@@ -302,7 +302,7 @@ class CommandHandler:
 
     async def _reset(self, session: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
         command = context.to_message(session, "reset")
-        approvals = await self._services.approvals.open(session_id=session)
+        approvals = await self._services.approvals.list_open(session_id=session)
         dropped = await self._services.inbox.reset_session(command, until=context.until)
         if isinstance(dropped, RerunDenied):
             return CommandResult(say(words.NOT_RESET))

@@ -80,7 +80,7 @@ class PressHandler:
             case "good" | "bad":
                 is_given = await self._services.feedback.save_feedback(turn_id, author, action)
                 return say(words.NOTED if is_given else words.FORGOTTEN)
-        open_approvals = await self._services.approvals.asked(turn_id) if action != "retry" else ()
+        open_approvals = await self._services.approvals.list_of_turn(turn_id) if action != "retry" else ()
         match await self._services.inbox.request_rerun(turn_id, author=author, kind=action):
             case RerunDenied() as denied:
                 return say(_RERUN_REFUSALS[denied])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.approval_message import decision_text, plain_line
-from core.agents.run_record import Receipt, ToolUse
+from core.agents.run_record import RunRecord, ToolCallRecord
 from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
 from core.usage.meter import ModelCall
 from core.usage.prices import format_dollars
@@ -126,25 +126,25 @@ def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
             yield say(words.WHY_TOKENS, read=f"{report.usage.get('input', 0):,}", written=f"{written:,}")
 
 
-def _tools(receipt: Receipt, say: MessageCatalog) -> Iterator[str]:
-    for use in receipt.tools[:MAX_TOOLS]:
+def _tools(receipt: RunRecord, say: MessageCatalog) -> Iterator[str]:
+    for use in receipt.tool_calls[:MAX_TOOLS]:
         yield _tool(use, say)
-    more = len(receipt.tools) + receipt.tools_hidden - MAX_TOOLS
+    more = len(receipt.tool_calls) + receipt.omitted_tool_calls - MAX_TOOLS
     if more > 0:
         yield say(words.WHY_TOOLS_MORE, count=more)
 
 
-def _tool(use: ToolUse, say: MessageCatalog) -> str:
-    sentences = {"failed": words.WHY_TOOL_FAILED, "asks": words.WHY_TOOL_ASKS, "open": words.WHY_TOOL_OPEN}
+def _tool(use: ToolCallRecord, say: MessageCatalog) -> str:
+    sentences = {"failed": words.WHY_TOOL_FAILED, "waiting": words.WHY_TOOL_ASKS, "open": words.WHY_TOOL_OPEN}
     took = "" if use.seconds is None else say.format_elapsed(f"{use.seconds:.1f}")
-    cut = "…" if use.hidden and len(use.arguments) <= MAX_ARGUMENTS else ""
+    cut = "…" if use.cut_characters and len(use.arguments) <= MAX_ARGUMENTS else ""
     facts = {
         "tool": _code(use.tool, MAX_NAME),
         "took": took,
         "arguments": f"`{_code(use.arguments, MAX_ARGUMENTS)}{cut}`",
         "error": f"`{_code(use.error, MAX_ERROR)}`",
     }
-    return say(sentences.get(use.ended, words.WHY_TOOL), **facts)
+    return say(sentences.get(use.outcome, words.WHY_TOOL), **facts)
 
 
 def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
@@ -154,7 +154,7 @@ def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
     return f"`{tool}`: {_inert(decision_text(approval.verdict, approval.decider, approval.decided_at, say))}"
 
 
-def _inputs(report: TurnReport, receipt: Receipt, say: MessageCatalog) -> Iterator[str]:
+def _inputs(report: TurnReport, receipt: RunRecord, say: MessageCatalog) -> Iterator[str]:
     """Yield what the model read: history, context messages and files."""
     if (history := receipt.history) is not None and history.messages:
         yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
@@ -163,24 +163,24 @@ def _inputs(report: TurnReport, receipt: Receipt, say: MessageCatalog) -> Iterat
         if report.left_out:
             cut = words.WHY_CUT_TURNS if history.limit == "turns" else words.WHY_CUT_TOKENS
             yield say(cut, count=f"{report.left_out:,}", budget=f"{history.budget:,}", turns=history.turns)
-    if receipt.others.messages:
-        yield say(words.WHY_OTHERS, count=receipt.others.messages, tokens=f"{receipt.others.tokens:,}")
-    if receipt.others.left_out:
-        yield say(words.WHY_OTHERS_CUT, count=receipt.others.left_out)
+    if receipt.context.messages:
+        yield say(words.WHY_OTHERS, count=receipt.context.messages, tokens=f"{receipt.context.tokens:,}")
+    if receipt.context.omitted_messages:
+        yield say(words.WHY_OTHERS_CUT, count=receipt.context.omitted_messages)
     for file in receipt.files[:MAX_FILES]:
         name = _code(file.name, MAX_NAME)
         yield (
-            say(words.WHY_FILE_NOT, name=name, why=_inert(plain_line(file.why)))
-            if file.why
+            say(words.WHY_FILE_NOT, name=name, why=_inert(plain_line(file.omission_reason)))
+            if file.omission_reason
             else say(words.WHY_FILE, name=name)
         )
 
 
-def _time(report: TurnReport, receipt: Receipt, say: MessageCatalog) -> str:
+def _time(report: TurnReport, receipt: RunRecord, say: MessageCatalog) -> str:
     took = f"{report.took if report.took is not None else receipt.seconds:.1f}"
-    if receipt.first_word is None:
+    if receipt.first_text_seconds is None:
         return say(words.WHY_TIME_ALL, all=took)
-    return say(words.WHY_TIME, first=f"{receipt.first_word:.1f}", all=took)
+    return say(words.WHY_TIME, first=f"{receipt.first_text_seconds:.1f}", all=took)
 
 
 def _code(text: str, most: int = MAX_ARGUMENTS) -> str:

@@ -15,7 +15,7 @@ from google.genai import types
 from channels.base import Channel, FetchedFile, MessageText
 from channels.intake.downloads import UnreadableFileError, too_large
 from channels.settings import AttachmentLimits
-from core.agents.run_record import FileUse
+from core.agents.run_record import FileRecord
 from core.inbox_message import Attachment, InboxMessage, storable_text
 from core.models import media
 from core.models.provider import SupportedFiles
@@ -84,7 +84,7 @@ class AttachmentReader:
 
     async def read(
         self, channel: Channel, messages: Sequence[InboxMessage], texts: Sequence[MessageText], takes: SupportedFiles
-    ) -> tuple[list[MessageText], list[types.Part], list[FileUse]]:
+    ) -> tuple[list[MessageText], list[types.Part], list[FileRecord]]:
         """Return the messages with their attachments.
 
         Args:
@@ -119,7 +119,7 @@ class AttachmentReader:
         texts: Sequence[MessageText],
         fetched: Mapping[tuple[int, int], asyncio.Task[FetchedFile]],
         budget: _AttachmentBudget,
-    ) -> tuple[list[MessageText], list[types.Part], list[FileUse]]:
+    ) -> tuple[list[MessageText], list[types.Part], list[FileRecord]]:
         combined, parts, uses = [], [], []
         for i, (message, text) in enumerate(zip(messages, texts, strict=True)):
             lines = [text.text]
@@ -127,7 +127,7 @@ class AttachmentReader:
                 read = self._describe(file, fetched.get((i, j)), budget, text.speaker)
                 lines.append(read.text)
                 parts += [read.part] if read.part else []
-                uses.append(FileUse(file.name, read.failure))
+                uses.append(FileRecord(file.name, read.failure))
             combined.append(replace(text, text="\n".join(filter(None, lines))))
         return combined, parts, uses
 

@@ -13,7 +13,7 @@ from typing import Any
 from channels.base import Channel, ContextKind, ContextMessage, MessageText, SurroundingMessages
 from channels.rate_limits.caller import deadline
 from channels.settings import CONTEXT_MAX_TOKENS
-from core.agents.run_record import Others
+from core.agents.run_record import ContextRecord
 from core.concurrency.retry import retry_store
 from core.conversations.history_state import get_history_state
 from core.inbox_message import INVISIBLE, InboxMessage, storable_text
@@ -83,7 +83,7 @@ class ContextBuilder:
 
     async def build(
         self, turn: Turn, channel: Channel, texts: Sequence[MessageText]
-    ) -> tuple[AttributedPrompt, Others]:
+    ) -> tuple[AttributedPrompt, ContextRecord]:
         """Return the messages of a turn, each after its context, and the amount of context.
 
         The prompt names the authors where more than one person can write.
@@ -179,7 +179,7 @@ async def build_frames(
     *,
     count: CountTokens,
     max_tokens: int,
-) -> tuple[dict[str, list[str]], Others]:
+) -> tuple[dict[str, list[str]], ContextRecord]:
     """Return the quotes before each message, by event key, and the amount of context.
 
     The subjects of questions come whole. Other messages share `max_tokens`: quoted and forwarded messages first, then
@@ -208,7 +208,9 @@ async def build_frames(
             break
         newest.append(_RenderedMessage(one, text_lines))
         tokens_left -= cost
-    others = Others(len(rendered) + len(newest), max_tokens - tokens_left, len(relevant) - len(rendered) - len(newest))
+    others = ContextRecord(
+        len(rendered) + len(newest), max_tokens - tokens_left, len(relevant) - len(rendered) - len(newest)
+    )
     missing = len(conversation) - len(newest)
     if missing and newest:
         note = f"{QUOTE_OPEN}{missing} older messages are left out{QUOTE_CLOSE}"

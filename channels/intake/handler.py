@@ -269,7 +269,7 @@ class MessageHandler:
         Raises:
             StoreError: the deletion is not stored, and must not be acknowledged.
         """
-        approvals = await self._services.approvals.open(event_key=event_key)
+        approvals = await self._services.approvals.list_open(event_key=event_key)
         result = await self._services.inbox.delete_message(event_key)
         if (
             isinstance(result, ClaimedMessage) and result.is_only_message

@@ -12,7 +12,7 @@ from channels.base import Channel, MessageText
 from channels.intake.attachments import AttachmentReader
 from channels.intake.context import ContextBuilder
 from channels.settings import AttachmentLimits
-from core.agents.run_record import Clerk
+from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime
 from core.errors import DamagedTurnError
 from core.identity import User, intersect_rights
@@ -66,7 +66,7 @@ class PromptBuilder:
             return turn
         return replace(turn, messages=allowed) if allowed else None
 
-    async def build(self, turn: Turn, channel: Channel, runtime: AgentRuntime, recorder: Clerk) -> Prompt:
+    async def build(self, turn: Turn, channel: Channel, runtime: AgentRuntime, recorder: RunRecorder) -> Prompt:
         """Return the prompt of a turn.
 
         Args:
@@ -85,15 +85,15 @@ class PromptBuilder:
         turn.meter.author = f"{turn.newest_message.channel}:{turn.newest_message.author}"
         turn.meter.author_name = storable_text(texts[-1].speaker)
         await turn.meter.check_limits(
-            runtime.asks(turn.model), lambda: 0
+            runtime.get_model_name(turn.model), lambda: 0
         )  # before files are fetched and messages stored
         speakers = [self._to_speaker(message, one.speaker) for message, one in zip(turn.messages, texts, strict=True)]
         speakers += await self._list_earlier_authors(turn, channel)
         if any(message.attachments for message in turn.messages) and not await self._turns.has_stored_prompt(turn):
-            takes = runtime.takes(turn.model)
+            takes = runtime.get_media_support(turn.model)
             texts, files, uses = await self._attachments.read(channel, turn.messages, texts, takes)
-            recorder.files(uses)
-        spoken, recorder.others = await self._context.build(turn, channel, texts)
+            recorder.set_files(uses)
+        spoken, recorder.context = await self._context.build(turn, channel, texts)
         return Prompt(
             spoken, files, intersect_rights(speakers), next((one.bot_name for one in texts if one.bot_name), "")
         )

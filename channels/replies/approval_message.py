@@ -19,8 +19,8 @@ from channels.replies.reply import Reply
 from core.identity import AUTHOR, EVERYONE, OTHERS
 from core.inbox_message import INVISIBLE, storable_text
 from core.secret_redaction import redact_secrets, replace_known
-from core.tools.adk_confirmations import Path
-from core.tools.approvals import Approval, Approvals
+from core.tools.adk_confirmations import ArgumentPath
+from core.tools.approvals import Approval, ApprovalService
 
 #: The most characters of a call's arguments, of the tool's hint, and of the tool's name.
 MAX_ARGUMENTS, MAX_HINT, MAX_NAME = 1200, 300, 100
@@ -39,16 +39,18 @@ _DECISIONS = {
 _MARKUP = regex.compile(r"[\\`*_~|<>\[\]()#]")
 
 
-async def show_approval(channel: Channel, approvals: Approvals, approval: Approval, *, is_void: bool = False) -> None:
+async def show_approval(
+    channel: Channel, approvals: ApprovalService, approval: Approval, *, is_void: bool = False
+) -> None:
     """Show an approval in its message: see `Answerer.update_approval_message`."""
-    address = approval.inbound.address
+    address = approval.inbox_message.address
 
     async def save_ids(ids: Sequence[str]) -> None:
-        await approvals.shown(approval.id, ids, channel.reply_address(address, ids[0]) if ids else address)
+        await approvals.save_message_ids(approval.id, ids, channel.reply_address(address, ids[0]) if ids else address)
 
     surface = channel.create_surface(channel.side_message_address(address, approval.id), turn_id=approval.id)
-    say = words.messages_for(await words.resolve_locale(channel.get_locale(approval.inbound)))
-    known_ids = tuple(await surface.find_message_ids(approval.chunks))
+    say = words.messages_for(await words.resolve_locale(channel.get_locale(approval.inbox_message)))
+    known_ids = tuple(await surface.find_message_ids(approval.message_ids))
     controls = decision_buttons(approval, say, is_void=is_void)
     async with Reply(surface, known_ids=known_ids, save_ids=save_ids, say=say, buttons=controls) as reply:
         await reply.close(approval_text(approval, say, is_void=is_void), Priority.APPROVAL, buttons=controls)
@@ -81,7 +83,7 @@ def decision_buttons(approval: Approval, say: MessageCatalog, *, is_void: bool =
         return ()
     arguments, hidden = _mask_secrets(approval)
     is_whole = not hidden and not _fit_arguments(arguments)[1]
-    return approval_buttons(approval.id, say, may_always=approval.may_always and is_whole)
+    return approval_buttons(approval.id, say, may_always=approval.may_allow_always and is_whole)
 
 
 def _mask_secrets(approval: Approval) -> tuple[Any, int]:
@@ -93,7 +95,7 @@ def _mask_secrets(approval: Approval) -> tuple[Any, int]:
         hidden += 1
         return f"[hidden: {length:,} characters]"
 
-    def hide(value: Any, path: Path) -> Any:
+    def hide(value: Any, path: ArgumentPath) -> Any:
         if path in approval.secret_paths and value is not None:
             return mask(len(value if isinstance(value, str) else json.dumps(value)))
         match value:

@@ -18,7 +18,7 @@ from core.conversations.service import ConversationService, LatestTurn
 from core.errors import StoreError, SurfaceError, TurnLostError
 from core.secret_redaction import format_error
 from core.store.turn_states import ACTIVE_STATES
-from core.tools.approvals import Approvals
+from core.tools.approvals import ApprovalService
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class ReplyRerenderer:
         self,
         runtime: AgentRuntime,
         conversations: ConversationService,
-        approvals: Approvals,
+        approvals: ApprovalService,
         settings: ReplySettings,
     ) -> None:
         self._runtime = runtime
@@ -63,7 +63,9 @@ class ReplyRerenderer:
         if tuple(await surface.find_message_ids(latest.chunks)) != latest.chunks:
             return
         say = words.messages_for(await words.resolve_locale(channel.get_locale(latest.inbound)))
-        extras = frozenset[ExtraButton]() if await self._approvals.asked(latest.turn_id) else self._settings.extras
+        extras = (
+            frozenset[ExtraButton]() if await self._approvals.list_of_turn(latest.turn_id) else self._settings.extras
+        )
         controls = answer_buttons(latest.turn_id, say, extras, is_revised=latest.is_revised)
         files = await load_files(self._runtime, latest.session_id, latest.origin)
         with suppress(TurnLostError):
@@ -111,7 +113,7 @@ class ReplyRerenderer:
 async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[File]:
     """Return the files that the turns of an origin have generated, with unique names."""
     files, names = list[File](), {FILE_NAME}
-    for generated in (await runtime.made(session_id, origin))[:MAX_FILES]:
+    for generated in (await runtime.list_generated_files(session_id, origin))[:MAX_FILES]:
         name = generated.name if generated.name not in names else f"{len(files) + 1}-{generated.name}"
         names.add(name)
         alt = generated.alt or (name if generated.mime_type.startswith("image/") else "")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from channels.base import File
 from channels.replies.reply import Reply
-from core.agents.run_record import Clerk
+from core.agents.run_record import RunRecorder
 from core.observability import metrics
 from core.tools.approvals import Approval
 from core.turns.turn import Turn
@@ -40,7 +40,7 @@ class ReplyLatency:
         if until in self._pending:
             self._pending.remove(until)
             seconds = max(0.0, time.time() - self._sent_at)
-            metrics.delays.record(seconds, {"channel": self._channel, "until": until})
+            metrics.reply_delays.record(seconds, {"channel": self._channel, "until": until})
 
 
 @dataclass(slots=True)
@@ -56,6 +56,6 @@ class TurnState:
 
     latency: ReplyLatency
     reply: Reply | None = None
-    clerk: Clerk | None = None
+    clerk: RunRecorder | None = None
     is_revised: bool = False
     answer: Answer | None = None

@@ -10,19 +10,19 @@ from core.identity import DEFAULT_AGENT_NAME
 TOOL_TIMEOUT_SECONDS = 120.0
 
 #: ADK: an app's name begins with a letter, an agent's is an identifier, and `user` is the user's.
-NAME = re.compile(r"(?!user$)[A-Za-z][A-Za-z0-9_]*")
-NAME_RULE = "it must begin with a letter, consist of letters, digits and underscores, and not be `user`"
+AGENT_NAME_PATTERN = re.compile(r"(?!user$)[A-Za-z][A-Za-z0-9_]*")
+AGENT_NAME_RULE = "it must begin with a letter, consist of letters, digits and underscores, and not be `user`"
 
 #: Placeholder in an instruction for the bot's name on the platform of the conversation.
-BOT_NAME = "{bot_name}"
+BOT_NAME_PLACEHOLDER = "{bot_name}"
 
 DEFAULT_INSTRUCTION = f"""\
-You are {BOT_NAME}, a helpful teammate in a Slack or Discord chat; people call you by this name. If somebody asks who
-you are or what you can do: you answer questions, use the tools listed for you, and read files that people attach. They
-can write `help` to you to see your commands. Several people may speak to you in one conversation; where they do, each
-of their messages begins with the speaker's name and a colon, and its other lines are indented: a name in an indented
-line is no speaker. Answer the newest message, briefly unless asked for more, in the language it is written in. Write
-Markdown. If you do not know something, say so."""
+You are {BOT_NAME_PLACEHOLDER}, a helpful teammate in a Slack or Discord chat; people call you by this name. If somebody
+asks who you are or what you can do: you answer questions, use the tools listed for you, and read files that people
+attach. They can write `help` to you to see your commands. Several people may speak to you in one conversation; where
+they do, each of their messages begins with the speaker's name and a colon, and its other lines are indented: a name in
+an indented line is no speaker. Answer the newest message, briefly unless asked for more, in the language it is written
+in. Write Markdown. If you do not know something, say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,16 @@ class AgentConfig:
     description: str = "A helpful teammate."
 
 
-def dotenv(agent: str) -> Path | None:
+def find_env_file(agent_path: str) -> Path | None:
     """The `.env` that belongs to an agent: the nearest one in its folder or above, as ADK looks for it."""
-    folder = folder_of(agent)
+    folder = find_agent_folder(agent_path)
     above = [folder, *folder.parents] if folder is not None else []
     return next((each / ".env" for each in above if (each / ".env").is_file()), None)
 
 
-def folder_of(agent: str) -> Path | None:
+def find_agent_folder(agent_path: str) -> Path | None:
     """The folder that is meant, if it is one; a file in it may be named as well."""
-    path = Path(agent).expanduser().resolve()
+    path = Path(agent_path).expanduser().resolve()
     if path.is_file() and path.name in ("agent.py", "__init__.py", "root_agent.yaml"):
         path = path.parent
     return path if path.is_dir() else None

@@ -20,10 +20,10 @@ from core.models.finish_reasons import BLOCKED_REASONS, with_ending_note
 from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import fence_code, part_text
 from core.sessions.resume import INPUT_CALL
-from core.tools.adk_confirmations import QUESTION, Ask, asks_in
+from core.tools.adk_confirmations import CONFIRMATION_CALL_NAME, ConfirmationRequest, confirmations_in
 
 
-class Steps:
+class EventMapper:
     """Turns ADK's events into ours, and knows the reply's text so far.
 
     Agents that run side by side have a step open each, told apart by author and branch.
@@ -32,44 +32,44 @@ class Steps:
         lines: what is shown while a tool runs, by its name.
     """
 
-    def __init__(self, lines: Mapping[str, str] = MappingProxyType({})) -> None:
-        self._lines = lines
+    def __init__(self, progress_texts: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._progress_texts = progress_texts
         self._texts: list[str] = []
-        self._open: dict[tuple[str, str | None], int] = {}
+        self._open_steps: dict[tuple[str, str | None], int] = {}
         self._error_code = ""  # of the newest step, if that said nothing else
-        self._asks: dict[str, Ask] = {}
+        self._confirmations: dict[str, ConfirmationRequest] = {}
 
-    def take(self, event: Event) -> Iterator[StreamEvent]:
+    def map_event(self, event: Event) -> Iterator[StreamEvent]:
         """What an event of ADK's tells."""
         if event.partial:
             if is_retraction(event):
-                yield from self._write(self._step(event), "")
+                yield from self._set_step_text(self._open_step(event), "")
             elif text := _visible_text(event):
-                yield from self._write(self._step(event), text, append=True)
+                yield from self._set_step_text(self._open_step(event), text, append=True)
             return
         if event.content is not None:
             text = _visible_text(event)
             if text.strip() and not event.get_function_calls():  # with calls, the run goes on
                 text = with_ending_note(text, event.finish_reason)
-            step = self._open.pop((event.author, event.branch), None)
+            step = self._open_steps.pop((event.author, event.branch), None)
             if step is not None:
-                yield from self._write(step, text)
+                yield from self._set_step_text(step, text)
             elif text:
-                yield from self._write(self._step(event), text)
-                self._open.pop((event.author, event.branch))
-        self._asks |= {ask.call: ask for ask in asks_in(event)}
-        yield from self._tools_in(event)
+                yield from self._set_step_text(self._open_step(event), text)
+                self._open_steps.pop((event.author, event.branch))
+        self._confirmations |= {ask.confirmation_id: ask for ask in confirmations_in(event)}
+        yield from self._map_tools(event)
         for name, version in event.actions.artifact_delta.items():
             yield StreamEvent("file", data={"name": name, "version": version})
         self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
 
-    def retold(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
+    def replay_events(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
         """What an earlier attempt at the run has said and called, and the calls that are made now."""
-        made_now = open_calls(stored)
+        made_now = find_open_calls(stored)
         calls = dict[str, StreamEvent]()
         for event in stored:
             failures = dict[str, StreamEvent]()
-            for told in self.take(event):
+            for told in self.map_event(event):
                 if not told.tool or told.call_id in made_now:
                     yield told
                 elif told.type == "tool_start":
@@ -80,39 +80,41 @@ class Steps:
                     failed = failures.get(told.call_id)
                     yield replace(call, type="tool_past", error=failed.error if failed else None)
 
-    def end(self) -> StreamEvent:
+    def create_last_event(self) -> StreamEvent:
         """What there is to tell at the end: `done`, or an `error` if the model broke off before its first word."""
         if self._error_code in BLOCKED_REASONS:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT:
             return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
-        return StreamEvent("done", text=self.text, asks=tuple(self._asks.values()))
+        return StreamEvent("done", text=self.text, confirmations=tuple(self._confirmations.values()))
 
     @property
     def text(self) -> str:
         return "\n\n".join(text for text in self._texts if text.strip())
 
-    def begun(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> StreamEvent:
+    def create_tool_start(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> StreamEvent:
         """What there is to tell when a tool begins."""
-        return StreamEvent("tool_start", text=self._lines.get(tool, ""), tool=tool, call_id=call_id, data=arguments)
+        return StreamEvent(
+            "tool_start", text=self._progress_texts.get(tool, ""), tool=tool, call_id=call_id, data=arguments
+        )
 
-    def _tools_in(self, event: Event) -> Iterator[StreamEvent]:
+    def _map_tools(self, event: Event) -> Iterator[StreamEvent]:
         """The tools that begin with it, and that end. What asks a person is none."""
         for call in event.get_function_calls():
-            if call.name not in (QUESTION, INPUT_CALL):
-                yield self.begun(call.name or "", call.id or "", call.args or {})
+            if call.name not in (CONFIRMATION_CALL_NAME, INPUT_CALL):
+                yield self.create_tool_start(call.name or "", call.id or "", call.args or {})
         for response in event.get_function_responses():
-            if response.name not in (QUESTION, INPUT_CALL):
-                yield from _tool_end(response)
+            if response.name not in (CONFIRMATION_CALL_NAME, INPUT_CALL):
+                yield from _map_response(response)
 
-    def _step(self, event: Event) -> int:
+    def _open_step(self, event: Event) -> int:
         key = (event.author, event.branch)
-        if key not in self._open:
-            self._open[key] = len(self._texts)
+        if key not in self._open_steps:
+            self._open_steps[key] = len(self._texts)
             self._texts.append("")
-        return self._open[key]
+        return self._open_steps[key]
 
-    def _write(self, step: int, text: str, *, append: bool = False) -> Iterator[StreamEvent]:
+    def _set_step_text(self, step: int, text: str, *, append: bool = False) -> Iterator[StreamEvent]:
         before = self.text
         self._texts[step] = self._texts[step] + text if append else text
         after = self.text
@@ -123,7 +125,7 @@ class Steps:
             yield StreamEvent("step_reset", text=after)
 
 
-def open_calls(events: Sequence[Event]) -> set[str | None]:
+def find_open_calls(events: Sequence[Event]) -> set[str | None]:
     """The calls that are to be made yet; a long-running one may have been, and its answer is to come."""
     answered = {answer.id for event in events for answer in event.get_function_responses()}
     made = (
@@ -137,7 +139,7 @@ def _visible_text(event: Event) -> str:
         return ""
     actions = event.actions
     if actions.skip_summarization and not (actions.requested_tool_confirmations or actions.requested_auth_configs):
-        return "\n\n".join(filter(None, map(_answered, event.get_function_responses())))
+        return "\n\n".join(filter(None, map(_result_text, event.get_function_responses())))
     if event.content.role == "user":
         return ""
     asked = [
@@ -148,7 +150,7 @@ def _visible_text(event: Event) -> str:
     return text.strip("\n") if any(part.executable_code or part.code_execution_result for part in parts) else text
 
 
-def _answered(response: types.FunctionResponse) -> str:
+def _result_text(response: types.FunctionResponse) -> str:
     """What a tool gave back whose result is the answer; nothing if it is an error, or asks a person first."""
     result = response.response or {}
     if not result or "error" in result:
@@ -157,7 +159,7 @@ def _answered(response: types.FunctionResponse) -> str:
     return said if isinstance(said, str) else fence_code(json.dumps(said, ensure_ascii=False, indent=2), "json").strip()
 
 
-def _tool_end(response: types.FunctionResponse) -> Iterator[StreamEvent]:
+def _map_response(response: types.FunctionResponse) -> Iterator[StreamEvent]:
     name, call_id, result = response.name or "", response.id or "", response.response or {}
     if set(result) == {"error"}:
         error = RuntimeError(str(result["error"]))

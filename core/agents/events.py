@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from core.sessions.history import HistoryWindow
-from core.tools.adk_confirmations import Ask
+from core.tools.adk_confirmations import ConfirmationRequest
 from core.usage.meter import ModelCall, Usage
 
 StreamEventType = Literal[
@@ -43,7 +43,7 @@ class StreamEvent:
     data: Mapping[str, Any] = field(default_factory=dict)
     error: Exception | None = None
     usage: Usage = field(default_factory=Usage)
-    asks: tuple[Ask, ...] = ()
+    confirmations: tuple[ConfirmationRequest, ...] = ()
     calls: tuple[ModelCall, ...] = field(default=(), compare=False)
     seconds: float | None = field(default=None, compare=False)
     history: HistoryWindow | None = None

@@ -10,14 +10,20 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
-from core.agents.config import BOT_NAME, NAME, NAME_RULE, TOOL_TIMEOUT_SECONDS, AgentConfig
+from core.agents.config import (
+    AGENT_NAME_PATTERN,
+    AGENT_NAME_RULE,
+    BOT_NAME_PLACEHOLDER,
+    TOOL_TIMEOUT_SECONDS,
+    AgentConfig,
+)
 from core.agents.plugins import GuardPlugin, MeterPlugin
 from core.errors import SettingsError
 from core.models.selection import AgentRunConfig, ModelSelectionPlugin
-from core.tools.call_log import Journal
+from core.tools.call_log import ToolCallLog
 
 
-def make_app(
+def create_app(
     config: AgentConfig,
     *,
     model: BaseLlm,
@@ -32,13 +38,13 @@ def make_app(
     Raises:
         SettingsError: ADK takes no such name.
     """
-    if NAME.fullmatch(config.name) is None:
-        raise SettingsError(f"AGENT_NAME={config.name}: {NAME_RULE}")
+    if AGENT_NAME_PATTERN.fullmatch(config.name) is None:
+        raise SettingsError(f"AGENT_NAME={config.name}: {AGENT_NAME_RULE}")
 
     def instruction(context: ReadonlyContext) -> str:  # ADK fills in the {braces} of a plain text
         run = context.run_config
         name = run.bot_name if isinstance(run, AgentRunConfig) else ""
-        return config.instruction.replace(BOT_NAME, name or config.name)
+        return config.instruction.replace(BOT_NAME_PLACEHOLDER, name or config.name)
 
     agent = LlmAgent(
         name=config.name,
@@ -47,14 +53,16 @@ def make_app(
         instruction=instruction,
         tools=list(tools),
     )
-    return App(name=config.name, root_agent=agent, plugins=list(ours() if plugins is None else plugins))
+    return App(name=config.name, root_agent=agent, plugins=list(create_plugins() if plugins is None else plugins))
 
 
-def ours(journal: Journal | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS) -> list[BasePlugin]:
+def create_plugins(
+    call_log: ToolCallLog | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS
+) -> list[BasePlugin]:
     """What is added to every app, before the plugins of its own.
 
     Args:
         journal: keeps the calls of tools from being made twice, in sessions that are kept.
         tool_seconds: how long a call of a tool may take.
     """
-    return [GuardPlugin(journal, tool_seconds=tool_seconds), ModelSelectionPlugin(), MeterPlugin()]
+    return [GuardPlugin(call_log, tool_seconds=tool_seconds), ModelSelectionPlugin(), MeterPlugin()]

@@ -16,16 +16,16 @@ from google.adk.tools.load_memory_tool import LoadMemoryTool
 from google.adk.tools.preload_memory_tool import PreloadMemoryTool
 from google.adk.workflow import BaseNode
 
-from core.agents.config import folder_of
+from core.agents.config import find_agent_folder
 from core.errors import ParleyError, SettingsError
 
-_LAYOUT = (
+_LAYOUT_HINT = (
     "it must have `app` or `root_agent` in agent.py or __init__.py, or be described in root_agent.yaml: "
     "docs/howto/bring-your-own-agent.md"
 )
 
 
-def load_app(agent: str, plugins: Sequence[BasePlugin] = ()) -> App:
+def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
     """The app at `agent`, a folder or a module, with our plugins before its own.
 
     ADK's loader takes in the folder's `.env` as well; what the environment says already stands. The app of a bare
@@ -38,27 +38,27 @@ def load_app(agent: str, plugins: Sequence[BasePlugin] = ()) -> App:
     try:
         with warnings.catch_warnings():  # what ADK holds of the author's ways is not for who runs the bot
             warnings.simplefilter("ignore")
-            app = _loaded(agent)
-            _resolve(agent, app)
+            app = _load(agent_path)
+            _resolve_models(agent_path, app)
             return app.model_copy(update={"plugins": [*plugins, *app.plugins]})
     except SettingsError:
         raise
     except (Exception, SystemExit) as error:  # whatever a module raises while it is imported
-        raise SettingsError(f"AGENT={agent}: {_told(error, agent)}") from error
+        raise SettingsError(f"AGENT={agent_path}: {_describe_error(error, agent_path)}") from error
 
 
-def _loaded(agent: str) -> App:
-    folder = folder_of(agent)
+def _load(agent: str) -> App:
+    folder = find_agent_folder(agent)
     if folder is not None:
-        found, name = _from_folder(agent, folder), folder.name
+        found, name = _load_folder(agent, folder), folder.name
     elif os.sep in agent or agent.startswith("."):
         raise SettingsError(f"AGENT={agent}: there is no such folder")
     else:
-        found, name = _from_module(agent), agent.removesuffix(".agent").rpartition(".")[2]
+        found, name = _load_module(agent), agent.removesuffix(".agent").rpartition(".")[2]
     return found if isinstance(found, App) else App(name=name, root_agent=found)
 
 
-def _from_folder(agent: str, folder: Path) -> App | BaseNode:
+def _load_folder(agent: str, folder: Path) -> App | BaseNode:
     from google.adk.cli.utils.agent_loader import AgentLoader, is_single_agent_directory  # noqa: PLC0415 - takes long
 
     if not folder.name.isidentifier():
@@ -67,14 +67,14 @@ def _from_folder(agent: str, folder: Path) -> App | BaseNode:
     if there is not None and folder not in map(Path, getattr(there, "__path__", ())):
         raise SettingsError(f"AGENT={agent}: Python has another module of the name {folder.name}: rename the folder")
     if not any((folder / name).is_file() for name in ("agent.py", "__init__.py", "root_agent.yaml")):
-        raise SettingsError(f"AGENT={agent}: there is no agent in it: {_LAYOUT}")
+        raise SettingsError(f"AGENT={agent}: there is no agent in it: {_LAYOUT_HINT}")
     loader = AgentLoader(str(folder if is_single_agent_directory(folder) else folder.parent))
     found = loader.load_agent(folder.name)
     assert isinstance(found, App | BaseNode)
     return found
 
 
-def _from_module(agent: str) -> App | BaseNode:
+def _load_module(agent: str) -> App | BaseNode:
     """As ADK's loader looks into a folder: first at the module, then at the `agent` in it."""
     for name in (agent, f"{agent}.agent"):
         try:
@@ -86,13 +86,13 @@ def _from_module(agent: str) -> App | BaseNode:
         for found, kind in ((getattr(module, "app", None), App), (getattr(module, "root_agent", None), BaseNode)):
             if isinstance(found, kind):
                 return found
-    raise SettingsError(f"AGENT={agent}: there is no such folder, and no module with an agent in it: {_LAYOUT}")
+    raise SettingsError(f"AGENT={agent}: there is no such folder, and no module with an agent in it: {_LAYOUT_HINT}")
 
 
-def _resolve(agent: str, app: App) -> None:
+def _resolve_models(agent: str, app: App) -> None:
     """Have every agent of the app find its model now, and not at somebody's first question."""
     faults = []
-    for each in agents(app):
+    for each in list_llm_agents(app):
         try:
             _ = each.canonical_model
         except SettingsError as error:
@@ -107,24 +107,24 @@ def _resolve(agent: str, app: App) -> None:
         raise SettingsError(*dict.fromkeys(faults))
 
 
-def agents(app: App) -> Iterator[LlmAgent]:
+def list_llm_agents(app: App) -> Iterator[LlmAgent]:
     """The agents of an app that ask models, the first one first; those that are tools of others among them."""
-    return _agents(app.root_agent, set())
+    return _walk_llm_agents(app.root_agent, set())
 
 
-def _agents(node: object, seen: set[int]) -> Iterator[LlmAgent]:
+def _walk_llm_agents(node: object, seen: set[int]) -> Iterator[LlmAgent]:
     if not isinstance(node, BaseNode) or id(node) in seen:
         return
     seen.add(id(node))
     if isinstance(node, LlmAgent):
         yield node
         for tool in node.tools:
-            yield from _agents(tool.agent if isinstance(tool, AgentTool) else tool, seen)
+            yield from _walk_llm_agents(tool.agent if isinstance(tool, AgentTool) else tool, seen)
     for child in node._iter_static_children():  # ADK has no public way through a tree of every kind
-        yield from _agents(child, seen)
+        yield from _walk_llm_agents(child, seen)
 
 
-def _told(error: BaseException, agent: str) -> str:
+def _describe_error(error: BaseException, agent: str) -> str:
     """What is wrong, in our words: a foreign text may hold anything."""
     cause = error.__cause__ or error
     if isinstance(cause, ModuleNotFoundError) and cause.name:
@@ -133,16 +133,16 @@ def _told(error: BaseException, agent: str) -> str:
         return f"{Path(cause.filename).name}, line {cause.lineno}: it is not Python ({type(cause).__name__})"
     if isinstance(cause, ParleyError):
         return str(cause)
-    folder = folder_of(agent)
+    folder = find_agent_folder(agent)
     for frame in reversed(traceback.extract_tb(cause.__traceback__)):
         if folder is not None and folder in Path(frame.filename).parents:
             return f"{Path(frame.filename).relative_to(folder)}, line {frame.lineno}, raises {type(cause).__name__}"
     if isinstance(cause, ValueError):
-        return f"ADK does not take it ({type(cause).__name__}): {_LAYOUT}"
-    return f"it cannot be loaded ({type(cause).__name__}): {_LAYOUT}"
+        return f"ADK does not take it ({type(cause).__name__}): {_LAYOUT_HINT}"
+    return f"it cannot be loaded ({type(cause).__name__}): {_LAYOUT_HINT}"
 
 
-def recalls(app: App) -> bool:
+def has_memory_tool(app: App) -> bool:
     """Whether an agent of an app looks into its memory by ADK's own tools: then what is said is remembered."""
     kinds = (LoadMemoryTool, PreloadMemoryTool)
-    return any(isinstance(tool, kinds) for agent in agents(app) for tool in agent.tools)
+    return any(isinstance(tool, kinds) for agent in list_llm_agents(app) for tool in agent.tools)

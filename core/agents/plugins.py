@@ -29,16 +29,16 @@ from core.models.tool_calls import unique_id
 from core.secret_redaction import redact_secrets
 from core.sessions.history import INTERRUPTED
 from core.sessions.writer import StoredSession
-from core.tools.adk_confirmations import allow, find_secret_paths, rule_on
-from core.tools.call_log import Call, Entry, Journal
-from core.tools.results import kept, told
-from core.tools.tool import ToolAdapter, contain, is_allowed, is_idempotent
+from core.tools.adk_confirmations import apply_standing_approval, find_secret_paths, set_rule
+from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation
+from core.tools.results import save_files, to_model_result
+from core.tools.tool import ToolAdapter, is_allowed, is_idempotent, limit_tool
 from core.usage.meter import ModelCall, current_meter
 
 log = logging.getLogger(__name__)
 
 #: The most that a tool's error may tell the model, in characters.
-ERROR_LIMIT = 500
+MAX_ERROR_CHARACTERS = 500
 
 
 class GuardPlugin(BasePlugin):
@@ -55,21 +55,21 @@ class GuardPlugin(BasePlugin):
         tool_seconds: how long a call may take, unless its tool says otherwise by an attribute `seconds`.
     """
 
-    def __init__(self, journal: Journal | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS) -> None:
+    def __init__(self, call_log: ToolCallLog | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS) -> None:
         super().__init__(name="parley_guard")
-        self._journal = journal
+        self._call_log = call_log
         self._tool_seconds = tool_seconds
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Tell an agent that is run as a tool for whom it is, too: ADK gives its session what the state of the other
         one holds, and leaves out what is of one run.
         """
-        if (speaker := _speaker(invocation_context.run_config)) is not None:
+        if (speaker := _get_speaker(invocation_context.run_config)) is not None:
             invocation_context.session.state.setdefault(USER_STATE_KEY, told_of(speaker))
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Have an agent that goes on know of the calls that it has made: it would make them again."""
-        _input_first(callback_context)
+        _move_input_before_work(callback_context)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         """Give each tool call an id that no other call of the session has.
@@ -77,7 +77,9 @@ class GuardPlugin(BasePlugin):
         A model knows the calls of its own branch only. Agents that run side by side may return the same id.
         """
         run = callback_context.run_config
-        calls = [part.function_call for part in _parts(llm_response) if part.function_call and part.function_call.id]
+        calls = [
+            part.function_call for part in _get_parts(llm_response) if part.function_call and part.function_call.id
+        ]
         if not calls or llm_response.partial or not isinstance(run, AgentRunConfig):
             return
         stored = (call.id for event in callback_context.session.events for call in event.get_function_calls())
@@ -94,25 +96,25 @@ class GuardPlugin(BasePlugin):
         Raises:
             StoreError: the call cannot be written into the journal; it is not made.
         """
-        contain(tool, self._tool_seconds)
+        limit_tool(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.start(tool_context.function_call_id or tool.name)
-        if (refused := _wrong_speaker(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
-            return refused or _wrong_agent(tool, tool_args)
-        if not isinstance(tool, ToolAdapter) or tool.always:
-            allow(tool_context, tool.name)
-        call = self._call(tool, tool_args, tool_context)
-        asks = await _asks_first(tool, tool_args, tool_context)
+        if (refused := _check_speaker(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
+            return refused or _check_agent_name(tool, tool_args)
+        if not isinstance(tool, ToolAdapter) or tool.may_allow_always:
+            apply_standing_approval(tool_context, tool.name)
+        call = self._create_invocation(tool, tool_args, tool_context)
+        asks = await _requires_confirmation(tool, tool_args, tool_context)
         if asks and not isinstance(tool_context.session, StoredSession):
-            return _cannot_ask(tool)
-        if self._journal is None or call is None or asks:
+            return _approval_unavailable_error(tool)
+        if self._call_log is None or call is None or asks:
             return None
 
-        def may_repeat(entry: Entry) -> bool:
-            return (is_idempotent(tool) and not entry.ended) or _is_decided(entry, tool_context)
+        def may_repeat(entry: ToolCallEntry) -> bool:
+            return (is_idempotent(tool) and not entry.has_ended) or _has_decision(entry, tool_context)
 
-        entry = await self._journal.begin(call, may_repeat)
-        return None if entry is None else _Recorded.of(entry, tool, tool_context)
+        entry = await self._call_log.begin(call, may_repeat)
+        return None if entry is None else _LoggedResult.from_entry(entry, tool, tool_context)
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
@@ -120,22 +122,22 @@ class GuardPlugin(BasePlugin):
         """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.stop(tool_context.function_call_id or tool.name)
-        if isinstance(result, _Recorded):
+        if isinstance(result, _LoggedResult):
             return None
         if tool_context.actions.requested_tool_confirmations and not isinstance(tool_context.session, StoredSession):
             tool_context.actions.requested_tool_confirmations.clear()
-            return _cannot_ask(tool)
+            return _approval_unavailable_error(tool)
         if tool_context.actions.requested_auth_configs:
             tool_context.actions.requested_auth_configs.clear()
-            given = _cannot_sign_in(tool)
+            given = _sign_in_unavailable_error(tool)
         else:
             given = result
         if tool_context.actions.requested_tool_confirmations:
-            _add_rule(tool, tool_args, tool_context)
-        call = self._call(tool, tool_args, tool_context)
-        said = told(given if call is None else await kept(given, tool.name, tool_context))
-        if self._journal is not None and call is not None:
-            await self._journal.end(call, said, tool_context.actions)
+            _add_approval_rule(tool, tool_args, tool_context)
+        call = self._create_invocation(tool, tool_args, tool_context)
+        said = to_model_result(given if call is None else await save_files(given, tool.name, tool_context))
+        if self._call_log is not None and call is not None:
+            await self._call_log.end(call, said, tool_context.actions)
         return None if said == result else said
 
     async def on_tool_error_callback(
@@ -148,13 +150,17 @@ class GuardPlugin(BasePlugin):
         if isinstance(error, ToolError) and isinstance(error.__cause__, TimeoutError):
             return {"error": f"{tool.name} failed: {error}"}
         raised = error.__cause__ if isinstance(error, ToolError) and error.__cause__ else error
-        return {"error": redact_secrets(f"{tool.name} failed: {type(raised).__name__}: {raised}")[:ERROR_LIMIT]}
+        return {
+            "error": redact_secrets(f"{tool.name} failed: {type(raised).__name__}: {raised}")[:MAX_ERROR_CHARACTERS]
+        }
 
-    def _call(self, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> Call | None:
+    def _create_invocation(
+        self, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> ToolInvocation | None:
         session = tool_context.session
         if not isinstance(session, StoredSession) or type(tool) is BaseTool:  # ADK: a name that no tool has
             return None
-        return Call(
+        return ToolInvocation(
             session=session.id,
             generation=session.generation,
             run=tool_context.invocation_id,
@@ -165,7 +171,7 @@ class GuardPlugin(BasePlugin):
         )
 
 
-def _input_first(context: CallbackContext) -> None:
+def _move_input_before_work(context: CallbackContext) -> None:
     """Put what an agent of a workflow is given before what it has done with it. ADK puts it at the end of the session
     each time the agent begins or goes on, and has its model see nothing of what is before it.
     """
@@ -176,13 +182,13 @@ def _input_first(context: CallbackContext) -> None:
         events.insert(next(done, own[-1]), events.pop(own[-1]))
 
 
-class _Recorded(dict[str, Any]):
+class _LoggedResult(dict[str, Any]):
     """A result out of the journal: it is told as it was, and not written again."""
 
     @classmethod
-    def of(cls, entry: Entry, tool: BaseTool, tool_context: ToolContext) -> "_Recorded":
+    def from_entry(cls, entry: ToolCallEntry, tool: BaseTool, tool_context: ToolContext) -> "_LoggedResult":
         """What an earlier attempt at the call came to; what it changed besides is changed."""
-        if not entry.ended:
+        if not entry.has_ended:
             return cls(error=INTERRUPTED)
         changed = entry.actions.state_delta
         tool_context.state.update(changed)
@@ -195,11 +201,11 @@ class _Recorded(dict[str, Any]):
         return cls(result=entry.result)
 
 
-def _parts(response: LlmResponse) -> Sequence[types.Part]:
+def _get_parts(response: LlmResponse) -> Sequence[types.Part]:
     return (response.content and response.content.parts) or ()
 
 
-def _cannot_ask(tool: BaseTool) -> dict[str, Any]:
+def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
     """For an agent that is run as a tool of another, in a session that nobody keeps: ADK could not go on with it."""
     return {
         "error": f"{tool.name} was not called: a person would have to be asked first, and cannot be, since this agent "
@@ -207,7 +213,7 @@ def _cannot_ask(tool: BaseTool) -> dict[str, Any]:
     }
 
 
-def _cannot_sign_in(tool: BaseTool) -> dict[str, Any]:
+def _sign_in_unavailable_error(tool: BaseTool) -> dict[str, Any]:
     """For a tool that wants somebody to sign in elsewhere: a conversation in which all may read has no way there."""
     return {
         "error": f"{tool.name} was not called: somebody would have to sign in for it, and cannot do so here. Say that "
@@ -215,7 +221,7 @@ def _cannot_sign_in(tool: BaseTool) -> dict[str, Any]:
     }
 
 
-async def _asks_first(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:
+async def _requires_confirmation(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:
     """Whether ADK will not make the call, but have a person asked."""
     if tool_context.tool_confirmation is not None:
         return False
@@ -225,14 +231,14 @@ async def _asks_first(tool: BaseTool, tool_args: dict[str, Any], tool_context: T
         return False
 
 
-def _add_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> None:
-    approvers, always = (tool.approvers, tool.always) if isinstance(tool, ToolAdapter) else (None, True)
+def _add_approval_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> None:
+    approvers, always = (tool.approvers, tool.may_allow_always) if isinstance(tool, ToolAdapter) else (None, True)
     declaration = tool._get_declaration()  # ADK: no public method returns a tool's schema without a request
     paths = find_secret_paths(parameter_schema(declaration), tool_args) if declaration is not None else []
-    rule_on(tool_context, approvers, always=always, secret_paths=paths)
+    set_rule(tool_context, approvers, may_allow_always=always, secret_paths=paths)
 
 
-def _is_decided(entry: Entry, tool_context: ToolContext) -> bool:
+def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
     """Whether the call ended in a question to a person, and ADK makes it again for it was answered: the question is
     in the history then.
     """
@@ -242,18 +248,18 @@ def _is_decided(entry: Entry, tool_context: ToolContext) -> bool:
     )
 
 
-def _wrong_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
-    if is_allowed(tool, _speaker(tool_context.run_config) or ANONYMOUS):
+def _check_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
+    if is_allowed(tool, _get_speaker(tool_context.run_config) or ANONYMOUS):
         return None
     return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
 
 
-def _speaker(run: RunConfig | None) -> User | None:
+def _get_speaker(run: RunConfig | None) -> User | None:
     """For whom it is: what a tool or an agent makes of the state gives nobody's rights away."""
     return run.speaker if isinstance(run, AgentRunConfig) else None
 
 
-def _wrong_agent(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
+def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
     if not isinstance(tool, TransferToAgentTool):
         return None
     valid = list(tool._agent_names)  # ADK offers these in the tool's declaration alone
@@ -268,41 +274,41 @@ class MeterPlugin(BasePlugin):
         super().__init__(name="parley_meter")
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        if (model := _brought(callback_context)) is not None:
-            await current_meter().check_limits(llm_request.model or model.model, partial(_tokens, llm_request))
-            current_meter().call_starts[_whose(callback_context)] = time.monotonic()
+        if (model := _get_external_model(callback_context)) is not None:
+            await current_meter().check_limits(llm_request.model or model.model, partial(_estimate_tokens, llm_request))
+            current_meter().call_starts[_call_key(callback_context)] = time.monotonic()
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        if (model := _brought(callback_context)) is not None and not llm_response.partial:
-            current_meter().add_answer(llm_response, model.model, _seconds(callback_context))
+        if (model := _get_external_model(callback_context)) is not None and not llm_response.partial:
+            current_meter().add_answer(llm_response, model.model, _measure_seconds(callback_context))
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
-        if (model := _brought(callback_context)) is not None:
-            name, seconds = llm_request.model or model.model, round(_seconds(callback_context), 3)
+        if (model := _get_external_model(callback_context)) is not None:
+            name, seconds = llm_request.model or model.model, round(_measure_seconds(callback_context), 3)
             current_meter().add(ModelCall(name, seconds=seconds, error=type(error).__name__))
 
 
-def _brought(context: CallbackContext) -> BaseLlm | None:
+def _get_external_model(context: CallbackContext) -> BaseLlm | None:
     """The model of the agent, if it is none of ours."""
     agent = context._invocation_context.agent
     model = agent.canonical_model if isinstance(agent, LlmAgent) else None
     return None if isinstance(model, ModelAdapter) else model
 
 
-def _whose(context: CallbackContext) -> Any:
+def _call_key(context: CallbackContext) -> Any:
     return context.invocation_id, context.agent_name, context._invocation_context.branch
 
 
-def _seconds(context: CallbackContext) -> float:
+def _measure_seconds(context: CallbackContext) -> float:
     """Since the call began, or since what it said last of which tokens were told."""
     now, begun = time.monotonic(), current_meter().call_starts
-    since = now - begun.get(_whose(context), now)
-    begun[_whose(context)] = now
+    since = now - begun.get(_call_key(context), now)
+    begun[_call_key(context)] = now
     return since
 
 
-def _tokens(request: LlmRequest) -> int:
+def _estimate_tokens(request: LlmRequest) -> int:
     """About how many a request has: four letters are one, more or less."""
     return sum(len(part.text or "") for content in request.contents for part in content.parts or ()) // 4

@@ -18,15 +18,15 @@ from core.secret_redaction import mask_json, redact_secrets
 from core.sessions.history import HistoryWindow
 
 #: How many calls of tools and files a receipt tells of, and how much of each, in characters.
-MOST_TOOLS, MOST_FILES = 50, 20
-MOST_ARGUMENTS, MOST_ERROR, MOST_NAME = 600, 300, 120
+MAX_TOOLS, MAX_FILES = 50, 20
+MAX_ARGUMENTS_CHARACTERS, MAX_ERROR_LINE_CHARACTERS, MAX_NAME_CHARACTERS = 600, 300, 120
 
 #: How a call of a tool has ended: `asks` waits for a person's word; `open` had not ended when the turn did.
-End = Literal["done", "failed", "asks", "open"]
+ToolOutcome = Literal["done", "failed", "waiting", "open"]
 
 
 @dataclass(frozen=True, slots=True)
-class Others:
+class ContextRecord:
     """What of other people's words was sent to the model.
 
     Attributes:
@@ -37,11 +37,11 @@ class Others:
 
     messages: int = 0
     tokens: int = 0
-    left_out: int = 0
+    omitted_messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class FileUse:
+class FileRecord:
     """A file that came with a message.
 
     Attributes:
@@ -49,11 +49,11 @@ class FileUse:
     """
 
     name: str
-    why: str = ""
+    omission_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ToolUse:
+class ToolCallRecord:
     """One call of a tool.
 
     Attributes:
@@ -67,15 +67,15 @@ class ToolUse:
     id: str
     tool: str
     arguments: str
-    hidden: int = 0
+    cut_characters: int = 0
     seconds: float | None = None
-    ended: End = "open"
+    outcome: ToolOutcome = "open"
     error: str = ""
-    is_earlier: bool = False
+    is_from_earlier_attempt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class RunRecord:
     """What a turn was made of.
 
     Attributes:
@@ -85,110 +85,115 @@ class Receipt:
         seconds: how long the run took.
     """
 
-    tools: tuple[ToolUse, ...] = ()
-    tools_hidden: int = 0
+    tool_calls: tuple[ToolCallRecord, ...] = ()
+    omitted_tool_calls: int = 0
     history: HistoryWindow | None = None
-    others: Others = Others()
-    files: tuple[FileUse, ...] = ()
-    first_word: float | None = None
+    context: ContextRecord = ContextRecord()
+    files: tuple[FileRecord, ...] = ()
+    first_text_seconds: float | None = None
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: object) -> "Receipt | None":
+    def from_json(cls, data: object) -> "RunRecord | None":
         """What `to_json` made; None if it is something else, or there is none."""
         try:
-            return None if data is None else _RECEIPT.validate_python(data)
+            return None if data is None else _RUN_RECORD.validate_python(data)
         except ValidationError:
             return None
 
 
-_RECEIPT = TypeAdapter(Receipt)
+_RUN_RECORD = TypeAdapter(RunRecord)
 
 
-class Clerk:
+class RunRecorder:
     """Takes down what a turn is made of while it runs."""
 
     def __init__(self) -> None:
-        self._began = monotonic()
-        self._first_word: float | None = None
-        self._tools: dict[str, ToolUse] = {}
-        self._hidden = 0
+        self._begun_at = monotonic()
+        self._first_text_seconds: float | None = None
+        self._tool_calls: dict[str, ToolCallRecord] = {}
+        self._omitted_tool_calls = 0
         self._history: HistoryWindow | None = None
-        self.others = Others()
-        self._files: tuple[FileUse, ...] = ()
+        self.context = ContextRecord()
+        self._files: tuple[FileRecord, ...] = ()
 
-    def files(self, files: Sequence[FileUse]) -> None:
+    def set_files(self, files: Sequence[FileRecord]) -> None:
         """Take down what became of the files that came with the messages."""
         self._files = tuple(
-            FileUse(_brief(file.name, MOST_NAME), _brief(file.why, MOST_ERROR)) for file in files[:MOST_FILES]
+            FileRecord(
+                _shorten(file.name, MAX_NAME_CHARACTERS), _shorten(file.omission_reason, MAX_ERROR_LINE_CHARACTERS)
+            )
+            for file in files[:MAX_FILES]
         )
 
-    def take(self, event: StreamEvent) -> None:
+    def record_event(self, event: StreamEvent) -> None:
         """Take down what a run tells."""
         match event.type:
             case "history":
                 self._history = event.history
-            case "text_delta" if self._first_word is None and event.text.strip():
-                self._first_word = monotonic() - self._began
+            case "text_delta" if self._first_text_seconds is None and event.text.strip():
+                self._first_text_seconds = monotonic() - self._begun_at
             case "tool_start":
-                self._begin(event)
+                self._add_tool_call(event)
             case "tool_past":
-                self._begin(event, is_earlier=True)
-                self._end(event.call_id, "failed" if event.error else "done", event)
+                self._add_tool_call(event, is_earlier=True)
+                self._end_tool_call(event.call_id, "failed" if event.error else "done", event)
             case "error" if event.call_id:
-                self._end(event.call_id, "failed", event)
+                self._end_tool_call(event.call_id, "failed", event)
             case "tool_end":
-                self._end(event.call_id or event.tool, "done", event)
+                self._end_tool_call(event.call_id or event.tool, "done", event)
             case "done":
-                for ask in event.asks:
-                    self._end(ask.asks_for, "asks", event)
+                for ask in event.confirmations:
+                    self._end_tool_call(ask.tool_call_id, "waiting", event)
 
     @property
-    def receipt(self) -> dict[str, Any]:
+    def run_record(self) -> dict[str, Any]:
         """As it stands now, as JSON."""
-        return Receipt(
-            tools=tuple(self._tools.values()),
-            tools_hidden=self._hidden,
+        return RunRecord(
+            tool_calls=tuple(self._tool_calls.values()),
+            omitted_tool_calls=self._omitted_tool_calls,
             history=self._history,
-            others=self.others,
+            context=self.context,
             files=self._files,
-            first_word=_rounded(self._first_word),
-            seconds=round(monotonic() - self._began, 3),
+            first_text_seconds=_round(self._first_text_seconds),
+            seconds=round(monotonic() - self._begun_at, 3),
         ).to_json()
 
-    def _begin(self, event: StreamEvent, *, is_earlier: bool = False) -> None:
+    def _add_tool_call(self, event: StreamEvent, *, is_earlier: bool = False) -> None:
         id_ = event.call_id or event.tool
-        if id_ not in self._tools and len(self._tools) == MOST_TOOLS:
-            self._hidden += 1
+        if id_ not in self._tool_calls and len(self._tool_calls) == MAX_TOOLS:
+            self._omitted_tool_calls += 1
             return
-        shown, hidden = told(event.data)
-        self._tools[id_] = ToolUse(id_, _brief(event.tool, MOST_NAME), shown, hidden, is_earlier=is_earlier)
+        shown, hidden = format_arguments(event.data)
+        self._tool_calls[id_] = ToolCallRecord(
+            id_, _shorten(event.tool, MAX_NAME_CHARACTERS), shown, hidden, is_from_earlier_attempt=is_earlier
+        )
 
-    def _end(self, id_: str, end: End, event: StreamEvent) -> None:
-        use = self._tools.get(id_)
+    def _end_tool_call(self, id_: str, end: ToolOutcome, event: StreamEvent) -> None:
+        use = self._tool_calls.get(id_)
         if use is None:
             return
-        if end == "done" and use.ended == "failed":  # it is told of a failed call as well that it has ended
+        if end == "done" and use.outcome == "failed":  # it is told of a failed call as well that it has ended
             end = "failed"
-        seconds = use.seconds if event.seconds is None else _rounded(event.seconds)
-        error = "" if end != "failed" else use.error or _brief(str(event.error or ""), MOST_ERROR)
-        self._tools[id_] = replace(use, ended=end, seconds=seconds, error=error)
+        seconds = use.seconds if event.seconds is None else _round(event.seconds)
+        error = "" if end != "failed" else use.error or _shorten(str(event.error or ""), MAX_ERROR_LINE_CHARACTERS)
+        self._tool_calls[id_] = replace(use, outcome=end, seconds=seconds, error=error)
 
 
-def told(arguments: Mapping[str, Any]) -> tuple[str, int]:
+def format_arguments(arguments: Mapping[str, Any]) -> tuple[str, int]:
     """Arguments as JSON without secrets, as much of them as is kept; and how many characters more there are."""
     text = storable_text(json.dumps(mask_json(dict(arguments)), ensure_ascii=False, default=str))
-    return text[:MOST_ARGUMENTS], max(len(text) - MOST_ARGUMENTS, 0)
+    return text[:MAX_ARGUMENTS_CHARACTERS], max(len(text) - MAX_ARGUMENTS_CHARACTERS, 0)
 
 
-def _brief(text: str, most: int) -> str:
+def _shorten(text: str, max_characters: int) -> str:
     """On one line, without secrets."""
     line = " ".join(redact_secrets(storable_text(text)).split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+    return line if len(line) <= max_characters else f"{line[: max_characters - 1].rstrip()}…"
 
 
-def _rounded(seconds: float | None) -> float | None:
+def _round(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)

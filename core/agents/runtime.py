@@ -24,11 +24,11 @@ from google.adk.telemetry.context import ContentCapturingMode, TelemetryConfig
 from google.genai import types
 from opentelemetry import trace
 
-from core.agents.event_mapper import Steps
+from core.agents.event_mapper import EventMapper
 from core.agents.events import StreamEvent
-from core.agents.loader import agents, recalls
-from core.agents.runner import CorrectedError, OneRunner
-from core.agents.tool_progress import BUILT_IN, lines_of
+from core.agents.loader import has_memory_tool, list_llm_agents
+from core.agents.runner import ResumableRunner, RunCorrectedError
+from core.agents.tool_progress import BUILTIN_PROGRESS_TEXTS, get_progress_texts
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
 from core.identity import USER_STATE_KEY, User, to_user_state
 from core.models.adapter import ModelAdapter
@@ -39,14 +39,14 @@ from core.sessions.artifacts import ArtifactService, GeneratedFile
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
-from core.tools.adk_confirmations import Ask, Decision, asks_in, events_after, to_contents
+from core.tools.adk_confirmations import ConfirmationRequest, Decision, confirmations_in, events_after, to_contents
 from core.usage.meter import UsageMeter, set_current_meter
 from core.workers.fencing import FencingToken
 
 log = logging.getLogger(__name__)
 
 #: How ADK, in its several paths, says that a model named an agent that does not exist.
-_INVENTED_AGENT = re.compile(
+_UNKNOWN_AGENT_ERROR = re.compile(
     r"failed to find agent: (?P<a>[^\s.,]+)"
     r"|Transfer target agent '(?P<b>[^']+)' not found"
     r"|Agent (?P<c>\S+) not found in the agent tree"
@@ -54,14 +54,14 @@ _INVENTED_AGENT = re.compile(
 
 #: What ADK is told of a run of which no trace is made. Told nothing, it asks the environment anew for each piece of a
 #: reply, and lays out what nobody collects.
-_UNTRACED = TelemetryConfig(
+_NO_TELEMETRY = TelemetryConfig(
     genai_semconv_stability_opt_in="stable",
     capture_message_content=ContentCapturingMode.NO_CONTENT,
     adk_experimental_telemetry_opt_in=False,
 )
 
 #: Threads for tools that are plain functions; ADK would run those on the event loop.
-_TOOL_THREADS = ToolThreadPoolConfig(max_workers=32)
+_TOOL_THREAD_POOL = ToolThreadPoolConfig(max_workers=32)
 
 
 with warnings.catch_warnings():  # ADK: to keep what a tool may show is an experiment
@@ -124,17 +124,17 @@ class AgentRuntime:
         *,
         artifacts: BaseArtifactService | None = None,
         memory: BaseMemoryService | None = None,
-        lines: Mapping[str, str] = MappingProxyType({}),
+        progress_texts: Mapping[str, str] = MappingProxyType({}),
         max_llm_calls: int = 25,
     ) -> None:
         self.app = app
         self.sessions = sessions
         self.max_llm_calls = max_llm_calls
-        self._lines = {**BUILT_IN, **lines_of(app), **lines}
+        self._progress_texts = {**BUILTIN_PROGRESS_TEXTS, **get_progress_texts(app), **progress_texts}
         self._artifacts = artifacts or InMemoryArtifactService()
         self._memory = memory or InMemoryMemoryService()
-        self._remembers = recalls(app)
-        self._runner = OneRunner(
+        self._has_memory_tool = has_memory_tool(app)
+        self._runner = ResumableRunner(
             app=app,
             session_service=sessions,
             artifact_service=self._artifacts,
@@ -142,21 +142,21 @@ class AgentRuntime:
             credential_service=_CREDENTIALS,
         )
 
-    def takes(self, model: str | None = None) -> SupportedFiles:
+    def get_media_support(self, model: str | None = None) -> SupportedFiles:
         """The files that the agent can be given, if it asks that model; of models that are not ours, what most take."""
         agent = self.app.root_agent
         asked = agent.canonical_model if isinstance(agent, LlmAgent) else None
         return asked.supported_files(asked.resolve_name(model)) if isinstance(asked, ModelAdapter) else DEFAULT_FILES
 
-    def asks(self, model: str | None = None) -> str:
+    def get_model_name(self, model: str | None = None) -> str:
         """The full name of the one model that the agent and all others of its app ask where that one was chosen, or
         none; empty if they ask several: who of them begins is not known before.
         """
-        asked = [agent.canonical_model for agent in agents(self.app)]
+        asked = [agent.canonical_model for agent in list_llm_agents(self.app)]
         names = {each.resolve_name(model) if isinstance(each, ModelAdapter) else each.model for each in asked}
         return names.pop() if len(names) == 1 else ""
 
-    async def made(self, session_id: str, origin: str) -> list[GeneratedFile]:
+    async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
         """The files that the turns of an origin have made, in the order in which they did."""
         return (
             await self._artifacts.list_generated_files(session_id, origin)
@@ -183,7 +183,9 @@ class AgentRuntime:
                     yield event
         if failed is None or failed.error is None:
             return
-        correction = request.text if isinstance(failed.error, CorrectedError) else self._correction(failed.error)
+        correction = (
+            request.text if isinstance(failed.error, RunCorrectedError) else self._create_correction(failed.error)
+        )
         if correction is None:
             yield failed
             return
@@ -203,14 +205,14 @@ class AgentRuntime:
             Exception: what the run failed with; after a retry the retry's error, caused by the first.
         """
         events = self.stream(RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming))
-        return await _collect(events)
+        return await _collect_text(events)
 
     async def run_and_collect_once(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
         """The whole reply of one run. A step's text is taken from its partial events or from its final one,
         never from both.
         """
         events = self._stream_once(RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming))
-        return await _collect(events)
+        return await _collect_text(events)
 
     async def _stream_once(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
         set_current_meter(request.meter)
@@ -221,35 +223,37 @@ class AgentRuntime:
             runner.memory_service = self._memory.bind_run(request.session_id, request.generation, request.fence)
         message = types.Content(role="user", parts=[types.Part(text=request.text), *request.media])
         messages = [message]
-        steps = Steps(self._lines)
+        steps = EventMapper(self._progress_texts)
         config = AgentRunConfig(
             model=request.model,
             speaker=request.speaker,
             bot_name=request.bot_name,
             streaming_mode=StreamingMode.SSE if request.streaming else StreamingMode.NONE,
             max_llm_calls=self.max_llm_calls,
-            tool_thread_pool_config=_TOOL_THREADS,
-            telemetry=None if trace.get_current_span().is_recording() else _UNTRACED,
+            tool_thread_pool_config=_TOOL_THREAD_POOL,
+            telemetry=None if trace.get_current_span().is_recording() else _NO_TELEMETRY,
         )
         try:
             if request.run_id is not None:
                 whose = {"user_id": request.user_id, "session_id": request.session_id}
-                stored = await runner.stored(request.run_id, request.generation, request.fence, request.spoken, **whose)
-                if (loaded := runner.extent) is not None:
+                stored = await runner.load_run(
+                    request.run_id, request.generation, request.fence, request.spoken, **whose
+                )
+                if (loaded := runner.history) is not None:
                     yield StreamEvent("history", history=loaded)
-                stored = await runner.resumed(message) or stored
+                stored = await runner.answer_workflow(message) or stored
                 if request.decisions:
                     after = events_after(stored, request.decisions)
                     # an earlier attempt that got some of the decisions goes on from there before it gets the others
                     messages = [*([] if after is None else [message]), *to_contents(stored, request.decisions)]
-                    for ask in _allowed(stored, request.decisions):
-                        yield steps.begun(ask.tool, ask.asks_for, ask.arguments)
+                    for ask in _find_approved_calls(stored, request.decisions):
+                        yield steps.create_tool_start(ask.tool, ask.tool_call_id, ask.arguments)
                     stored = after or []
                 request.meter.add_stored_answers(stored)
-                for again in steps.retold(stored):
+                for again in steps.replay_events(stored):
                     yield again
             state = {USER_STATE_KEY: to_user_state(request.speaker)} if request.speaker else None
-            run = _run(
+            run = _run_messages(
                 runner,
                 messages,
                 request.user_id,
@@ -260,35 +264,35 @@ class AgentRuntime:
             )
             async with aclosing(run) as events:
                 async for event in events:
-                    for said in steps.take(event):
+                    for said in steps.map_event(event):
                         yield (
                             replace(said, seconds=config.tool_timer.get_seconds(said.call_id)) if said.call_id else said
                         )
-            if self._remembers and request.run_id is not None:
-                await self._remember(request.user_id, request.session_id, runner)
-            yield replace(steps.end(), calls=request.meter.calls, usage=request.meter.usage)
+            if self._has_memory_tool and request.run_id is not None:
+                await self._save_memory(request.user_id, request.session_id, runner)
+            yield replace(steps.create_last_event(), calls=request.meter.calls, usage=request.meter.usage)
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
             limit.__cause__ = error
             yield StreamEvent("error", error=limit, calls=request.meter.calls, usage=request.meter.usage)
         except Exception as error:
-            yield StreamEvent("error", error=_ours(error), calls=request.meter.calls, usage=request.meter.usage)
+            yield StreamEvent("error", error=_unwrap_error(error), calls=request.meter.calls, usage=request.meter.usage)
 
-    async def _remember(self, user_id: str, session_id: str, runner: OneRunner) -> None:
+    async def _save_memory(self, user_id: str, session_id: str, runner: ResumableRunner) -> None:
         """Have the memory keep what was said in a run. What it cannot keep ends no answer."""
         assert runner.memory_service is not None, "it was given one"
         try:
             await runner.memory_service.add_events_to_memory(
-                app_name=self.app.name, user_id=user_id, session_id=session_id, events=runner.said
+                app_name=self.app.name, user_id=user_id, session_id=session_id, events=runner.messages
             )
         except (SessionResetError, TurnLostError):
             raise
         except Exception as error:
             log.warning("what was said in session %s is not remembered: %s", session_id, format_error(error))
 
-    def _correction(self, error: Exception) -> str | None:
-        found = _INVENTED_AGENT.search(str(error))
-        valid = list(_sub_agents(self.app.root_agent))
+    def _create_correction(self, error: Exception) -> str | None:
+        found = _UNKNOWN_AGENT_ERROR.search(str(error))
+        valid = list(_walk_sub_agent_names(self.app.root_agent))
         if found is None or not valid:
             return None
         log.warning("the model named an agent that does not exist; telling it the right names")
@@ -299,8 +303,8 @@ class AgentRuntime:
         )
 
 
-async def _run(
-    runner: OneRunner, messages: Sequence[types.Content], user_id: str, session_id: str, **options: Any
+async def _run_messages(
+    runner: ResumableRunner, messages: Sequence[types.Content], user_id: str, session_id: str, **options: Any
 ) -> AsyncGenerator[Event, None]:
     """Run ADK on one message after the other, and yield the events of all."""
     for message in messages:
@@ -310,17 +314,17 @@ async def _run(
                 yield event
 
 
-def _allowed(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[Ask]:
+def _find_approved_calls(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[ConfirmationRequest]:
     """The calls that were allowed, and are made now."""
-    calls = {decision.call for decision in decisions if decision.is_allowed}
+    calls = {decision.confirmation_id for decision in decisions if decision.is_allowed}
     made = {answer.id for event in events_after(stored, decisions) or () for answer in event.get_function_responses()}
     for event in stored:
-        for ask in asks_in(event):
-            if ask.call in calls and ask.asks_for not in made:
+        for ask in confirmations_in(event):
+            if ask.confirmation_id in calls and ask.tool_call_id not in made:
                 yield ask
 
 
-def _ours(error: Exception) -> Exception:
+def _unwrap_error(error: Exception) -> Exception:
     """The error that a plugin of ours raised, out of those in which ADK has wrapped it."""
     cause: BaseException | None = error
     while cause is not None:
@@ -330,13 +334,13 @@ def _ours(error: Exception) -> Exception:
     return error
 
 
-def _sub_agents(agent: Any) -> Iterator[str]:
+def _walk_sub_agent_names(agent: Any) -> Iterator[str]:
     for sub_agent in agent.sub_agents if isinstance(agent, BaseAgent) else ():
         yield sub_agent.name
-        yield from _sub_agents(sub_agent)
+        yield from _walk_sub_agent_names(sub_agent)
 
 
-async def _collect(events: AsyncGenerator[StreamEvent, None]) -> str:
+async def _collect_text(events: AsyncGenerator[StreamEvent, None]) -> str:
     async with aclosing(events) as to_user_state:
         async for event in to_user_state:
             if event.type == "error" and event.error is not None and not event.call_id:

@@ -6,11 +6,11 @@ from types import MappingProxyType
 from google.adk.apps import App
 from google.adk.tools.base_tool import BaseTool
 
-from core.agents.loader import agents
+from core.agents.loader import list_llm_agents
 from core.tools.mcp import McpServer
 
 #: Of the tools that are there already, ours and ADK's.
-BUILT_IN: Mapping[str, str] = MappingProxyType(
+BUILTIN_PROGRESS_TEXTS: Mapping[str, str] = MappingProxyType(
     {
         "current_time": "Looking at the clock",
         "search_history": "Looking through what was said",
@@ -24,16 +24,16 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
 )
 
 
-def lines_of(app: App) -> dict[str, str]:
+def get_progress_texts(app: App) -> dict[str, str]:
     """What the tools of an app say for themselves, by their names."""
-    return dict(_lines(app))
+    return dict(_iterate_progress_texts(app))
 
 
-def _lines(app: App) -> Iterator[tuple[str, str]]:
-    for agent in agents(app):
+def _iterate_progress_texts(app: App) -> Iterator[tuple[str, str]]:
+    for agent in list_llm_agents(app):
         for tool in agent.tools:
             if isinstance(tool, McpServer):
-                yield from tool.progress.items()
+                yield from tool.progress_texts.items()
                 continue
             name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
             for marked in (tool, getattr(tool, "func", None)):

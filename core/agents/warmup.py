@@ -11,7 +11,7 @@ from google.genai import types
 from core.agents.runtime import AgentRuntime
 
 
-class _Mute(BaseLlm):
+class _SilentModel(BaseLlm):
     """A model that says nothing of note, at once."""
 
     async def generate_content_async(
@@ -28,7 +28,9 @@ class _Mute(BaseLlm):
 async def warm_up() -> None:
     """Run an agent that says nothing once: ADK imports a second's worth of code at the first run of a process."""
     sessions = InMemorySessionService()
-    runtime = AgentRuntime(App(name="warm_up", root_agent=LlmAgent(name="mute", model=_Mute(model="mute"))), sessions)
+    runtime = AgentRuntime(
+        App(name="warm_up", root_agent=LlmAgent(name="mute", model=_SilentModel(model="mute"))), sessions
+    )
     await sessions.create_session(app_name="warm_up", user_id="nobody", session_id="none")
     await runtime.run_and_collect_once(user_id="nobody", session_id="none", text="hello")
     await runtime.aclose()

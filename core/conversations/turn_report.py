@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.agents.run_record import Receipt
+from core.agents.run_record import RunRecord
 from core.store.database import Database
 from core.store.schema import approvals, inbox, messages, sessions, turns
 from core.store.turn_states import State
@@ -94,7 +94,7 @@ class TurnReport:
     calls: tuple[ModelCall, ...]
     cost: int
     unpriced: int
-    receipt: Receipt | None
+    receipt: RunRecord | None
     left_out: int | None
     approvals: tuple[ApprovalRecord, ...]
     led_by: tuple[ApprovalRecord, ...]
@@ -265,7 +265,7 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
             calls=tuple(calls),
             cost=cost if row.cost is None else row.cost,
             unpriced=unpriced,
-            receipt=Receipt.from_json(row.run_record),
+            receipt=RunRecord.from_json(row.run_record),
             left_out=None,
             approvals=_approvals(decisions.get(row.id, ())),
             led_by=_approvals(decisions.get(row.parent, ())) if row.kind == "approval" else (),

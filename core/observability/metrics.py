@@ -8,20 +8,20 @@ their unit: `parley.reply.delay` is `parley_reply_delay_seconds`.
 
 from opentelemetry import metrics
 
-_SECONDS = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0]
-_LAGS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]
+_SECONDS_BOUNDARIES = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0]
+_LAG_BOUNDARIES = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]
 
 _meter = metrics.get_meter("parley")
 
 #: By `channel`, `kind` and `state`: how it has ended, or "handed back".
-turns = _meter.create_counter("parley.turns", unit="{turn}", description="Turns that have ended here")
+ended_turns = _meter.create_counter("parley.turns", unit="{turn}", description="Turns that have ended here")
 
 #: By `channel` and `until`: "placeholder", "first_word" or "final".
-delays = _meter.create_histogram(
+reply_delays = _meter.create_histogram(
     "parley.reply.delay",
     unit="s",
     description="From when a message was sent until its reply shows this",
-    explicit_bucket_boundaries_advisory=_SECONDS,
+    explicit_bucket_boundaries_advisory=_SECONDS_BOUNDARIES,
 )
 
 #: By `channel`, `method` and `outcome`: "ok", "limited" (it came too often), "refused", or "failed" in passing.
@@ -47,15 +47,15 @@ loop_lag = _meter.create_histogram(
     "parley.loop.lag",
     unit="s",
     description="How late the event loop comes to what is due",
-    explicit_bucket_boundaries_advisory=_LAGS,
+    explicit_bucket_boundaries_advisory=_LAG_BOUNDARIES,
 )
 
-is_ready = _meter.create_gauge("parley.ready", description="1 if what is said is heard and kept, else 0")
-running = _meter.create_gauge("parley.turns.running", unit="{turn}", description="Turns that run here")
+readiness = _meter.create_gauge("parley.ready", description="1 if what is said is heard and kept, else 0")
+running_turns = _meter.create_gauge("parley.turns.running", unit="{turn}", description="Turns that run here")
 
 #: Of all workers on the database.
-waiting = _meter.create_gauge("parley.messages.waiting", unit="{message}", description="Messages that wait")
-oldest = _meter.create_gauge(
+waiting_messages = _meter.create_gauge("parley.messages.waiting", unit="{message}", description="Messages that wait")
+oldest_message_age = _meter.create_gauge(
     "parley.messages.waiting.age", unit="s", description="How long the oldest waits in whose session nothing runs"
 )
 
@@ -65,7 +65,7 @@ budget_left = _meter.create_gauge(
 )
 
 
-def model_call(model: str, error: str, **used: int) -> None:
+def count_model_call(model: str, error: str, **used: int) -> None:
     """Count a call of a model: what it ended with, if that was an error, and its tokens of each kind."""
     model_calls.add(1, {"model": model, "outcome": error or "ok"})
     for kind, count in used.items():

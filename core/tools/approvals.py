@@ -28,7 +28,7 @@ from core.store.database import Database
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.turn_states import states_before
 from core.store.upsert import insert_new
-from core.tools.adk_confirmations import Ask, Decision, Path, always
+from core.tools.adk_confirmations import ArgumentPath, ConfirmationRequest, Decision, standing_approval_key
 from core.turns.queries import get_inbox_rows, message_columns, parse_message
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
@@ -36,10 +36,10 @@ from core.turns.worker import Worker
 
 log = logging.getLogger(__name__)
 
-HOUR = 3600.0
+HOUR_SECONDS = 3600.0
 
 #: Seconds between two looks for approvals that nobody decided in time.
-EVERY = 15.0
+EXPIRY_INTERVAL_SECONDS = 15.0
 
 Verdict = Literal["approved", "always", "denied", "expired"]
 
@@ -69,15 +69,15 @@ class Approval:
     hint: str
     askers: frozenset[str]
     approvers: tuple[str, ...]
-    may_always: bool
+    may_allow_always: bool
     expires_at: float
-    chunks: tuple[str, ...]
-    inbound: InboxMessage
+    message_ids: tuple[str, ...]
+    inbox_message: InboxMessage
     verdict: Verdict | None = None
     decider: str = ""
     decided_at: float = 0.0
-    agent: str = ""
-    secret_paths: frozenset[Path] = frozenset()
+    app_name: str = ""
+    secret_paths: frozenset[ArgumentPath] = frozenset()
 
     def may_decide(self, person: User) -> bool:
         is_asker = person.id in self.askers
@@ -89,7 +89,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecisionResult:
     """What became of the wish to decide.
 
     Attributes:
@@ -101,7 +101,7 @@ class Decided:
     is_first: bool = False
 
 
-class Approvals:
+class ApprovalService:
     """The `approvals` table.
 
     Args:
@@ -116,20 +116,20 @@ class Approvals:
         worker: Worker,
         *,
         approvers: Sequence[str] = (AUTHOR,),
-        hours: float = 24.0,
+        expiry_hours: float = 24.0,
     ) -> None:
         self._database = database
         self._turns = turns
         self._worker = worker
         self._approvers = tuple(approvers)
-        self._hours = hours
+        self._expiry_hours = expiry_hours
 
-    async def answered(
+    async def save_answer(
         self,
         turn: Turn,
         text: str,
         usage: Mapping[str, Any],
-        asks: Sequence[Ask],
+        confirmations: Sequence[ConfirmationRequest],
         receipt: Mapping[str, Any] | None = None,
     ) -> list[Approval]:
         """Store the final text of a turn that needs approvals, its run record, and the approvals. A turn that was reset
@@ -152,53 +152,55 @@ class Approvals:
                 if (row := (await connection.execute(kept)).one_or_none()) is None:
                     raise fence.lost_error
                 if generation == turn.generation and row.cancel_reason is None:
-                    await self._ask(connection, turn, asks)
-                return await _read(connection, approvals.c.turn == turn.id)
+                    await self._insert_approvals(connection, turn, confirmations)
+                return await _select_approvals(connection, approvals.c.turn == turn.id)
 
         return await retry_store(work, what=f"turn {turn.id}")
 
-    async def _ask(self, connection: AsyncConnection, turn: Turn, asks: Sequence[Ask]) -> None:
+    async def _insert_approvals(
+        self, connection: AsyncConnection, turn: Turn, confirmations: Sequence[ConfirmationRequest]
+    ) -> None:
         earlier = sa.select(approvals.c.authors).where(
-            approvals.c.session == turn.session_id, approvals.c.run.in_({ask.run for ask in asks})
+            approvals.c.session == turn.session_id, approvals.c.run.in_({ask.run for ask in confirmations})
         )
         states_before = {asker for askers in (await connection.execute(earlier)).scalars() for asker in askers}
         askers = sorted({message.author for message in turn.messages} | states_before)
         now = time.time()
-        for ask in asks:
+        for ask in confirmations:
             approvers = self._approvers if ask.approvers is None else ask.approvers
             row = {
-                "id": uuid.uuid5(uuid.NAMESPACE_OID, f"{turn.id} {ask.call}").hex[:16],
+                "id": uuid.uuid5(uuid.NAMESPACE_OID, f"{turn.id} {ask.confirmation_id}").hex[:16],
                 "turn": turn.id,
                 "session": turn.session_id,
                 "generation": turn.generation,
                 "run": ask.run,
-                "confirmation_call_id": ask.call,
-                "tool_call_id": ask.asks_for,
+                "confirmation_call_id": ask.confirmation_id,
+                "tool_call_id": ask.tool_call_id,
                 "tool": ask.tool,
                 "arguments": to_json_value(dict(ask.arguments)),
-                "arguments_hash": ask.hash,
+                "arguments_hash": ask.arguments_hash,
                 "hint": ask.hint,
                 "authors": askers,
                 "approvers": list(approvers),
                 # who must not decide for himself would have decided for himself with the next call
-                "can_allow_always": ask.may_always and OTHERS not in approvers,
+                "can_allow_always": ask.may_allow_always and OTHERS not in approvers,
                 "secret_paths": [list(path) for path in ask.secret_paths],
                 "requested_at": now,
-                "expires_at": now + self._hours * HOUR,
+                "expires_at": now + self._expiry_hours * HOUR_SECONDS,
                 "chunks": [],
             }
             await insert_new(connection, approvals, row)
 
-    async def asked(self, turn_id: str) -> list[Approval]:
+    async def list_of_turn(self, turn_id: str) -> list[Approval]:
         """What a turn has asked for, in its order.
 
         Raises:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            return await _read(connection, approvals.c.turn == turn_id)
+            return await _select_approvals(connection, approvals.c.turn == turn_id)
 
-    async def open(self, *, session_id: str = "", event_key: str = "") -> list[Approval]:
+    async def list_open(self, *, session_id: str = "", event_key: str = "") -> list[Approval]:
         """What waits for a decision in a session, or has come of the message with that key.
 
         Raises:
@@ -208,19 +210,23 @@ class Approvals:
         if event_key:
             here = turns.c.origin.in_(sa.select(inbox.c.turn).where(inbox.c.event_key == event_key))
         async with self._database.read() as connection:
-            return await _read(connection, here & approvals.c.decision.is_(None))
+            return await _select_approvals(connection, here & approvals.c.decision.is_(None))
 
-    async def shown(self, id_: str, chunks: Sequence[str], address: Mapping[str, Any]) -> None:
+    async def save_message_ids(self, id_: str, message_ids: Sequence[str], address: Mapping[str, Any]) -> None:
         """Keep the ids of the messages that show one, and where is shown what comes of it.
 
         Raises:
             StoreError: they could not be kept.
         """
         async with self._database.write() as connection:
-            kept = sa.update(approvals).where(approvals.c.id == id_).values(chunks=list(chunks), address=dict(address))
+            kept = (
+                sa.update(approvals)
+                .where(approvals.c.id == id_)
+                .values(chunks=list(message_ids), address=dict(address))
+            )
             await connection.execute(kept)
 
-    async def decisions(self, origin: str) -> list[Decision]:
+    async def list_decisions(self, origin: str) -> list[Decision]:
         """What was decided of all that the turn was asking for which a turn of this origin goes on.
 
         Raises:
@@ -239,14 +245,14 @@ class Approvals:
             for row in rows
         ]
 
-    async def decide(self, id_: str, person: User, verdict: Verdict) -> Decided:
+    async def decide(self, id_: str, person: User, verdict: Verdict) -> DecisionResult:
         """Decide, if nobody has, and if this person may.
 
         Raises:
             StoreError: it could not be kept, however often that was tried.
         """
 
-        async def work() -> Decided:
+        async def work() -> DecisionResult:
             async with self._database.write() as connection:
                 return await self._decide(connection, id_, verdict, person)
 
@@ -254,7 +260,7 @@ class Approvals:
         self._worker.wake()
         return decided
 
-    async def expire(self) -> list[Approval]:
+    async def deny_expired(self) -> list[Approval]:
         """Deny what nobody has decided in time.
 
         Returns:
@@ -276,51 +282,53 @@ class Approvals:
             self._worker.wake()
         return expired
 
-    async def watch(self, show: Callable[[Approval], Awaitable[None]]) -> None:
+    async def run_expiry(self, show: Callable[[Approval], Awaitable[None]]) -> None:
         """Deny the approvals that nobody decided in time, and call `show` with each of them, until cancelled."""
 
         async def expire() -> None:
-            for approval in await self.expire():
+            for approval in await self.deny_expired():
                 try:
                     await show(approval)
                 except Exception as error:
                     log.warning("an expired approval cannot be shown as denied: %s", format_error(error))
 
-        await run_every(EVERY, expire, what="approvals that nobody decided in time cannot be denied")
+        await run_every(EXPIRY_INTERVAL_SECONDS, expire, what="approvals that nobody decided in time cannot be denied")
 
-    async def _decide(self, connection: AsyncConnection, id_: str, verdict: Verdict, person: User | None) -> Decided:
+    async def _decide(
+        self, connection: AsyncConnection, id_: str, verdict: Verdict, person: User | None
+    ) -> DecisionResult:
         session = sa.select(approvals.c.session).where(approvals.c.id == id_)
         await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
-        found = await _read(connection, approvals.c.id == id_)
+        found = await _select_approvals(connection, approvals.c.id == id_)
         if not found:
-            return Decided()
+            return DecisionResult()
         (approval,) = found
         now = time.time()
         if approval.verdict is None and approval.expires_at < now:
             verdict, person = "expired", None
-        may = person is None or (approval.may_decide(person) and (verdict != "always" or approval.may_always))
+        may = person is None or (approval.may_decide(person) and (verdict != "always" or approval.may_allow_always))
         if approval.verdict is not None or not may:
-            return Decided(approval)
+            return DecisionResult(approval)
         by = {"decided_by": person and person.id, "decided_by_name": person and person.name, "decided_at": now}
         this = sa.update(approvals).where(approvals.c.id == id_)
         await connection.execute(this.values(decision=verdict, **by))
         if verdict == "always":
             of = scopes.get_scope_owners("", "", approval.session_id)
             told = {"by": person and person.id, "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")}
-            await scopes.write_state(connection, of, {always(approval.agent, approval.tool): told})
-        await self._go_on(connection, approval, now)
+            await scopes.write_state(connection, of, {standing_approval_key(approval.app_name, approval.tool): told})
+        await self._queue_next_turn(connection, approval, now)
         decider = person.name if person else ""
-        return Decided(replace(approval, verdict=verdict, decider=decider, decided_at=now), is_first=True)
+        return DecisionResult(replace(approval, verdict=verdict, decider=decider, decided_at=now), is_first=True)
 
-    async def _go_on(self, connection: AsyncConnection, approval: Approval, now: float) -> None:
+    async def _queue_next_turn(self, connection: AsyncConnection, approval: Approval, now: float) -> None:
         """Have the run go on, if nothing else that its turn asks for is to be decided."""
         open_ = sa.exists().where(approvals.c.turn == approval.turn_id, approvals.c.decision.is_(None))
         if (await connection.execute(sa.select(open_))).scalar_one():
             return
         key = f"approval:{approval.id}"
         where = sa.select(approvals.c.address).where(approvals.c.id == approval.id)
-        address = (await connection.execute(where)).scalar_one() or approval.inbound.address
-        said = replace(approval.inbound, event_key=key, address=address, text="", attachments=(), sent_at=now)
+        address = (await connection.execute(where)).scalar_one() or approval.inbox_message.address
+        said = replace(approval.inbox_message, event_key=key, address=address, text="", attachments=(), sent_at=now)
         generation = sa.select(sessions.c.generation).where(sessions.c.id == approval.session_id).scalar_subquery()
         row = message_columns(said, (await connection.execute(sa.select(generation))).scalar_one())
         more = {"message": said.to_json(), "kind": "approval", "parent": approval.turn_id}
@@ -328,7 +336,7 @@ class Approvals:
         await self._turns.notify_workers(connection)
 
 
-async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Approval]:
+async def _select_approvals(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Approval]:
     query = sa.select(approvals, turns.c.origin, turns.c.agent).join(turns, turns.c.id == approvals.c.turn)
     rows = (await connection.execute(query.where(where).order_by(approvals.c.requested_at, approvals.c.id))).all()
     found = []
@@ -337,13 +345,13 @@ async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> l
             message for of in await get_inbox_rows(connection, row.origin) if (message := parse_message(of.message))
         ]
         try:
-            found += [_approval(row, said[-1])] if said else []
+            found += [_to_approval(row, said[-1])] if said else []
         except TypeError as error:
             log.error("the request %s cannot be read: %s", row.id, format_error(error))
     return found
 
 
-def _approval(row: sa.Row[Any], inbound: InboxMessage) -> Approval:
+def _to_approval(row: sa.Row[Any], inbound: InboxMessage) -> Approval:
     return Approval(
         id=row.id,
         turn_id=row.turn,
@@ -353,13 +361,13 @@ def _approval(row: sa.Row[Any], inbound: InboxMessage) -> Approval:
         hint=row.hint,
         askers=frozenset(row.authors),
         approvers=tuple(row.approvers),
-        may_always=row.can_allow_always,
+        may_allow_always=row.can_allow_always,
         expires_at=row.expires_at,
-        chunks=tuple(row.chunks),
-        inbound=inbound,
+        message_ids=tuple(row.chunks),
+        inbox_message=inbound,
         verdict=row.decision,
         decider=row.decided_by_name or "",
-        agent=row.agent,
+        app_name=row.agent,
         decided_at=row.decided_at or 0.0,
         secret_paths=frozenset(map(tuple, row.secret_paths)),
     )

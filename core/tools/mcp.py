@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 #: Seconds until a server that could not be reached is tried again.
-PAUSE = 30.0
+RETRY_PAUSE_SECONDS = 30.0
 
 #: Seconds for which a list of tools counts.
-_FRESH = 300.0
+_TOOL_LIST_TTL_SECONDS = 300.0
 
 #: Seconds that a server has to end when the bot does.
-_CLOSE_TIMEOUT = 5.0
+_CLOSE_TIMEOUT_SECONDS = 5.0
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -77,7 +77,7 @@ class McpConfig(BaseModel):
         return {key: _VARIABLE.sub(lambda match: known[match[1]], value) for key, value in values.items()}
 
     @model_validator(mode="after")
-    def _is_one_of_both(self) -> "McpConfig":
+    def _check_transport(self) -> "McpConfig":
         if bool(self.command) == bool(self.url):
             raise ValueError("it must have either a command or a url")
         return self
@@ -86,55 +86,55 @@ class McpConfig(BaseModel):
 class McpServer(BaseToolset):
     """The tools of one server."""
 
-    def __init__(self, name: str, config: McpConfig, *, pause: float = PAUSE) -> None:
+    def __init__(self, name: str, config: McpConfig, *, retry_pause: float = RETRY_PAUSE_SECONDS) -> None:
         super().__init__(tool_name_prefix=name.replace("-", "_") if config.prefix is None else config.prefix)
         self.name = name
-        self.is_there = True
+        self.is_available = True
         self._config = config
-        self._pause = pause
-        self._again_at = 0.0
-        self._tools = _connected(config)
+        self._retry_pause = retry_pause
+        self._next_try_at = 0.0
+        self._toolset = _create_toolset(config)
         prefix = f"{self.tool_name_prefix}_" if self.tool_name_prefix else ""
-        self.progress = {f"{prefix}{tool}": line for tool, line in config.progress.items()}
+        self.progress_texts = {f"{prefix}{tool}": line for tool, line in config.progress.items()}
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        if time.monotonic() < self._again_at:
+        if time.monotonic() < self._next_try_at:
             return []
         try:
-            return await self.listed(readonly_context)
+            return await self.fetch_tools(readonly_context)
         except Exception as error:
-            self._again_at = time.monotonic() + self._pause
-            self.is_there = False
+            self._next_try_at = time.monotonic() + self._retry_pause
+            self.is_available = False
             kind = type(error.__cause__ or error).__name__
             log.warning("the MCP server %s does not answer (%s): its tools cannot be used for now", self.name, kind)
             return []
 
-    async def listed(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+    async def fetch_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Its tools, for real.
 
         Raises:
             Exception: whatever keeps it from telling them.
         """
         async with asyncio.timeout(self._config.seconds):
-            tools: list[BaseTool] = await self._tools.get_tools(readonly_context)
-        if not self.is_there:
+            tools: list[BaseTool] = await self._toolset.get_tools(readonly_context)
+        if not self.is_available:
             log.info("the MCP server %s is there again", self.name)
-        self.is_there = True
+        self.is_available = True
         for tool in tools:
             tool.__dict__["seconds"] = self._config.seconds
         return tools
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         await self.get_tools_with_prefix(tool_context)
-        if not self.is_there:
+        if not self.is_available:
             llm_request.append_instructions(
                 [f"The tools of `{self.name}` are unavailable at the moment; say so if asked."]
             )
 
     async def close(self) -> None:
         try:
-            async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await self._tools.close()
+            async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
+                await self._toolset.close()
         except Exception as error:
             log.warning("the MCP server %s did not end as it should (%s)", self.name, type(error).__name__)
 
@@ -173,7 +173,7 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
         ) from None
 
 
-def _connected(config: McpConfig) -> "McpToolset":
+def _create_toolset(config: McpConfig) -> "McpToolset":
     from google.adk.tools.mcp_tool import (  # noqa: PLC0415 - an extra
         McpToolset,
         StdioConnectionParams,
@@ -195,10 +195,10 @@ def _connected(config: McpConfig) -> "McpToolset":
     return McpToolset(
         connection_params=where,
         tool_filter=None if config.tools is None else list(config.tools),
-        tool_list_cache_ttl_seconds=_FRESH,
-        errlog=_NOWHERE,
+        tool_list_cache_ttl_seconds=_TOOL_LIST_TTL_SECONDS,
+        errlog=_DISCARD,
     )
 
 
 #: What servers say on their standard error may hold anything.
-_NOWHERE = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process
+_DISCARD = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process

@@ -29,11 +29,11 @@ from core.identity import User, is_permitted
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
 
 #: What the names of our plugins begin with.
-OURS = "parley_"
+PLUGIN_PREFIX = "parley_"
 
 AnyTool = TypeVar("AnyTool", bound=Callable[..., Any] | BaseTool)
 
-Handler = Callable[[dict[str, Any]], Awaitable[Any] | Any]
+ToolHandler = Callable[[dict[str, Any]], Awaitable[Any] | Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class Tool:
 
     name: str
     description: str
-    handler: Handler
+    handler: ToolHandler
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     idempotent: bool = False
-    confirm: bool = False
+    require_confirmation: bool = False
     approvers: Sequence[str] | None = None
-    always: bool = True
-    allowed: Sequence[str] | None = None
+    may_allow_always: bool = True
+    restrict_to: Sequence[str] | None = None
     progress: str = ""
 
 
@@ -71,14 +71,14 @@ class ToolAdapter(BaseTool):
         self._tool = tool
         self.idempotent = tool.idempotent
         self.approvers = None if tool.approvers is None else tuple(tool.approvers)
-        self.always = tool.always
+        self.may_allow_always = tool.may_allow_always
         self.progress = tool.progress
-        if tool.allowed is not None:
-            allowed(*tool.allowed)(self)
+        if tool.restrict_to is not None:
+            restrict_to(*tool.restrict_to)(self)
 
     async def check_require_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
         del args, tool_context
-        return self._tool.confirm
+        return self._tool.require_confirmation
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
@@ -111,13 +111,13 @@ def is_idempotent(tool: BaseTool) -> bool:
     return any(getattr(marked, "idempotent", False) is True for marked in (tool, getattr(tool, "func", None)))
 
 
-def allowed(*who: str) -> Callable[[AnyTool], AnyTool]:
+def restrict_to(*ids: str) -> Callable[[AnyTool], AnyTool]:
     """Mark a function, or a tool of ADK's, as one that may be called only for some: `admins`, and ids of people and
     roles. Where several speak at once, it may be called only if it may be for each of them.
     """
 
     def mark(tool: AnyTool) -> AnyTool:
-        tool.__dict__["allowed"] = who
+        tool.__dict__["restrict_to"] = ids
         return tool
 
     return mark
@@ -125,11 +125,11 @@ def allowed(*who: str) -> Callable[[AnyTool], AnyTool]:
 
 def is_allowed(tool: BaseTool, speaker: User) -> bool:
     """Whether a tool may be called for somebody."""
-    rules = (getattr(marked, "allowed", None) for marked in (tool, getattr(tool, "func", None)))
+    rules = (getattr(marked, "restrict_to", None) for marked in (tool, getattr(tool, "func", None)))
     return all(is_permitted(rule, speaker) for rule in rules if isinstance(rule, tuple))
 
 
-def contain(tool: BaseTool, seconds: float) -> None:
+def limit_tool(tool: BaseTool, seconds: float) -> None:
     """Let nothing out of a tool that would end the process, and no call of it last for ever.
 
     `SystemExit` or its like is raised as a `ToolError`, and so is it when a call has not ended within `seconds`, or
@@ -148,7 +148,9 @@ def contain(tool: BaseTool, seconds: float) -> None:
     async def contained(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
         try:
             async with asyncio.timeout(limit) as time:
-                return await run(args=args, tool_context=_apart(tool_context) if is_apart else tool_context)
+                return await run(
+                    args=args, tool_context=_without_app_plugins(tool_context) if is_apart else tool_context
+                )
         except TimeoutError as error:
             if not time.expired():
                 raise
@@ -164,15 +166,15 @@ def contain(tool: BaseTool, seconds: float) -> None:
     tool.__dict__["run_async"] = contained
 
 
-def _apart(context: ToolContext) -> ToolContext:
+def _without_app_plugins(context: ToolContext) -> ToolContext:
     """A call as it is where the app has no plugins but ours."""
     call, run = copy(context), context._invocation_context
-    plugins = PluginManager([plugin for plugin in run.plugin_manager.plugins if plugin.name.startswith(OURS)])
+    plugins = PluginManager([plugin for plugin in run.plugin_manager.plugins if plugin.name.startswith(PLUGIN_PREFIX)])
     call._invocation_context = run.model_copy(update={"plugin_manager": plugins})
     return call
 
 
-def adapt(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
+def to_adk_tool(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
     """Any tool as ADK wants it: our own, ADK's, or a plain function."""
     match tool:
         case Tool():
@@ -194,7 +196,7 @@ def load_tools(names: Sequence[str]) -> list[BaseTool]:
     tools, faults = list[BaseTool](), list[str]()
     for name in names:
         try:
-            tools.append(_load(name))
+            tools.append(_load_tool(name))
         except ToolError as error:
             faults.append(str(error))
     if faults:
@@ -202,7 +204,7 @@ def load_tools(names: Sequence[str]) -> list[BaseTool]:
     return tools
 
 
-def _load(name: str) -> BaseTool:
+def _load_tool(name: str) -> BaseTool:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise ToolError(f"{name or 'an empty name'} is no tool: write it as package.module:name")
@@ -219,7 +221,7 @@ def _load(name: str) -> BaseTool:
         nearest = get_close_matches(attribute, {*vars(found), *getattr(found, "__all__", ())}, n=1)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
         raise ToolError(f"{name}: {module} has no {attribute}{hint}")
-    return adapt(getattr(found, attribute))
+    return to_adk_tool(getattr(found, attribute))
 
 
 def _current_time(arguments: dict[str, Any]) -> dict[str, str]:

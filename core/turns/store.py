@@ -155,7 +155,7 @@ class TurnStore:
             state=sa.case((is_running, "queued"), else_=turns.c.state),
             owner=None,
         )
-        tracing.ended("handed back")
+        tracing.record_turn_end("handed back")
         await self._notices.notify_now(self._lease.worker_id)
 
     async def request_cancel(self, connection: AsyncConnection, session_id: str, reason: CancelReason) -> str | None:
@@ -243,7 +243,7 @@ class TurnStore:
                     await discard_run(connection, turn.session_id, turn.origin, keep_prompt=False)
 
         await retry_store(work, what=f"turn {turn.id}")
-        tracing.ended(state, error)
+        tracing.record_turn_end(state, error)
 
     async def _read(self, turn: Turn, ask: Callable[[AsyncConnection], Awaitable[T]]) -> T:
         async def work() -> T:

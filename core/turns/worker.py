@@ -10,7 +10,7 @@ from typing import Any
 from core.concurrency import event_loop
 from core.concurrency.tasks import run_every
 from core.errors import StoreError, TurnLostError
-from core.observability.tracing import running
+from core.observability.tracing import trace_turn
 from core.secret_redaction import format_error
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
@@ -194,7 +194,7 @@ class Worker:
         await run_every(CANCEL_CHECK_SECONDS, check, what="the state of the running turns cannot be read")
 
     async def _run(self, turn: Turn) -> None:
-        with running(turn.id, turn.session_id, turn.newest_message.channel, turn.kind):
+        with trace_turn(turn.id, turn.session_id, turn.newest_message.channel, turn.kind):
             await self._run_here(turn)
 
     async def _run_here(self, turn: Turn) -> None:

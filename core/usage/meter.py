@@ -189,7 +189,7 @@ class UsageMeter:
 
     def add(self, call: ModelCall) -> None:
         tokens = {name: getattr(call, name) for name in _TOKEN_FIELDS}
-        metrics.model_call(call.model, call.error, **tokens)
+        metrics.count_model_call(call.model, call.error, **tokens)
         self._calls.append(call)
 
     def add_stored_answers(self, events: Iterable[Event]) -> None:

@@ -35,7 +35,11 @@ async def _rolled_back(arguments):
 
 what = {"type": "object", "properties": {"version": {"type": "string"}}, "required": ["version"]}
 rollback = Tool(
-    name="rollback", description="Go back to a version.", handler=_rolled_back, parameters=what, confirm=True
+    name="rollback",
+    description="Go back to a version.",
+    handler=_rolled_back,
+    parameters=what,
+    require_confirmation=True,
 )
 """
 

@@ -27,7 +27,7 @@ def paid(_arguments):
     with Path("paid").open("a") as book:
         book.write("paid\\n")
     return "paid"
-pay = Tool("pay", "Pays.", paid, confirm=True)
+pay = Tool("pay", "Pays.", paid, require_confirmation=True)
 """
 
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from channels.i18n import messages as words
-from core.tools.results import RESULT_LIMIT
+from core.tools.results import MAX_RESULT_CHARACTERS
 from sandbox.models import CallTool, ReceivedRequest, Say, Turn
 from tests.acceptance.conftest import Start
 from tests.acceptance.platforms import Platform
@@ -23,7 +23,7 @@ from google.adk.tools import AgentTool, FunctionTool, LongRunningFunctionTool, T
 from google.genai import types
 from pydantic import BaseModel
 
-from core.tools import allowed
+from core.tools import restrict_to
 
 
 class Form(BaseModel):
@@ -78,7 +78,7 @@ def whoami(tool_context: ToolContext) -> str:
     return f"for {tool_context.state['temp:speaker']['name']}"
 
 
-@allowed("admins")
+@restrict_to("admins")
 def erase() -> str:
     """Erases it."""
     return "erased"
@@ -152,9 +152,8 @@ def front(asked: ReceivedRequest) -> Turn:
     told = {result.name: str(result.content) for result in asked.results}
     if wish == "trouble":
         wrong = [name for name in TROUBLE if "error" in told[name]]
-        return Say(
-            f"{', '.join(wrong)}; {max(map(len, told.values())) < 2 * RESULT_LIMIT}; {'blocked' in told['blocks']}"
-        )
+        is_short = max(map(len, told.values())) < 2 * MAX_RESULT_CHARACTERS
+        return Say(f"{', '.join(wrong)}; {is_short}; {'blocked' in told['blocks']}")
     return Say(next(iter(told.values())))
 
 

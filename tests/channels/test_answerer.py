@@ -391,7 +391,7 @@ async def test_an_answer_whose_files_can_never_be_read_is_shown_without_them_and
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
-        monkeypatch.setattr(AgentRuntime, "made", unreadable)
+        monkeypatch.setattr(AgentRuntime, "list_generated_files", unreadable)
         await bot.restarted(state="answered", text="It is drawn.")
         row = await outcome(bot)
         apology = words.ENGLISH.format_error_with_id(StoreError.public, row.id)

@@ -18,7 +18,7 @@ from channels.replies.error_messages import ErrorMessages
 from channels.services import ChannelServices
 from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ReplySettings
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app, ours
+from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime
 from core.conversations.feedback import FeedbackStore
 from core.conversations.service import ConversationService
@@ -41,8 +41,8 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.tools.approvals import Approvals
-from core.tools.call_log import Journal
+from core.tools.approvals import ApprovalService
+from core.tools.call_log import ToolCallLog
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
@@ -132,7 +132,7 @@ async def core_of(
         books = SpendingStore(database, Prices(prices))
         caps = SpendingLimiter(database, Prices(prices), books, limits)
         sessions = SessionService(database, TokenCounter(tmp_path), agent="parley")
-        app = make_app(
+        app = create_app(
             AgentConfig(name="parley"),
             model=ModelAdapter(
                 model=full_name,
@@ -141,7 +141,7 @@ async def core_of(
                 fallbacks=Fallbacks(others),
             ),
             tools=tools,
-            plugins=ours(Journal(database)),
+            plugins=create_plugins(ToolCallLog(database)),
         )
         runtime = AgentRuntime(app, sessions, artifacts=ArtifactService(database))
         stack.push_async_callback(runtime.aclose)
@@ -154,7 +154,7 @@ async def core_of(
         worker = Worker(turns, answer)
         inbox = InboxStore(database, turns, worker, rates=rates)
         conversations = ConversationService(database, turns, worker, budget=BUDGET)
-        approvals = Approvals(database, turns, worker, approvers=approvers)
+        approvals = ApprovalService(database, turns, worker, approvers=approvers)
         context = ContextBuilder(database, TokenCounter(tmp_path).count, max_tokens=context_tokens)
         replies = ReplySettings(time_limit, most_messages, attachment_limits=allowance or AttachmentLimits())
         answerer = Answerer(

@@ -7,10 +7,10 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.tool_context import ToolContext
 
-from core.agents.factory import ours
+from core.agents.factory import create_plugins
 from core.identity import ADMINS, EVERYONE, User, intersect_rights, is_permitted
 from core.models.provider import Done, ToolCall
-from core.tools.tool import Tool, adapt, allowed
+from core.tools.tool import Tool, restrict_to, to_adk_tool
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 ADA = User("U1", "Ada", frozenset({"S1", "S2"}), is_admin=True, platform="slack", workspace="T1")
@@ -48,13 +48,15 @@ def test_several_who_speak_at_once_have_the_rights_that_each_of_them_has() -> No
 async def test_a_tool_is_called_only_for_whom_it_may_be(converse: Converse) -> None:
     seen = list[Any]()
 
-    @allowed("S1")
+    @restrict_to("S1")
     def restart(tool_context: ToolContext) -> str:
         """Restarts it."""
         seen.append(dict(tool_context.state["temp:speaker"]))
         return "done"
 
-    erase = Tool("erase", "Erases it.", lambda _: seen.append("erased"), allowed=[ADMINS], confirm=True)
+    erase = Tool(
+        "erase", "Erases it.", lambda _: seen.append("erased"), restrict_to=[ADMINS], require_confirmation=True
+    )
     script = [calls("restart"), "1", calls("restart", "c2"), "2", calls("erase", "c3"), "3"]
     provider = ScriptedProvider(*script)
     conversation = await converse(provider, tools=[restart, erase])
@@ -64,7 +66,7 @@ async def test_a_tool_is_called_only_for_whom_it_may_be(converse: Converse) -> N
     assert seen == [
         {"id": "U1", "name": "Ada", "platform": "slack", "workspace": "T1", "roles": ["S1", "S2"], "is_admin": True}
     ]
-    assert not events[-1].asks
+    assert not events[-1].confirmations
     results = [str(request.messages[-1].parts[0]) for request in provider.requests[1::2]]
     assert ["may not be used for who is asking" in result for result in results] == [False, True, True]
 
@@ -95,7 +97,7 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
         async def before_agent_callback(self, *, agent: Any, callback_context: Any) -> None:
             heard.append(agent.name)
 
-    erase = adapt(Tool("erase", "Erases it.", lambda _: done.append("erased"), allowed=[ADMINS]))
+    erase = to_adk_tool(Tool("erase", "Erases it.", lambda _: done.append("erased"), restrict_to=[ADMINS]))
     steps = [calls("restart"), calls("climb"), calls("erase"), "Done."]
     innermost = ScriptedProvider(*steps, *steps)
     hand = LlmAgent(
@@ -108,7 +110,7 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
     foreman = LlmAgent(name="foreman", model=adapter(outer), tools=[AgentTool(hand, include_plugins=takes_plugins)])
     script = [calls("foreman"), "So it is.", calls("foreman"), "So it is."]
     root = LlmAgent(name="lango_agent", model=adapter(ScriptedProvider(*script)), tools=[AgentTool(foreman)])
-    app = App(name="lango_agent", root_agent=root, plugins=[*ours(), Listening("listening")])
+    app = App(name="lango_agent", root_agent=root, plugins=[*create_plugins(), Listening("listening")])
     conversation = await converse(app=app)
     for speaker in (GRACE, ADA):
         assert (await conversation.events("Erase!", speaker=speaker))[-1].text == "So it is."

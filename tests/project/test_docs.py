@@ -45,7 +45,7 @@ from channels.slack.interactions.commands import COMMANDS
 from channels.slack.replies import streaming as slack_streams
 from channels.slack.replies import surface as slack_surface
 from core import errors
-from core.agents.run_record import Receipt, ToolUse
+from core.agents.run_record import RunRecord, ToolCallRecord
 from core.conversations.overview import (
     ChannelOverview,
     FailureGroup,
@@ -169,8 +169,8 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
         ("sessions", ""): SessionOverview,
         ("why", ""): TurnReport,
         ("why", "calls"): ModelCall,
-        ("why", "receipt"): Receipt,
-        ("why", "tools"): ToolUse,
+        ("why", "receipt"): RunRecord,
+        ("why", "tool_calls"): ToolCallRecord,
         ("status", ""): Overview,
         ("retry", ""): AskedFor,
         ("cancel", ""): AskedFor,

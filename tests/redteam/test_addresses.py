@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.resolver import DefaultResolver
 
-from core.tools.builtin.read_page import Reader, is_public
+from core.tools.builtin.read_page import PageReader, is_public
 
 LOCAL = {
     "localhost by its name": "http://localhost:{port}/",
@@ -66,7 +66,7 @@ async def inner(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, list[str]]]
 @pytest.mark.parametrize("attack", LOCAL)
 async def test_no_notation_leads_to_this_machine(attack: str) -> None:
     async with inner() as (port, asked):
-        told = await Reader(seconds=5)({"url": LOCAL[attack].format(port=port)})
+        told = await PageReader(timeout_seconds=5)({"url": LOCAL[attack].format(port=port)})
     assert set(told) == {"error"}
     assert asked == []
 
@@ -86,7 +86,7 @@ async def test_no_redirect_leads_there(status: int, where: str) -> None:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         public = ip_address("127.0.0.1")
         try:
-            told = await Reader(lambda address: address == public, seconds=5)(
+            told = await PageReader(lambda address: address == public, timeout_seconds=5)(
                 {"url": f"http://127.0.0.1:{runner.addresses[0][1]}/"}
             )
         finally:
@@ -129,7 +129,7 @@ async def test_no_name_leads_there_whatever_it_means_the_next_time(
             raise OSError("no way out")
 
         monkeypatch.setattr(loop, "sock_connect", watched)
-        told = await Reader(seconds=3)({"url": f"http://rebind.example:{port}/"})
+        told = await PageReader(timeout_seconds=3)({"url": f"http://rebind.example:{port}/"})
     assert "error" in told
     assert asked == []
     assert all(is_public(ip_address(address)) for address in connected)

@@ -15,7 +15,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 
 from channels.i18n import messages as words
-from core.agents.factory import ours
+from core.agents.factory import create_plugins
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
@@ -25,9 +25,9 @@ from core.sessions.memory import MemoryService
 from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.schema import artifacts, sessions
-from core.tools.adk_confirmations import Decision, always
+from core.tools.adk_confirmations import Decision, standing_approval_key
 from core.tools.builtin.make_file import make_file
-from core.tools.tool import Tool, adapt
+from core.tools.tool import Tool, to_adk_tool
 from sandbox.models import CallTool
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, shows, talking, texts
 from tests.channels.wiring import MODELS
@@ -118,7 +118,7 @@ async def test_arguments_that_are_shown_while_a_tool_runs_are_words_and_no_more(
         return "seen"
 
     schema = {"type": "object", "properties": {"at": {"type": "string"}}}
-    tools = [adapt(Tool("look", "Looks.", look, schema, progress="Looking at {at}"))]
+    tools = [to_adk_tool(Tool("look", "Looks.", look, schema, progress="Looking at {at}"))]
     script = list[Any]()
     for number, at in enumerate(ARGUMENTS.values()):
         script += [CallTool("look", {"at": at}, id=f"c{number}"), "Seen."]
@@ -180,7 +180,7 @@ def paying(name: str, provider: ScriptedProvider, paid: list[str], **more: Any) 
 
     tools: list[Any] = [FunctionTool(pay, require_confirmation=True)] if more.get("pays", True) else []
     root = LlmAgent(name=name, model=adapter(provider), tools=tools)
-    return App(name=name, root_agent=root, plugins=ours())
+    return App(name=name, root_agent=root, plugins=create_plugins())
 
 
 PAY: Answer = [ToolCall("p1", "pay", {"to": "Mallory"}), Done()]
@@ -199,13 +199,13 @@ async def test_what_was_allowed_for_all_times_to_one_agents_tool_is_not_to_anoth
     talk = await converse(app=paying("desk", ScriptedProvider(PAY, "Paid."), paid))
     async with talk.database.write() as connection:
         await scopes.write_state(
-            connection, scopes.get_scope_owners("", "", SESSION), {always("desk", "pay"): {"by": "ada"}}
+            connection, scopes.get_scope_owners("", "", SESSION), {standing_approval_key("desk", "pay"): {"by": "ada"}}
         )
-    assert (await talk.events("pay", run_id="r1"))[-1].asks == ()
+    assert (await talk.events("pay", run_id="r1"))[-1].confirmations == ()
     assert paid == ["desk: Mallory"]
     runtime = await both(talk, tmp_path, paying("other", ScriptedProvider(PAY, "Hm."), paid))
     events = [e async for e in runtime.stream(RunRequest(user_id=USER, session_id=SESSION, text="pay", run_id="r2"))]
-    assert [ask.tool for ask in events[-1].asks] == ["pay"]
+    assert [ask.tool for ask in events[-1].confirmations] == ["pay"]
     assert paid == ["desk: Mallory"]
     await runtime.aclose()
 
@@ -218,15 +218,15 @@ async def test_an_agent_cannot_call_the_tool_of_another_in_the_same_conversation
     await talk.reply("What can you do?")
     runtime = await both(talk, tmp_path, paying("other", ScriptedProvider(PAY, "I cannot."), paid, pays=False))
     events = [e async for e in runtime.stream(RunRequest(user_id=USER, session_id=SESSION, text="pay", run_id="r2"))]
-    assert (events[-1].text, events[-1].asks, paid) == ("I cannot.", (), [])
+    assert (events[-1].text, events[-1].confirmations, paid) == ("I cannot.", (), [])
     await runtime.aclose()
 
 
 async def test_a_decision_on_one_call_is_none_on_another_with_other_arguments(converse: Converse) -> None:
     paid = list[str]()
     talk = await converse(app=paying("desk", ScriptedProvider(PAY, "No."), paid))
-    (ask,) = (await talk.events("pay", run_id="r1"))[-1].asks
-    forged = Decision(ask.call, "0" * 64, is_allowed=True)
+    (ask,) = (await talk.events("pay", run_id="r1"))[-1].confirmations
+    forged = Decision(ask.confirmation_id, "0" * 64, is_allowed=True)
     assert (await talk.events("", run_id="r1", decisions=[forged]))[-1].text == "No."
     assert paid == []
 
@@ -262,7 +262,7 @@ async def test_what_a_tool_tells_reaches_the_model_as_its_result_and_approves_no
     app.root_agent.tools.append(tool)
     talk = await converse(app=app)
     events = await talk.events("look", run_id="r1")
-    assert [ask.tool for ask in events[-1].asks] == ["pay"]
+    assert [ask.tool for ask in events[-1].confirmations] == ["pay"]
     assert paid == []
     told = [message for message in provider.requests[1].messages if RESULTS[attack].strip()[:20] in str(message)]
     assert {message.role for message in told} == {"tool"}

@@ -16,7 +16,7 @@ from core.privacy.deletion import DeletionRequest, DeletionService
 from core.privacy.export_attachments import safe_name
 from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_END, QUOTE_OPEN
 from core.sessions.summarizer import INSTRUCTION, Summarizer, create_summary_event, to_prompt_events
-from core.tools.tool import Tool, adapt
+from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices
 from sandbox.discord import DiscordSandbox
 from sandbox.models import CallTool, Pause, Say
@@ -105,7 +105,7 @@ LOOK = Tool(
     "Looks.",
     lambda _: {"api_token": "hunter3hunter3", "seen": "a cat"},
     {"type": "object", "properties": {"at": {"type": "string"}, "password": {"type": "string"}}},
-    confirm=True,
+    require_confirmation=True,
 )
 
 
@@ -117,7 +117,7 @@ async def test_an_export_shows_tool_calls_to_their_asker_and_to_admins(
     looks = CallTool("look", {"at": "the garden", "password": "hunter2hunter2"})
     async with sandbox_of(platform) as sandbox:
         admins = [str(getattr(sandbox.people["linus"], "id", sandbox.people["linus"]))]
-        core, greetings = {"tools": [adapt(LOOK)]}, ["Hi, grace.", "Hi, linus."]
+        core, greetings = {"tools": [to_adk_tool(LOOK)]}, ["Hi, grace.", "Hi, linus."]
         async with talking(sandbox, tmp_path, looks, "A cat.", *greetings, core=core, admins=admins) as talk:
             await talk.say("look!")
             await talk.sandbox.wait_for(lambda: any(words.APPROVE in message.buttons for message in talk.replies()))

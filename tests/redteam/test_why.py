@@ -12,10 +12,10 @@ from bot import output as tables
 from bot.cli import turn_view as accounts
 from channels.commands.why import MAX_REPORT_SIZE, render_report_text
 from channels.i18n import messages as words
-from core.agents.run_record import FileUse, Receipt, ToolUse, told
+from core.agents.run_record import FileRecord, RunRecord, ToolCallRecord, format_arguments
 from core.conversations.turn_report import ApprovalRecord, TurnReports
 from core.secret_redaction import add_secret
-from core.tools.tool import Tool, adapt
+from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices
 from sandbox.models import CallTool, ReceivedRequest, Turn
 from tests.channels.commands.test_why import account
@@ -73,14 +73,14 @@ LEAKS = re.compile(r"hunter2|aHVudGVy|xoxb-1|sk-ant|correct horse")
 def test_a_secret_in_the_arguments_is_not_kept(attack: str) -> None:
     add_secret(KNOWN)
     name, value = SECRETS[attack]
-    kept, _ = told({name: value, "city": "Seoul", "max_tokens": 5, "tokens": 7})
+    kept, _ = format_arguments({name: value, "city": "Seoul", "max_tokens": 5, "tokens": 7})
     assert not LEAKS.search(kept)
     assert json.loads(kept)["city"] == "Seoul"
     assert (json.loads(kept)["max_tokens"], json.loads(kept)["tokens"]) == (5, 7)
 
 
 def test_a_secret_that_would_be_cut_in_two_is_not_kept_in_part() -> None:
-    kept, hidden = told({"text": "x" * 560 + " sk-ant-api03-abcdefghijklmnopqrstuvwxyz" + " y" * 900})
+    kept, hidden = format_arguments({"text": "x" * 560 + " sk-ant-api03-abcdefghijklmnopqrstuvwxyz" + " y" * 900})
     assert hidden
     assert "sk-ant" not in kept
 
@@ -89,7 +89,7 @@ def test_arguments_without_end_cost_no_more_than_their_beginning() -> None:
     deep: Any = "bottom"
     for _ in range(500):
         deep = [deep]
-    kept, hidden = told({"deep": deep, "long": "z" * 100_000})
+    kept, hidden = format_arguments({"deep": deep, "long": "z" * 100_000})
     assert len(kept) <= 600
     assert hidden > 0
 
@@ -109,7 +109,7 @@ def calls_once(asked: ReceivedRequest) -> Turn:
 
 
 async def test_markup_in_arguments_and_errors_calls_nobody_and_ends_no_code(sandbox: Any, tmp_path: Path) -> None:
-    tools = {"tools": [adapt(Tool("look", "Looks.", leaky, SCHEMA))]}
+    tools = {"tools": [to_adk_tool(Tool("look", "Looks.", leaky, SCHEMA))]}
     async with talking(sandbox, tmp_path, calls_once, core=tools) as talk:
         await talk.say("look!")
         (turn,) = await talk.bot.settled(1)
@@ -126,8 +126,9 @@ async def test_markup_in_arguments_and_errors_calls_nobody_and_ends_no_code(sand
 
 
 def test_markup_in_the_names_of_people_files_and_tools_stays_text() -> None:
-    names = Receipt(
-        tools=(ToolUse("1", "`x` <!here>", "{}", ended="done"),), files=(FileUse("`a`\n# b", "<@U1> **no** [x](y)"),)
+    names = RunRecord(
+        tool_calls=(ToolCallRecord("1", "`x` <!here>", "{}", outcome="done"),),
+        files=(FileRecord("`a`\n# b", "<@U1> **no** [x](y)"),),
     )
     told_ = render_report_text(
         account(receipt=names, approvals=(ApprovalRecord("t", "approved", "<!channel> `Eve` [x](y)", 1.0),)),
@@ -143,9 +144,9 @@ def test_markup_in_the_names_of_people_files_and_tools_stays_text() -> None:
 def test_an_operators_terminal_obeys_nothing_that_a_tool_was_called_with(
     attack: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    use = ToolUse("1", f"tool{attack}", attack, ended="failed", error=attack)
-    accounts.show(account(receipt=Receipt(tools=(use,)), error=f"Error: {attack}", session=f"s{attack}"))
-    tables.dump(account(receipt=Receipt(tools=(use,))))
+    use = ToolCallRecord("1", f"tool{attack}", attack, outcome="failed", error=attack)
+    accounts.show(account(receipt=RunRecord(tool_calls=(use,)), error=f"Error: {attack}", session=f"s{attack}"))
+    tables.dump(account(receipt=RunRecord(tool_calls=(use,))))
     said = capsys.readouterr().out
     assert not set("\x1b\x9b\x07\r\u202e") & set(said)
     if "red" in attack:

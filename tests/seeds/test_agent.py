@@ -10,7 +10,7 @@ from google.adk.agents import LlmAgent
 from google.genai import errors
 
 from bot import app, settings
-from core.agents.factory import make_app
+from core.agents.factory import create_app
 from core.errors import ModelNotFoundError, SettingsError
 from core.models.adapter import ModelAdapter
 from core.models.provider_registry import make_provider
@@ -46,7 +46,7 @@ async def configured(converse: Converse) -> AsyncIterator[Conversation]:
     chosen = settings.load_settings()
     provider, model = make_provider(chosen.model, chosen.endpoints)
     try:
-        yield await converse(app=make_app(chosen.agent_config, model=ModelAdapter(model=model, provider=provider)))
+        yield await converse(app=create_app(chosen.agent_config, model=ModelAdapter(model=model, provider=provider)))
     finally:
         await provider.aclose()
 

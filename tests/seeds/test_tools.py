@@ -6,7 +6,7 @@ from typing import Any
 from google.adk.tools.base_tool import BaseTool
 
 from core.models.provider import Done, ToolCall, ToolResult, ToolSpec
-from core.tools.tool import Tool, adapt
+from core.tools.tool import Tool, to_adk_tool
 from tests.fixtures.conversation import Converse, ScriptedProvider
 
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
@@ -32,7 +32,7 @@ async def test_execute_legacy_tool(converse: Converse) -> None:
 
 async def test_tool_adapter_creation(converse: Converse) -> None:
     """Tool adapter creation."""
-    tool = adapt(Tool("add", "Adds two numbers.", Calculator().add, PARAMETERS))
+    tool = to_adk_tool(Tool("add", "Adds two numbers.", Calculator().add, PARAMETERS))
     assert isinstance(tool, BaseTool)
     assert (tool.name, tool.description) == ("add", "Adds two numbers.")
     assert inspect.iscoroutinefunction(tool.run_async)

@@ -36,12 +36,12 @@ def to_markdown(page: str) -> str:
     return (text or "").strip()
 
 
-def main(charset: str, kind: str, most: str) -> None:
+def main(charset: str, kind: str, max_characters: str) -> None:
     """Write the text of the page on standard input: at most so many characters, and one more if there are more."""
     text = decode(sys.stdin.buffer.read(), charset)
     if kind == "html":
         text = to_markdown(text)
-    sys.stdout.buffer.write(text[: int(most) + 1].encode("utf-8", errors="replace"))
+    sys.stdout.buffer.write(text[: int(max_characters) + 1].encode("utf-8", errors="replace"))
 
 
 if __name__ == "__main__":

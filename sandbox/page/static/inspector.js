@@ -87,7 +87,7 @@ export class Inspector {
         turn.error ? h("p", { class: "error" }, turn.error) : null,
         turn.asks.map((ask, index) => this.ask(ask, index)),
         turn.tools.map(tool),
-        turn.others?.messages || turn.others?.left_out ? h("p", { class: "meta" }, `What others said around it: ${turn.others.messages} messages sent, ${turn.others.left_out} left out`) : null,
+        turn.others?.messages || turn.others?.omitted_messages ? h("p", { class: "meta" }, `What others said around it: ${turn.others.messages} messages sent, ${turn.others.omitted_messages} left out`) : null,
         h("p", { class: "ids" }, "turn ", h("code", {}, turn.id), turn.chunks ? ` · ${turn.chunks} message${turn.chunks === 1 ? "" : "s"} shown` : ""),
       ),
     );

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from bot.monitoring import logs
-from core.observability.tracing import running
+from core.observability.tracing import trace_turn
 from core.secret_redaction import add_secret, mask_json
 
 #: Of each, what must not be seen, and how it appears.
@@ -140,7 +140,7 @@ def test_text_from_outside_neither_begins_a_line_nor_drives_a_terminal(written: 
 
 
 def test_a_line_says_which_turn_it_is_about_in_json_as_fields(written: io.StringIO) -> None:
-    with running("turn-1", "slack:T1:C1:1.2", "slack", "message"):
+    with trace_turn("turn-1", "slack:T1:C1:1.2", "slack", "message"):
         logging.getLogger("core").info("well")
     logging.getLogger("core").info("no turn")
     about, other = written.getvalue().splitlines()

@@ -15,11 +15,11 @@ from bot.cli import turn_view
 from bot.sandbox.feed import feeding
 from channels.commands.why import MAX_REPORT_SIZE, MAX_TOOLS, render_report_text
 from channels.i18n import messages as words
-from core.agents.run_record import FileUse, Others, Receipt, ToolUse
+from core.agents.run_record import ContextRecord, FileRecord, RunRecord, ToolCallRecord
 from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
 from core.sessions.history import HistoryWindow
 from core.store.database import Database
-from core.tools.tool import Tool, adapt
+from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import ModelCall
 from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars
 from sandbox.models import CallTool, Fail, ReceivedRequest, Turn
@@ -48,7 +48,7 @@ def asks_both(asked: ReceivedRequest) -> Turn:
 
 
 async def test_who_asked_is_told_by_a_button_a_command_and_the_menu_of_a_message(sandbox: Any, tmp_path: Path) -> None:
-    tools = {"tools": [adapt(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
+    tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
     async with talking(sandbox, tmp_path, asks_both, core=tools) as talk:
         assert await by_command(talk) == words.WHY_NOT_YOURS
         question = await talk.say("how is the weather?")
@@ -142,7 +142,7 @@ async def inspector_report(database: Database, prices: Prices) -> dict[str, Any]
 async def test_chat_terminal_status_and_inspector_report_the_same_turn(
     sandbox: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tools = {"tools": [adapt(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
+    tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
     async with talking(sandbox, tmp_path, asks_both, core=tools) as talk:
         await talk.say("how is the weather?")
         await says(talk, "Sun on Monday.")
@@ -201,7 +201,7 @@ def account(**more: Any) -> TurnReport:
         "calls": (),
         "cost": 0,
         "unpriced": 0,
-        "receipt": Receipt(),
+        "receipt": RunRecord(),
         "left_out": 0,
         "approvals": (),
         "led_by": (),
@@ -215,10 +215,10 @@ def account(**more: Any) -> TurnReport:
 
 
 def test_it_tells_what_was_read_and_what_was_left_out() -> None:
-    receipt = Receipt(
+    receipt = RunRecord(
         history=HistoryWindow(messages=12, tokens=3400, budget=32_000, limit="tokens", newest_id=90),
-        others=Others(messages=3, tokens=120, left_out=2),
-        files=(FileUse("a.pdf"), FileUse("b.zip", "I cannot read files of its kind")),
+        context=ContextRecord(messages=3, tokens=120, omitted_messages=2),
+        files=(FileRecord("a.pdf"), FileRecord("b.zip", "I cannot read files of its kind")),
     )
     told = render_report_text(
         account(receipt=receipt, left_out=40, kind="retry", attempt=2, messages=2), words.ENGLISH
@@ -266,7 +266,7 @@ def test_it_tells_how_many_tokens_the_prompt_cache_has_read_and_written() -> Non
 
 
 def test_what_has_no_price_is_said_to_have_none_and_a_summary_is_told_of() -> None:
-    receipt = Receipt(history=HistoryWindow(messages=2, tokens=90, budget=32_000, newest_id=90, summarized_id=60))
+    receipt = RunRecord(history=HistoryWindow(messages=2, tokens=90, budget=32_000, newest_id=90, summarized_id=60))
     calls = (ModelCall("m", input=9, output=2), ModelCall("n", input=7, output=1, is_summary=True))
     told = render_report_text(account(receipt=receipt, calls=calls, unpriced=19), words.ENGLISH).splitlines()
     assert told[1:6] == [
@@ -291,10 +291,11 @@ def test_it_tells_who_has_decided() -> None:
 
 
 def test_it_is_never_a_wall() -> None:
-    tools = tuple(ToolUse(str(n), "t" * 300, "x" * 600, 10, 1.0, "failed", "e" * 300) for n in range(50))
+    tools = tuple(ToolCallRecord(str(n), "t" * 300, "x" * 600, 10, 1.0, "failed", "e" * 300) for n in range(50))
     told = render_report_text(
         account(
-            receipt=Receipt(tools=tools, tools_hidden=7), approvals=(ApprovalRecord("r" * 99, None, "", None),) * 9
+            receipt=RunRecord(tool_calls=tools, omitted_tool_calls=7),
+            approvals=(ApprovalRecord("r" * 99, None, "", None),) * 9,
         ),
         words.messages_for("ko"),
     )

@@ -18,7 +18,7 @@ from babel.messages.pofile import read_po, write_po
 
 from channels.i18n import messages as words
 from core import errors
-from core.agents.tool_progress import BUILT_IN
+from core.agents.tool_progress import BUILTIN_PROGRESS_TEXTS
 
 LOCALES = Path(words.__file__).with_name("locales")
 FOREIGN = [language for language in words.LANGUAGES if language != words.ENGLISH.language]
@@ -39,7 +39,7 @@ def sentences() -> Iterator[str]:
     """All that is said in English, once."""
     own = {name: said for name, said in vars(words).items() if name.isupper() and isinstance(said, str)}
     yield from (said for name, said in own.items() if not name.startswith("_") and said != words.PLACEHOLDER)
-    yield from BUILT_IN.values()
+    yield from BUILTIN_PROGRESS_TEXTS.values()
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     yield from dict.fromkeys(kind.public for kind in kinds if issubclass(kind, errors.ParleyError))
 

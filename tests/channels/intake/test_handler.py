@@ -26,7 +26,7 @@ from core.inbox_message import Attachment, InboxMessage, ReplyWithoutMention
 from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
 from core.store.turn_states import EndState
-from core.tools.approvals import Approval, Approvals
+from core.tools.approvals import Approval, ApprovalService
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
 from core.usage.prices import Prices
@@ -74,7 +74,7 @@ class Place:
             self.conversations,
             FeedbackStore(self.database),
             self._reshow,
-            Approvals(self.database, self.turns, self.worker),
+            ApprovalService(self.database, self.turns, self.worker),
             self._reask,
             InteractionQueue(self.database, self.turns._lease),
             TurnReports(self.database, Prices()),

@@ -19,7 +19,7 @@ from channels.slack.interactions.handler import SlackInteractionHandler
 from core.errors import StoreError, SurfaceError
 from core.inbox import interactions as queue_module
 from core.store.schema import interactions
-from core.tools.tool import Tool, adapt
+from core.tools.tool import Tool, to_adk_tool
 from sandbox.models import CallTool
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import PLATFORMS, sandbox_of, says, talking
@@ -184,7 +184,7 @@ async def test_what_is_for_one_alone_is_told_to_nobody_else_by_the_next_process_
 async def test_an_export_that_all_can_see_in_the_end_has_no_secret_of_a_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = adapt(Tool("look", "Looks.", lambda _: {"seen": "a cat"}))
+    look = to_adk_tool(Tool("look", "Looks.", lambda _: {"seen": "a cat"}))
     call = CallTool("look", {"password": "hunter2hunter2"})
     async with sandbox_of("discord") as server:
         await _left(server, tmp_path, monkeypatch, "export", call, core={"tools": [look]})

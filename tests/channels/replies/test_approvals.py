@@ -15,7 +15,7 @@ from channels.i18n import messages as words
 from core.identity import OTHERS, USER_STATE_KEY, Actor
 from core.store.schema import approvals, state
 from core.tools.builtin.make_file import make_file
-from core.tools.tool import Tool, adapt
+from core.tools.tool import Tool, to_adk_tool
 from sandbox.models import CallTool, Pause, Say
 from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 
@@ -36,7 +36,7 @@ class Till:
         self.begun = asyncio.Event()
         self.go_on = asyncio.Event()
         self.go_on.set()
-        self.tool = Tool("pay", "Pays.", self._pay, SCHEMA, confirm=True, **more)
+        self.tool = Tool("pay", "Pays.", self._pay, SCHEMA, require_confirmation=True, **more)
 
     async def _pay(self, arguments: dict[str, Any]) -> str:
         self.paid.append(arguments["to"])
@@ -54,7 +54,7 @@ SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}
 
 
 def asking(till: Till, *tools: Any, **more: Any) -> dict[str, Any]:
-    return {"tools": [adapt(tool) for tool in (till.tool, *tools)], **more}
+    return {"tools": [to_adk_tool(tool) for tool in (till.tool, *tools)], **more}
 
 
 def pays(to: str = "Grace") -> CallTool:
@@ -164,7 +164,7 @@ async def test_what_nobody_decides_in_time_is_denied(sandbox: Any, tmp_path: Pat
         await talk.bot.settled(1)
         async with talk.bot.database.write() as connection:
             await connection.execute(sa.update(approvals).values(expires_at=1.0))
-        watching = asyncio.create_task(talk.bot.desk.approvals.watch(talk.bot.desk.update_approval_message))
+        watching = asyncio.create_task(talk.bot.desk.approvals.run_expiry(talk.bot.desk.update_approval_message))
         await shows(talk, lambda found: found[-1] == "Too late." and words.EXPIRED in found[1])
         watching.cancel()
         assert till.paid == []
@@ -320,7 +320,7 @@ async def test_a_tool_that_is_allowed_for_good_asks_no_more_until_the_session_is
 
 @pytest.mark.parametrize("by", ["the settings", "the tool"])
 async def test_somebody_else_than_who_asked_may_have_to_decide(sandbox: Any, tmp_path: Path, by: str) -> None:
-    till = Till() if by == "the settings" else Till(approvers=(OTHERS,), always=False)
+    till = Till() if by == "the settings" else Till(approvers=(OTHERS,), may_allow_always=False)
     approvers = (OTHERS,) if by == "the settings" else ("author",)
     async with talking(sandbox, tmp_path, pays(), "Paid.", core=asking(till, approvers=approvers)) as talk:
         await talk.say("pay!")

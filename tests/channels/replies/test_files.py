@@ -15,7 +15,7 @@ from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
 from channels.slack.replies.surface import SlackSurface
 from core.store.schema import artifacts
-from core.tools.tool import adapt
+from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
 from sandbox.models import CallTool, Fail
 from tests.channels.platforms import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
@@ -53,7 +53,7 @@ def heavy() -> bytes:
     return b"%PDF-1.7\n" + bytes(11 * 2**20)
 
 
-TOOLS: dict[str, Any] = {"tools": [adapt(plot), adapt(table), adapt(heavy)]}
+TOOLS: dict[str, Any] = {"tools": [to_adk_tool(plot), to_adk_tool(table), to_adk_tool(heavy)]}
 MAKES = [CallTool("plot", {"title": "up"}), CallTool("table", {})]
 MADE = [("plot.png", PNG), ("notes.txt", b"as text"), ("table.csv", b"a,b\n1,2\n")]
 

@@ -7,7 +7,7 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.agents.event_mapper import Steps, open_calls
+from core.agents.event_mapper import EventMapper, find_open_calls
 from core.agents.events import StreamEvent
 from core.errors import ContentBlockedError
 from core.models.adapter import NO_CONTENT
@@ -25,8 +25,8 @@ def final(text: str, *, author: str = "teller", branch: str | None = None) -> Ev
 
 def told(*events: Event) -> list[StreamEvent]:
     """What a run of these events tells."""
-    steps = Steps()
-    return [*(event for line in events for event in steps.take(line)), steps.end()]
+    steps = EventMapper()
+    return [*(event for line in events for event in steps.map_event(line)), steps.create_last_event()]
 
 
 def test_a_final_event_that_repeats_its_partials_is_not_told_again() -> None:
@@ -110,7 +110,7 @@ def answered(id_: str) -> Event:
 
 def test_of_what_was_done_before_the_calls_are_told_that_are_made_now_and_the_others_as_past() -> None:
     stored = [final("First."), called("c1"), answered("c1"), called("c2", "c3")]
-    events = list(Steps().retold(stored))
+    events = list(EventMapper().replay_events(stored))
     assert [(event.type, event.call_id) for event in events] == [
         ("text_delta", ""),
         ("tool_past", "c1"),
@@ -120,7 +120,7 @@ def test_of_what_was_done_before_the_calls_are_told_that_are_made_now_and_the_ot
 
 
 def test_a_call_that_is_answered_or_may_wait_is_not_open() -> None:
-    assert open_calls([called("c1"), answered("c1"), called("c2", waits=True), called("c3")]) == {"c3"}
+    assert find_open_calls([called("c1"), answered("c1"), called("c2", waits=True), called("c3")]) == {"c3"}
 
 
 def code(text: str) -> types.Part:

@@ -4,17 +4,17 @@ import pytest
 from google.adk.agents import LlmAgent
 
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app
+from core.agents.factory import create_app
 from core.errors import SettingsError
 from core.identity import DEFAULT_AGENT_NAME
-from core.tools.tool import adapt, current_time
+from core.tools.tool import current_time, to_adk_tool
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 
 async def instructed(converse: Converse, instruction: str) -> str:
     """What the model is told when this is the instruction."""
     provider = ScriptedProvider("ok")
-    app = make_app(AgentConfig(instruction=instruction), model=adapter(provider))
+    app = create_app(AgentConfig(instruction=instruction), model=adapter(provider))
     await (await converse(app=app)).reply("Hi")
     system = provider.requests[0].messages[0]
     assert system.role == "system"
@@ -23,7 +23,7 @@ async def instructed(converse: Converse, instruction: str) -> str:
 
 def test_the_agent_is_what_its_configuration_says() -> None:
     config = AgentConfig(name="helper", description="Helps.")
-    app = make_app(config, model=adapter(ScriptedProvider()), tools=[adapt(current_time)])
+    app = create_app(config, model=adapter(ScriptedProvider()), tools=[to_adk_tool(current_time)])
     agent = app.root_agent
     assert isinstance(agent, LlmAgent)
     assert (app.name, agent.name, agent.description) == ("helper", "helper", "Helps.")
@@ -34,12 +34,12 @@ def test_the_agent_is_what_its_configuration_says() -> None:
 @pytest.mark.parametrize("name", ["", "user", "_x", "7", "x-y", "x y", "\N{LATIN SMALL LETTER E WITH ACUTE}", "x\n"])
 def test_a_name_that_adk_does_not_take_is_told(name: str) -> None:
     with pytest.raises(SettingsError, match=r"^AGENT_NAME="):
-        make_app(AgentConfig(name=name), model=adapter(ScriptedProvider()))
+        create_app(AgentConfig(name=name), model=adapter(ScriptedProvider()))
 
 
 @pytest.mark.parametrize("name", ["x", "Users", "user_2", "root"])
 def test_any_other_name_will_do(name: str) -> None:
-    assert make_app(AgentConfig(name=name), model=adapter(ScriptedProvider())).name == name
+    assert create_app(AgentConfig(name=name), model=adapter(ScriptedProvider())).name == name
 
 
 def test_the_default_agent_is_called_parley() -> None:
@@ -49,7 +49,7 @@ def test_the_default_agent_is_called_parley() -> None:
 @pytest.mark.parametrize(("bot_name", "shown"), [("Robby", "Robby"), ("", "parley")])
 async def test_the_instruction_has_the_name_of_the_bot(converse: Converse, bot_name: str, shown: str) -> None:
     provider = ScriptedProvider("ok")
-    app = make_app(AgentConfig(), model=adapter(provider))
+    app = create_app(AgentConfig(), model=adapter(provider))
     conversation = await converse(app=app)
     await conversation.events("Who are you?", bot_name=bot_name)
     assert f"You are {shown}, " in provider.requests[0].messages[0].text

@@ -10,9 +10,9 @@ from google.adk.agents import LlmAgent
 from google.adk.models import LLMRegistry
 from google.adk.models import registry as adks
 
-from core.agents.config import dotenv
-from core.agents.factory import ours
-from core.agents.loader import agents, load_app
+from core.agents.config import find_env_file
+from core.agents.factory import create_plugins
+from core.agents.loader import list_llm_agents, load_app
 from core.errors import SettingsError
 from core.models.adapter import ModelAdapter, register_adapter
 from core.models.provider import Done, ToolCall, ToolResult
@@ -83,9 +83,9 @@ def folder(tmp_path: Path) -> Folder:
 def test_each_layout_of_adks_is_loaded_under_the_name_that_adk_gives_it(
     folder: Folder, files: dict[str, str], name: str
 ) -> None:
-    plugins = ours()
+    plugins = create_plugins()
     app = load_app(str(folder(**files)), plugins)
-    assert (app.name, [agent.name for agent in agents(app)]) == (name, ["planner"])
+    assert (app.name, [agent.name for agent in list_llm_agents(app)]) == (name, ["planner"])
     assert app.plugins[: len(plugins)] == plugins
     assert [plugin.name for plugin in app.plugins[len(plugins) :]] == (["logging_plugin"] if name == "planning" else [])
 
@@ -168,7 +168,7 @@ root_agent = LlmAgent(
 )
 """
     app = load_app(str(folder(agent__py=source)))
-    found = {agent.name: agent.canonical_model for agent in agents(app)}
+    found = {agent.name: agent.canonical_model for agent in list_llm_agents(app)}
     assert list(found) == ["root", "asked", "heir", "own"]
     told = {name: (type(model).__name__, model.model) for name, model in found.items()}
     assert told["own"] == ("Gemini", "gemini-2.5-flash")
@@ -181,7 +181,7 @@ root_agent = LlmAgent(
 def test_an_agent_that_names_no_model_has_the_default_and_takes_the_one_that_is_chosen(
     folder: Folder, choice: ModelRegistry
 ) -> None:
-    (agent,) = agents(load_app(str(folder(agent__py=PLAIN))))
+    (agent,) = list_llm_agents(load_app(str(folder(agent__py=PLAIN))))
     model = agent.canonical_model
     assert isinstance(model, ModelAdapter)
     assert agent.canonical_live_model.model == "openai/default"
@@ -197,8 +197,8 @@ def test_the_env_of_the_folder_counts_where_the_environment_is_silent(
 ) -> None:
     source = f"import os\n{AGENT}root_agent = LlmAgent(name='x', instruction=os.environ['BROUGHT_WORD'])"
     place = folder(agent__py=source, env="BROUGHT_WORD=mine\n")
-    assert dotenv(str(place)) == place / ".env"
-    (agent,) = agents(load_app(str(place)))
+    assert find_env_file(str(place)) == place / ".env"
+    (agent,) = list_llm_agents(load_app(str(place)))
     assert agent.instruction == "mine"
 
 
@@ -231,7 +231,7 @@ app = App(name='brought', root_agent=LlmAgent(name='root', sub_agents=[member]),
         "Saved.",
     )
     register_adapter(lambda name: ModelAdapter(model=name, provider=provider), default="openai/default")
-    talk = await converse(app=load_app(str(folder(agent__py=source)), ours()), agent="root")
+    talk = await converse(app=load_app(str(folder(agent__py=source)), create_plugins()), agent="root")
     assert await talk.reply("Save it.") == "Saved.\n\nSigned."
     result = provider.requests[-1].messages[-1].parts[0]
     assert isinstance(result, ToolResult)

@@ -16,14 +16,14 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from core import secret_redaction as secrets
-from core.agents.plugins import ERROR_LIMIT
+from core.agents.plugins import MAX_ERROR_CHARACTERS
 from core.errors import StoreError
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
 from core.sessions.resume import resume_run
 from core.store.schema import tool_calls
-from core.tools.call_log import Journal
-from core.tools.results import RESULT_LIMIT
-from core.tools.tool import Tool, adapt, idempotent
+from core.tools.call_log import ToolCallLog
+from core.tools.results import MAX_RESULT_CHARACTERS
+from core.tools.tool import Tool, idempotent, to_adk_tool
 from tests.fixtures.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter, team
 
 
@@ -97,11 +97,11 @@ async def test_a_secret_in_the_error_of_a_tool_reaches_neither_model_nor_memory(
 async def test_the_error_of_a_tool_is_cut(converse: Converse) -> None:
     provider, conversation = await failing(converse, RuntimeError("x" * 10_000))
     await conversation.reply("Look.")
-    assert len(str(told(provider)["error"])) == ERROR_LIMIT
+    assert len(str(told(provider)["error"])) == MAX_ERROR_CHARACTERS
 
 
 async def test_a_secret_at_the_cut_is_not_cut_into_sight(converse: Converse) -> None:
-    padding = "x" * (ERROR_LIMIT - len("look failed: RuntimeError:  sk-abc"))
+    padding = "x" * (MAX_ERROR_CHARACTERS - len("look failed: RuntimeError:  sk-abc"))
     provider, conversation = await failing(converse, RuntimeError(f"{padding} sk-abcdefghijklmnopqrstuvwxyz"))
     await conversation.reply("Look.")
     assert "sk-" not in str(told(provider)["error"])
@@ -159,8 +159,8 @@ async def test_a_secret_in_a_result_stays_in_the_house(converse: Converse) -> No
 
 
 async def test_a_text_that_no_model_could_read_is_cut_and_says_so(converse: Converse) -> None:
-    result = await told_of(converse, "x" * (RESULT_LIMIT + 5))
-    assert result == {"result": "x" * RESULT_LIMIT + f"… (cut: it has {RESULT_LIMIT + 5} characters)"}
+    result = await told_of(converse, "x" * (MAX_RESULT_CHARACTERS + 5))
+    assert result == {"result": "x" * MAX_RESULT_CHARACTERS + f"… (cut: it has {MAX_RESULT_CHARACTERS + 5} characters)"}
 
 
 async def test_a_result_of_plain_json_is_told_as_it_is(converse: Converse) -> None:
@@ -211,13 +211,13 @@ async def test_a_call_has_begun_while_its_tool_is_at_work(converse: Converse) ->
 @pytest.fixture
 def ended(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set as soon as the journal has the end of a call."""
-    ended, end = asyncio.Event(), Journal.end
+    ended, end = asyncio.Event(), ToolCallLog.end
 
-    async def noticed(self: Journal, *call: Any) -> None:
+    async def noticed(self: ToolCallLog, *call: Any) -> None:
         await end(self, *call)
         ended.set()
 
-    monkeypatch.setattr(Journal, "end", noticed)
+    monkeypatch.setattr(ToolCallLog, "end", noticed)
     return ended
 
 
@@ -267,7 +267,7 @@ async def test_what_an_agent_does_as_a_tool_is_one_call(converse: Converse) -> N
     helper = LlmAgent(
         name="helper",
         model=adapter(ScriptedProvider([ToolCall("c1", "look", {}), Done()], "It is there.")),
-        tools=[adapt(Tool("look", "Looks.", used.append))],
+        tools=[to_adk_tool(Tool("look", "Looks.", used.append))],
     )
     provider = ScriptedProvider(calls("helper", request="Where is it?"), "There.")
     conversation = await converse(provider, tools=[AgentTool(helper)])
@@ -300,7 +300,7 @@ async def test_a_call_that_cannot_be_written_is_not_made(converse: Converse, mon
     async def fail(*_call: object) -> None:
         raise StoreError("the database cannot be used (SQLITE_FULL)")
 
-    monkeypatch.setattr(Journal, "begin", fail)
+    monkeypatch.setattr(ToolCallLog, "begin", fail)
     used: list[object] = []
     provider = ScriptedProvider(calls("look"))
     conversation = await converse(provider, tools=[Tool("look", "Looks.", used.append)])
@@ -374,12 +374,12 @@ async def test_media_in_a_result_are_told_again(stuck_beside: Beside) -> None:
 async def test_a_long_text_is_told_as_it_was_cut(stuck_beside: Beside) -> None:
     def read() -> str:
         """Reads."""
-        return "x" * (RESULT_LIMIT + 5)
+        return "x" * (MAX_RESULT_CHARACTERS + 5)
 
     conversation, provider = await stuck_beside(read)
     await taken_up(conversation)
     results = [part for part in provider.requests[1].messages[-1].parts if isinstance(part, ToolResult)]
-    assert str(results[1].result["result"]).endswith(f"… (cut: it has {RESULT_LIMIT + 5} characters)")
+    assert str(results[1].result["result"]).endswith(f"… (cut: it has {MAX_RESULT_CHARACTERS + 5} characters)")
     assert str(results[1].result["result"]).count("cut") == 1
 
 

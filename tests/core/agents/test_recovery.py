@@ -24,8 +24,8 @@ from core.sessions.history import INTERRUPTED
 from core.sessions.resume import resume_run
 from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
-from core.tools.call_log import Call, Journal
-from core.tools.tool import Tool, adapt
+from core.tools.call_log import ToolCallLog, ToolInvocation
+from core.tools.tool import Tool, to_adk_tool
 from tests.core.sessions.events import reset_session
 from tests.fixtures.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter
 
@@ -46,7 +46,7 @@ class Used:
         self.calls = 0
         self.free = free
         self.stuck = asyncio.Event()
-        self.tool = adapt(Tool(name, "Does it.", self._use))
+        self.tool = to_adk_tool(Tool(name, "Does it.", self._use))
 
     async def _use(self, _arguments: dict[str, Any]) -> str:
         self.calls += 1
@@ -282,7 +282,7 @@ class Made:
 
     @property
     def tool(self) -> BaseTool:
-        return adapt(Tool(self.id, "Does it.", self._run, idempotent=self.is_idempotent))
+        return to_adk_tool(Tool(self.id, "Does it.", self._run, idempotent=self.is_idempotent))
 
     def _run(self, _arguments: object) -> str:
         self.runs += 1
@@ -336,9 +336,11 @@ async def store(talk: Conversation, made: Sequence[Made]) -> None:
     ):
         if content.parts:
             await talk.sessions.append_event(session, Event(invocation_id="run-1", author=who, content=content))
-    journal = Journal(talk.database)
+    journal = ToolCallLog(talk.database)
     for call in made:
-        row = Call(session=SESSION, generation=session.generation, run="run-1", id=call.id, tool=call.id, arguments={})
+        row = ToolInvocation(
+            session=SESSION, generation=session.generation, run="run-1", id=call.id, tool=call.id, arguments={}
+        )
         if call.state is not State.NOT_BEGUN:
             assert await journal.begin(row) is None
         if call.state in (State.ENDED, State.ANSWERED):

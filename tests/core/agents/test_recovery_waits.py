@@ -19,7 +19,7 @@ from core.models.provider import Done, ToolCall
 from core.sessions.history import INTERRUPTED
 from core.sessions.resume import NOT_STARTED, resume_run
 from core.store.schema import messages
-from core.tools.call_log import Call, Journal
+from core.tools.call_log import ToolCallLog, ToolInvocation
 from tests.fixtures.conversation import SESSION, USER, Answer, Conversation, Converse, ScriptedProvider, adapter
 
 PAY: Answer = [ToolCall("c1", "pay", {}), Done()]
@@ -172,9 +172,9 @@ async def test_a_long_running_call_is_made_once(
     ):
         event = Event(invocation_id="run-1", author=author, content=content, long_running_tool_ids=long)
         await talk.sessions.append_event(session, event)
-    journal = Journal(talk.database)
+    journal = ToolCallLog(talk.database)
     for id_, state in states.items():
-        call = Call(session=SESSION, generation=1, run="run-1", id=id_, tool="pay", arguments={})
+        call = ToolInvocation(session=SESSION, generation=1, run="run-1", id=id_, tool="pay", arguments={})
         await journal.begin(call)
         if state != "begun":
             result = None if state == "pending" else "ticket" if id_ == "c1" else "looked"
@@ -199,8 +199,8 @@ async def test_what_a_stored_half_of_a_step_has_changed_is_not_changed_again(con
     ):
         event.invocation_id = "run-1"
         await talk.sessions.append_event(session, event)
-    journal = Journal(talk.database)
-    first, second = (Call(SESSION, 1, "run-1", id_, "pay", {}) for id_ in ("c1", "c2"))
+    journal = ToolCallLog(talk.database)
+    first, second = (ToolInvocation(SESSION, 1, "run-1", id_, "pay", {}) for id_ in ("c1", "c2"))
     await journal.begin(first)
     await journal.end(first, "paid", changed)
     await journal.begin(second)

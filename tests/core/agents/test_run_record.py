@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.agents.events import StreamEvent
-from core.agents.run_record import MOST_TOOLS, Clerk, FileUse, Receipt
+from core.agents.run_record import MAX_TOOLS, FileRecord, RunRecord, RunRecorder
 from core.errors import ProviderRequestError
 from core.models.provider import Done, Failed, ToolCall
 from core.sessions.history import DEFAULT_MAX_TURNS
@@ -28,8 +28,8 @@ def calls(*numbers: int) -> list[Any]:
     return [*(ToolCall(f"c{n}", "wait", {"n": n}) for n in numbers), Done()]
 
 
-def kept(clerk: Clerk) -> Receipt:
-    receipt = Receipt.from_json(clerk.receipt)
+def kept(clerk: RunRecorder) -> RunRecord:
+    receipt = RunRecord.from_json(clerk.run_record)
     assert receipt is not None
     return receipt
 
@@ -37,36 +37,36 @@ def kept(clerk: Clerk) -> Receipt:
 async def test_calls_that_are_made_side_by_side_have_each_its_own_time_and_end(converse: Converse) -> None:
     provider = ScriptedProvider(calls(1, 3, 200), "Done.")
     conversation = await converse(provider, tools=[Tool("wait", "Waits.", waits, SCHEMA)])
-    clerk = Clerk()
+    clerk = RunRecorder()
     for event in await conversation.events("go", run_id=RUN):
-        clerk.take(event)
+        clerk.record_event(event)
     receipt = kept(clerk)
-    assert [(use.arguments, use.ended) for use in receipt.tools] == [
+    assert [(use.arguments, use.outcome) for use in receipt.tool_calls] == [
         ('{"n": 1}', "done"),
         ('{"n": 3}', "failed"),
         ('{"n": 200}', "done"),
     ]
-    short, _, long = (use.seconds for use in receipt.tools)
+    short, _, long = (use.seconds for use in receipt.tool_calls)
     assert short is not None
     assert long is not None
     assert short < 1.9 < long
-    assert "three is too many" in receipt.tools[1].error
-    assert receipt.first_word is not None
-    assert 2.0 <= receipt.first_word <= receipt.seconds
+    assert "three is too many" in receipt.tool_calls[1].error
+    assert receipt.first_text_seconds is not None
+    assert 2.0 <= receipt.first_text_seconds <= receipt.seconds
 
 
 async def test_what_an_earlier_attempt_has_called_is_told_as_such(converse: Converse) -> None:
     refused = [Failed(ProviderRequestError("no"))]
     provider = ScriptedProvider(calls(1, 3), refused, calls(2), "Done.")
     conversation = await converse(provider, tools=[Tool("wait", "Waits.", waits, SCHEMA)])
-    first, second = Clerk(), Clerk()
+    first, second = RunRecorder(), RunRecorder()
     for event in await conversation.events("go", run_id=RUN):
-        first.take(event)
-    assert [(use.id, use.ended) for use in kept(first).tools] == [("c1", "done"), ("c3", "failed")]
+        first.record_event(event)
+    assert [(use.id, use.outcome) for use in kept(first).tool_calls] == [("c1", "done"), ("c3", "failed")]
     for event in await conversation.events("go", run_id=RUN):
-        second.take(event)
-    uses = kept(second).tools
-    assert [(use.id, use.ended, use.is_earlier) for use in uses] == [
+        second.record_event(event)
+    uses = kept(second).tool_calls
+    assert [(use.id, use.outcome, use.is_from_earlier_attempt) for use in uses] == [
         ("c1", "done", True),
         ("c3", "failed", True),
         ("c2", "done", False),
@@ -77,17 +77,17 @@ async def test_what_an_earlier_attempt_has_called_is_told_as_such(converse: Conv
 async def test_how_much_of_the_conversation_was_read_is_told_and_by_what_it_was_cut(converse: Converse) -> None:
     conversation = await converse(ScriptedProvider(*["Yes."] * 4), budget=100)
     await conversation.reply("first")
-    clerk = Clerk()
+    clerk = RunRecorder()
     for event in await conversation.events("second", run_id=RUN):
-        clerk.take(event)
+        clerk.record_event(event)
     history = kept(clerk).history
     assert history is not None
     assert (history.messages, history.limit, history.budget) == (2, "", 100)
     await conversation.keep("user", "long", tokens=90)
     await conversation.keep("assistant", "answer", tokens=9)
-    cut = Clerk()
+    cut = RunRecorder()
     for event in await conversation.events("third", run_id="t3"):
-        cut.take(event)
+        cut.record_event(event)
     history = kept(cut).history
     assert history is not None
     assert (history.messages, history.tokens, history.limit) == (2, 99, "tokens")
@@ -98,9 +98,9 @@ async def test_no_more_turns_than_are_read_cut_it_too(converse: Converse) -> Non
     for _ in range(DEFAULT_MAX_TURNS + 2):
         await conversation.keep("user", "question")
         await conversation.keep("assistant", "answer")
-    clerk = Clerk()
+    clerk = RunRecorder()
     for event in await conversation.events("go", run_id=RUN):
-        clerk.take(event)
+        clerk.record_event(event)
     history = kept(clerk).history
     assert history is not None
     assert history.limit == "turns"
@@ -108,25 +108,25 @@ async def test_no_more_turns_than_are_read_cut_it_too(converse: Converse) -> Non
 
 
 def test_what_had_not_ended_is_open_and_what_is_too_much_is_counted() -> None:
-    clerk = Clerk()
-    for n in range(MOST_TOOLS + 3):
-        clerk.take(StreamEvent("tool_start", tool="look", call_id=str(n), data={"n": n}))
-    clerk.take(StreamEvent("tool_end", tool="look", call_id=str(MOST_TOOLS + 1), data={}))
+    clerk = RunRecorder()
+    for n in range(MAX_TOOLS + 3):
+        clerk.record_event(StreamEvent("tool_start", tool="look", call_id=str(n), data={"n": n}))
+    clerk.record_event(StreamEvent("tool_end", tool="look", call_id=str(MAX_TOOLS + 1), data={}))
     receipt = kept(clerk)
-    assert (len(receipt.tools), receipt.tools_hidden) == (MOST_TOOLS, 3)
-    assert {use.ended for use in receipt.tools} == {"open"}
-    assert receipt.first_word is None
+    assert (len(receipt.tool_calls), receipt.omitted_tool_calls) == (MAX_TOOLS, 3)
+    assert {use.outcome for use in receipt.tool_calls} == {"open"}
+    assert receipt.first_text_seconds is None
 
 
 def test_a_receipt_comes_back_as_it_was_kept_and_a_damaged_one_is_none() -> None:
-    clerk = Clerk()
-    clerk.files([FileUse("a\nb" * 100, "no")])
-    assert kept(clerk).to_json() | {"seconds": 0} == clerk.receipt | {"seconds": 0}
+    clerk = RunRecorder()
+    clerk.set_files([FileRecord("a\nb" * 100, "no")])
+    assert kept(clerk).to_json() | {"seconds": 0} == clerk.run_record | {"seconds": 0}
     assert len(kept(clerk).files[0].name) <= 120
-    damaged: tuple[object, ...] = (None, [], {"tools": 3}, "x")
-    assert [Receipt.from_json(one) for one in damaged] == [None] * 4
+    damaged: tuple[object, ...] = (None, [], {"tool_calls": 3}, "x")
+    assert [RunRecord.from_json(one) for one in damaged] == [None] * 4
 
 
 @pytest.mark.parametrize("more", [{"later": 1}, {}])
 def test_a_receipt_of_a_newer_version_can_be_read(more: dict[str, int]) -> None:
-    assert Receipt.from_json({**Receipt().to_json(), **more}) == Receipt()
+    assert RunRecord.from_json({**RunRecord().to_json(), **more}) == RunRecord()

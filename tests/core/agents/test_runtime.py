@@ -14,7 +14,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app
+from core.agents.factory import create_app
 from core.agents.runtime import RunRequest
 from core.agents.warmup import warm_up
 from core.errors import (
@@ -31,7 +31,7 @@ from core.models.coalescing import CoalescingProvider
 from core.models.finish_reasons import CUT_OFF, WITHHELD
 from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult
 from core.store.schema import state
-from core.tools.tool import Tool, adapt
+from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import Usage
 from tests.fixtures.conversation import USER, Conversation, Converse, ScriptedProvider, adapter, kinds, shown, team
 
@@ -255,7 +255,7 @@ async def test_cancelling_who_listens_cancels_the_model(converse: Converse) -> N
 
 async def persistent(converse: Converse, provider: ScriptedProvider, *tools: Tool) -> Conversation:
     model = ModelAdapter(model="scripted", provider=CoalescingProvider(provider), retry_seconds=(0, 0))
-    return await converse(app=make_app(AgentConfig(), model=model, tools=[adapt(tool) for tool in tools]))
+    return await converse(app=create_app(AgentConfig(), model=model, tools=[to_adk_tool(tool) for tool in tools]))
 
 
 def busy() -> Failed:

@@ -13,7 +13,7 @@ from google.adk.models import LlmRequest
 from google.genai import types
 
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app, ours
+from core.agents.factory import create_app, create_plugins
 from core.concurrency import event_loop
 from core.errors import (
     ContentBlockedError,
@@ -73,7 +73,7 @@ async def test_a_fallback_answers_and_its_call_names_the_replaced_model(
 ) -> None:
     first, second = ScriptedProvider([Failed(error)]), ScriptedProvider([Failed(error)])
     third = ScriptedProvider([Text("Here I am."), Done(usage=Usage(1, 2))])
-    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(first, second, third)))
+    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(first, second, third)))
     done = (await talk.events("hi"))[-1]
     assert (done.type, done.text) == ("done", "Here I am.")
     assert [(call.model, call.instead_of, call.error) for call in done.calls] == [
@@ -89,7 +89,7 @@ async def test_a_fallback_answers_and_its_call_names_the_replaced_model(
 )
 async def test_a_fault_of_the_request_is_not_sent_to_a_fallback(converse: Converse, error: ProviderError) -> None:
     other = ScriptedProvider()
-    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(ScriptedProvider([Failed(error)]), other)))
+    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(ScriptedProvider([Failed(error)]), other)))
     assert (await talk.events("hi"))[-1].error is error
     assert other.requests == []
 
@@ -100,7 +100,7 @@ async def test_a_fallback_within_a_text_retracts_it_and_calls_tools_once(
     broken: list[ProviderEvent | asyncio.Event] = [Text("The sky is gr"), *DOWN]
     first = ScriptedProvider([Text("Let me look. "), ToolCall("c", "current_time", {}), Done()], broken, broken)
     other = ScriptedProvider("The sky is blue.")
-    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0,))))
+    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0,))))
     events = await talk.events("hi")
     assert shown(events) == events[-1].text == "Let me look. \n\nThe sky is blue."
     assert kinds(events).count("step_reset") >= 1
@@ -111,7 +111,7 @@ async def test_a_fallback_within_a_text_retracts_it_and_calls_tools_once(
 async def test_if_all_models_fail_the_error_is_the_first_ones(converse: Converse) -> None:
     error = ProviderAuthError("its key is refused")
     model = make_adapter(ScriptedProvider([Failed(error)]), ScriptedProvider(DOWN))
-    assert (await (await converse(app=make_app(AgentConfig(), model=model))).events("hi"))[-1].error is error
+    assert (await (await converse(app=create_app(AgentConfig(), model=model))).events("hi"))[-1].error is error
 
 
 async def test_a_failed_model_is_skipped_for_a_minute_and_then_tried_once(
@@ -120,7 +120,7 @@ async def test_a_failed_model_is_skipped_for_a_minute_and_then_tried_once(
     now = 1000.0
     monkeypatch.setattr(event_loop, "now", lambda: now)
     first, other = ScriptedProvider(*[DOWN] * 5), ScriptedProvider(*["Yes."] * 9)
-    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0, 0))))
+    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0, 0))))
 
     async def asked(at: float) -> int:
         nonlocal now
@@ -168,7 +168,7 @@ async def test_a_fallback_gets_supported_files_and_a_shorter_history(
     first = ScriptedProvider(*(f"Answer {n}." for n in range(6)), DOWN)
     long: list[ProviderEvent | asyncio.Event] = [Failed(ContextLengthError("too long"))]
     blind = Blind(long, long, "I have read the end of it.")
-    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(first, blind)))
+    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(first, blind)))
     for n in range(6):
         await talk.events(f"Question {n}?")
     picture = types.Part.from_bytes(data=b"png", mime_type="image/png")
@@ -207,7 +207,7 @@ async def test_leaving_the_stream_of_a_fallback_closes_its_connection(converse: 
     app = App(
         name=DEFAULT_AGENT_NAME,
         root_agent=LlmAgent(name=DEFAULT_AGENT_NAME, model=make_adapter(ScriptedProvider(DOWN), other)),
-        plugins=ours(),
+        plugins=create_plugins(),
     )
     async with aclosing((await converse(app=app)).stream("hi")) as events:
         async for event in events:

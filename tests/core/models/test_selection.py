@@ -10,7 +10,7 @@ from google.adk.apps import App
 from google.adk.tools.agent_tool import AgentTool
 
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app
+from core.agents.factory import create_app
 from core.agents.runtime import AgentRuntime
 from core.errors import SettingsError
 from core.identity import DEFAULT_AGENT_NAME
@@ -38,7 +38,7 @@ async def test_a_run_calls_the_selected_model_by_its_providers_name(
     converse: Converse,
 ) -> None:
     default, other = ScriptedProvider("From the default.", "Again."), ScriptedProvider("From the other.")
-    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(default, other=other)))
+    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(default, other=other)))
     told = [(await talk.events("hi", model=model))[-1].text for model in (None, "b/other", "a/default")]
     assert told == ["From the default.", "From the other.", "Again."]
     assert [request.model for request in default.requests] == ["default", "default"]
@@ -49,19 +49,19 @@ async def test_a_run_calls_the_selected_model_by_its_providers_name(
 async def test_the_common_model_of_an_apps_agents_is_known_before_a_run(converse: Converse) -> None:
     model = make_adapter(ScriptedProvider(), other=ScriptedProvider())
     fixed = model.model_copy(update={"is_fixed": True})
-    talk = await converse(app=make_app(AgentConfig(), model=model))
-    asked = [talk.runtime.asks(chosen) for chosen in (None, "b/other", "c/gone")]
+    talk = await converse(app=create_app(AgentConfig(), model=model))
+    asked = [talk.runtime.get_model_name(chosen) for chosen in (None, "b/other", "c/gone")]
     assert asked == ["a/default", "b/other", "a/default"]
     root = LlmAgent(name="root", model=model, tools=[AgentTool(LlmAgent(name="expert", model=fixed))])
     team = AgentRuntime(App(name="team", root_agent=root), talk.sessions)
-    assert [team.asks(chosen) for chosen in (None, "b/other")] == ["a/default", ""]
+    assert [team.get_model_name(chosen) for chosen in (None, "b/other")] == ["a/default", ""]
 
 
 async def test_the_thoughts_of_one_provider_are_not_sent_to_another(converse: Converse) -> None:
     default = ScriptedProvider([Thought("hm", b"signed"), Text("One."), Done()], "Three.")
     other = ScriptedProvider("Two.")
     other.name = "another"
-    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(default, other=other)))
+    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(default, other=other)))
     for model in (None, "b/other", None):
         await talk.events("hi", model=model)
     (sent,), back = other.requests, default.requests[-1]
@@ -73,7 +73,7 @@ async def test_a_removed_model_is_replaced_by_the_default_with_a_warning(
     converse: Converse, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = ScriptedProvider("From the default.")
-    talk = await converse(app=make_app(AgentConfig(), model=make_adapter(provider)))
+    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(provider)))
     with caplog.at_level(logging.WARNING, "core.models.selection"):
         assert (await talk.events("hi", model="b/gone"))[-1].text == "From the default."
     assert caplog.messages[-1] == "b/gone is no longer among MODELS; a/default answers"

@@ -10,7 +10,7 @@ from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.genai import types
 
-from core.agents.event_mapper import Steps
+from core.agents.event_mapper import EventMapper
 from core.agents.events import StreamEvent
 from core.errors import SessionResetError, TurnLostError
 from core.models.tokens import TokenCounter
@@ -121,7 +121,7 @@ async def test_a_turn_that_another_worker_has_neither_saves_nor_deletes_a_file(
 
 def test_a_run_tells_of_each_file_that_it_makes() -> None:
     event = Event(author="agent", actions=EventActions(artifact_delta={"a.png": 0, "b.txt": 2}))
-    assert list(Steps().take(event)) == [
+    assert list(EventMapper().map_event(event)) == [
         StreamEvent("file", data={"name": "a.png", "version": 0}),
         StreamEvent("file", data={"name": "b.txt", "version": 2}),
     ]

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 
-from core.agents.factory import ours
+from core.agents.factory import create_plugins
 from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
@@ -16,7 +16,7 @@ from core.sessions.lifecycle import reassign_sessions
 from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.schema import sessions
-from core.tools.call_log import Journal
+from core.tools.call_log import ToolCallLog
 from tests.fixtures.conversation import Conversation, Converse, ScriptedProvider, adapter
 
 
@@ -26,7 +26,9 @@ def clock() -> str:
 
 
 def app(name: str, provider: ScriptedProvider) -> App:
-    return App(name=name, root_agent=LlmAgent(name=name, model=adapter(provider), tools=[clock]), plugins=ours())
+    return App(
+        name=name, root_agent=LlmAgent(name=name, model=adapter(provider), tools=[clock]), plugins=create_plugins()
+    )
 
 
 async def test_messages_of_lango_agent_are_read_as_those_of_parley(
@@ -48,7 +50,7 @@ async def test_messages_of_lango_agent_are_read_as_those_of_parley(
 async def succeeded(talk: Conversation, provider: ScriptedProvider) -> Conversation:
     """The same conversation, after a start with another agent."""
     await reassign_sessions(talk.database, AgentRouter("after"))
-    after = app("after", provider).model_copy(update={"plugins": ours(Journal(talk.database))})
+    after = app("after", provider).model_copy(update={"plugins": create_plugins(ToolCallLog(talk.database))})
     return Conversation(AgentRuntime(after, talk.sessions), talk.sessions, talk.database)
 
 

@@ -12,8 +12,8 @@ from core.identity import DEFAULT_AGENT_NAME
 from core.models.provider import Done, Text, ToolCall
 from core.sessions.resume import correction_run_id, discard_run
 from core.store.schema import tool_calls
-from core.tools.call_log import Call, Journal
-from core.tools.tool import Tool, adapt
+from core.tools.call_log import ToolCallLog, ToolInvocation
+from core.tools.tool import Tool, to_adk_tool
 from tests.fixtures.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter, team
 
 pytestmark = [
@@ -35,7 +35,7 @@ async def said(talk: Conversation) -> list[tuple[str, str]]:
 class Counted:
     def __init__(self) -> None:
         self.calls = 0
-        self.tool = adapt(Tool("pay", "Pays.", self._pay))
+        self.tool = to_adk_tool(Tool("pay", "Pays.", self._pay))
 
     async def _pay(self, _arguments: object) -> str:
         self.calls += 1
@@ -111,9 +111,9 @@ async def test_discarding_a_run_deletes_its_correction_and_no_other_run(converse
     talk = await converse(provider)
     for run_id in ("run-0", "run-1", correction_run_id("run-1")):
         await talk.events(f"in {run_id}", run_id=run_id)
-    journal = Journal(talk.database)
+    journal = ToolCallLog(talk.database)
     for run_id in ("run-0", "run-1", correction_run_id("run-1")):
-        await journal.begin(Call(SESSION, 1, run_id, "c", "pay", {}))
+        await journal.begin(ToolInvocation(SESSION, 1, run_id, "c", "pay", {}))
     async with talk.database.write() as connection:
         await discard_run(connection, SESSION, "run-1", keep_prompt=True)
         await discard_run(connection, SESSION, "no such run", keep_prompt=True)

@@ -15,8 +15,8 @@ from core.privacy.retention import CleanupService
 from core.store.schema import approvals as table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.tools.adk_confirmations import Ask
-from core.tools.approvals import Approval, Approvals, Verdict
+from core.tools.adk_confirmations import ConfirmationRequest
+from core.tools.approvals import Approval, ApprovalService, Verdict
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
@@ -26,34 +26,34 @@ from tests.fixtures.inbox_messages import inbound
 ADA, BOB = User("ada", "Ada"), User("bob", "Bob", frozenset({"r1"}))
 
 
-def approvals_of(database: Faulty, turns: TurnStore, **more: Any) -> Approvals:
-    return Approvals(database, turns, Worker(turns, never), **more)
+def approvals_of(database: Faulty, turns: TurnStore, **more: Any) -> ApprovalService:
+    return ApprovalService(database, turns, Worker(turns, never), **more)
 
 
 @pytest.fixture
-def approvals(database: Faulty, turns: TurnStore) -> Approvals:
+def approvals(database: Faulty, turns: TurnStore) -> ApprovalService:
     return approvals_of(database, turns)
 
 
-def ask(number: int = 1, **more: Any) -> Ask:
-    return Ask("run", f"q{number}", f"c{number}", "pay", {"sum": number}, **more)
+def ask(number: int = 1, **more: Any) -> ConfirmationRequest:
+    return ConfirmationRequest("run", f"q{number}", f"c{number}", "pay", {"sum": number}, **more)
 
 
-async def asking(inbox: InboxStore, turns: TurnStore, approvals: Approvals, *asks: Ask) -> Turn:
+async def asking(inbox: InboxStore, turns: TurnStore, approvals: ApprovalService, *asks: ConfirmationRequest) -> Turn:
     """A turn that has come to its end with what it asks for."""
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
-    await approvals.answered(turn, "text", {}, asks or (ask(),))
+    await approvals.save_answer(turn, "text", {}, asks or (ask(),))
     await turns.end(turn, "done")
     return turn
 
 
-async def both_late(inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals) -> None:
+async def both_late(inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService) -> None:
     """Two conversations, each with something that nobody has decided in time."""
     for session in ("one", "two"):
         await inbox.accept(inbound(author="ada", session=session))
         (turn,) = await turns.claim(1)
-        await approvals.answered(turn, "text", {}, [ask()])
+        await approvals.save_answer(turn, "text", {}, [ask()])
         await turns.end(turn, "done")
     async with database.write() as connection:
         await connection.execute(sa.update(table).values(expires_at=1.0))
@@ -65,10 +65,10 @@ async def count(database: Faulty, of: sa.Table) -> int:
 
 
 async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
 ) -> None:
     turn = await asking(inbox, turns, approvals)
-    (one,) = await approvals.asked(turn.id)
+    (one,) = await approvals.list_of_turn(turn.id)
     others = [approvals_of(database, turns if database.is_sqlite else await worker_on(database)) for _ in range(3)]
     verdicts: list[Verdict] = ["approved", "denied", "always", "denied"]
     workers = [approvals, *others]
@@ -79,35 +79,35 @@ async def test_the_first_decision_holds_over_all_workers_and_goes_on_once(
     (next_,) = await turns.claim(5)
     assert (next_.kind, next_.run, next_.origin) == ("approval", "run", next_.id)
     assert next_.newest_message.event_key == f"approval:{one.id}"
-    (decision,) = await approvals.decisions(next_.origin)
-    assert (decision.call, decision.hash) == ("q1", ask().hash)
+    (decision,) = await approvals.list_decisions(next_.origin)
+    assert (decision.confirmation_id, decision.arguments_hash) == ("q1", ask().arguments_hash)
     assert decision.is_allowed == (first.verdict != "denied")
 
 
 async def test_a_turn_goes_on_when_all_that_it_asks_for_is_decided(
-    inbox: InboxStore, turns: TurnStore, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, approvals: ApprovalService
 ) -> None:
     turn = await asking(inbox, turns, approvals, ask(1), ask(2))
-    one, two = await approvals.asked(turn.id)
+    one, two = await approvals.list_of_turn(turn.id)
     await approvals.decide(one.id, ADA, "approved")
     assert await turns.claim(5) == []
     await approvals.decide(two.id, ADA, "denied")
     (next_,) = await turns.claim(5)
-    assert sorted(found.is_allowed for found in await approvals.decisions(next_.origin)) == [False, True]
+    assert sorted(found.is_allowed for found in await approvals.list_decisions(next_.origin)) == [False, True]
 
 
 async def test_what_is_late_is_denied_once(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
 ) -> None:
     turn = await asking(inbox, turns, approvals, ask(1), ask(2))
-    assert await approvals.expire() == []
+    assert await approvals.deny_expired() == []
     async with database.write() as connection:
         await connection.execute(sa.update(table).values(expires_at=1.0))
-    one, _ = await approvals.asked(turn.id)
+    one, _ = await approvals.list_of_turn(turn.id)
     decided = await approvals.decide(one.id, ADA, "approved")
     assert (decided.approval and decided.approval.verdict, decided.is_first) == ("expired", True)
-    assert len(await approvals.expire()) == 1
-    assert await approvals.expire() == []
+    assert len(await approvals.deny_expired()) == 1
+    assert await approvals.deny_expired() == []
     assert len(await turns.claim(5)) == 1
 
 
@@ -133,49 +133,49 @@ async def test_the_tools_own_rule_goes_before_that_of_the_settings(
     inbox: InboxStore, turns: TurnStore, database: Faulty
 ) -> None:
     approvals = approvals_of(database, turns, approvers=(OTHERS,))
-    turn = await asking(inbox, turns, approvals, ask(1), ask(2, approvers=("bob",)), ask(3, may_always=False))
-    found = {one.arguments["sum"]: one for one in await approvals.asked(turn.id)}
+    turn = await asking(inbox, turns, approvals, ask(1), ask(2, approvers=("bob",)), ask(3, may_allow_always=False))
+    found = {one.arguments["sum"]: one for one in await approvals.list_of_turn(turn.id)}
     assert [found[n].approvers for n in (1, 2, 3)] == [(OTHERS,), ("bob",), (OTHERS,)]
-    assert [found[n].may_always for n in (1, 2, 3)] == [False, True, False]
+    assert [found[n].may_allow_always for n in (1, 2, 3)] == [False, True, False]
     refused = await approvals.decide(found[1].id, BOB, "always")
     assert refused == replace(refused, approval=found[1], is_first=False)
 
 
 async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(claim_number=2))
     with pytest.raises(TurnLostError):
-        await approvals.answered(turn, "text", {}, [ask()])
+        await approvals.save_answer(turn, "text", {}, [ask()])
     assert await count(database, table) == 0
 
 
 async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
 ) -> None:
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
     async with database.write() as connection:
         await turns.request_cancel(connection, turn.session_id, CancelReason.STOP)
-    assert await approvals.answered(turn, "text", {}, [ask()]) == []
+    assert await approvals.save_answer(turn, "text", {}, [ask()]) == []
     await turns.end(turn, "cancelled", error=CancelReason.STOP)
     assert await count(database, table) == 0
 
 
 async def test_an_expired_approval_that_cannot_be_read_blocks_no_other(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
 ) -> None:
     await both_late(inbox, turns, database, approvals)
     async with database.write() as connection:
         await connection.exec_driver_sql("UPDATE approvals SET authors = '7' WHERE session = 'one'")
-    assert [approval.session_id for approval in await approvals.expire()] == ["two"]
+    assert [approval.session_id for approval in await approvals.deny_expired()] == ["two"]
 
 
 async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
 ) -> None:
     await both_late(inbox, turns, database, approvals)
     shown, both = list[str](), asyncio.Event()
@@ -186,7 +186,7 @@ async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
             both.set()
         raise SurfaceError("the channel is archived")
 
-    watching = asyncio.create_task(approvals.watch(show))
+    watching = asyncio.create_task(approvals.run_expiry(show))
     await asyncio.wait_for(both.wait(), 30)
     watching.cancel()
     await asyncio.wait([watching])
@@ -194,19 +194,19 @@ async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
 
 
 async def test_a_decision_outlives_a_database_that_is_away(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService
 ) -> None:
     turn = await asking(inbox, turns, approvals)
-    (one,) = await approvals.asked(turn.id)
+    (one,) = await approvals.list_of_turn(turn.id)
     database.failures = 2
     assert (await approvals.decide(one.id, ADA, "approved")).is_first
 
 
 async def test_what_was_asked_for_goes_with_its_session_and_with_its_turn(
-    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: Approvals, tmp_path: Path
+    inbox: InboxStore, turns: TurnStore, database: Faulty, approvals: ApprovalService, tmp_path: Path
 ) -> None:
     turn = await asking(inbox, turns, approvals)
-    (one,) = await approvals.asked(turn.id)
+    (one,) = await approvals.list_of_turn(turn.id)
     await inbox.reset_session(inbound("reset"))
     assert await count(database, table) == 0
     assert (await approvals.decide(one.id, ADA, "approved")).approval is None

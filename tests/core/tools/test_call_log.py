@@ -14,11 +14,11 @@ from core.errors import SessionResetError, StoreError
 from core.models.tokens import TokenCounter
 from core.sessions.service import SessionService
 from core.store.schema import tool_calls
-from core.tools.call_log import Call, Journal
+from core.tools.call_log import ToolCallLog, ToolInvocation
 from tests.core.conftest import Faulty
 from tests.core.sessions.events import reset_session
 
-CALL = Call(session="s", generation=1, run="run-1", id="c1", tool="pay", arguments={"sum": 3, "to": "Ada"})
+CALL = ToolInvocation(session="s", generation=1, run="run-1", id="c1", tool="pay", arguments={"sum": 3, "to": "Ada"})
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ async def sessions(database: Faulty, tmp_path: Any) -> SessionService:
 
 
 @pytest.fixture
-def journal(database: Faulty, sessions: SessionService) -> Journal:
-    return Journal(database)
+def journal(database: Faulty, sessions: SessionService) -> ToolCallLog:
+    return ToolCallLog(database)
 
 
 async def states(database: Faulty) -> list[str]:
@@ -38,27 +38,27 @@ async def states(database: Faulty) -> list[str]:
         return list((await connection.execute(sa.select(tool_calls.c.state))).scalars())
 
 
-async def test_a_call_begins_once(journal: Journal, database: Faulty) -> None:
+async def test_a_call_begins_once(journal: ToolCallLog, database: Faulty) -> None:
     assert await journal.begin(CALL) is None
     assert await states(database) == ["begun"]
     entry = await journal.begin(replace(CALL, arguments={"to": "Ada", "sum": 3}))
     assert entry is not None
-    assert not entry.ended
+    assert not entry.has_ended
     assert await journal.begin(replace(CALL, id="c2")) is None
     assert await journal.begin(replace(CALL, run="run-2")) is None
 
 
-async def test_what_it_came_to_is_known_with_all_that_it_did_besides(journal: Journal) -> None:
+async def test_what_it_came_to_is_known_with_all_that_it_did_besides(journal: ToolCallLog) -> None:
     await journal.begin(CALL)
     await journal.end(CALL, {"paid": 3}, EventActions(state_delta={"paid": 3}, transfer_to_agent="till"))
     entry = await journal.begin(CALL)
     assert entry is not None
-    assert (entry.ended, entry.result) == (True, {"paid": 3})
+    assert (entry.has_ended, entry.result) == (True, {"paid": 3})
     assert entry.actions == EventActions(state_delta={"paid": 3}, transfer_to_agent="till")
 
 
 @pytest.mark.parametrize("result", [1.0, 2**63, "1.0", True, None, [1.0, 1]])
-async def test_a_result_is_logged_with_its_type(journal: Journal, result: Any) -> None:
+async def test_a_result_is_logged_with_its_type(journal: ToolCallLog, result: Any) -> None:
     await journal.begin(CALL)
     await journal.end(CALL, result, EventActions())
     entry = await journal.begin(CALL)
@@ -67,25 +67,25 @@ async def test_a_result_is_logged_with_its_type(journal: Journal, result: Any) -
 
 
 @pytest.mark.parametrize("other", [{"tool": "refund"}, {"arguments": {"sum": 4, "to": "Ada"}}])
-async def test_another_call_under_the_same_id_is_a_call_of_its_own(journal: Journal, other: dict[str, Any]) -> None:
+async def test_another_call_under_the_same_id_is_a_call_of_its_own(journal: ToolCallLog, other: dict[str, Any]) -> None:
     await journal.begin(CALL)
     await journal.end(CALL, "paid", EventActions())
     assert await journal.begin(replace(CALL, **other)) is None
     entry = await journal.begin(replace(CALL, **other))
     assert entry is not None
-    assert not entry.ended
+    assert not entry.has_ended
 
 
-async def test_a_call_that_is_made_once_more_has_begun_and_not_ended(journal: Journal) -> None:
+async def test_a_call_that_is_made_once_more_has_begun_and_not_ended(journal: ToolCallLog) -> None:
     await journal.begin(CALL)
     await journal.end(CALL, "asked", EventActions())
     assert await journal.begin(CALL, lambda _entry: True) is None
     entry = await journal.begin(CALL)
     assert entry is not None
-    assert (entry.ended, entry.result) == (False, None)
+    assert (entry.has_ended, entry.result) == (False, None)
 
 
-async def test_a_fault_in_passing_is_waited_for(journal: Journal, database: Faulty) -> None:
+async def test_a_fault_in_passing_is_waited_for(journal: ToolCallLog, database: Faulty) -> None:
     database.failures = 2
     assert await journal.begin(CALL) is None
     database.failures = 2
@@ -93,7 +93,7 @@ async def test_a_fault_in_passing_is_waited_for(journal: Journal, database: Faul
     assert await states(database) == ["ended"]
 
 
-async def test_a_fault_that_stays_is_told(journal: Journal, database: Faulty) -> None:
+async def test_a_fault_that_stays_is_told(journal: ToolCallLog, database: Faulty) -> None:
     database.failures = 100
     with pytest.raises(StoreError):
         await journal.begin(CALL)
@@ -101,7 +101,7 @@ async def test_a_fault_that_stays_is_told(journal: Journal, database: Faulty) ->
 
 
 async def test_a_reset_takes_the_calls_with_it_and_lets_none_begin(
-    journal: Journal, sessions: SessionService, database: Faulty
+    journal: ToolCallLog, sessions: SessionService, database: Faulty
 ) -> None:
     await journal.begin(CALL)
     await reset_session(sessions, "s")
@@ -122,7 +122,7 @@ results = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(result=results)
-async def test_a_result_comes_back_as_it_went(journal: Journal, result: Any) -> None:
+async def test_a_result_comes_back_as_it_went(journal: ToolCallLog, result: Any) -> None:
     await journal.begin(CALL)
     assert await journal.begin(CALL, lambda _entry: True) is None
     await journal.end(CALL, result, EventActions())

@@ -15,14 +15,14 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import JoinNode, Workflow
 
 from core.agents.events import StreamEvent
-from core.agents.factory import ours
+from core.agents.factory import create_plugins
 from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.sessions.resume import resume_run
 from core.sessions.service import SessionService
-from core.tools.adk_confirmations import Ask, Decision
-from core.tools.call_log import Journal
+from core.tools.adk_confirmations import ConfirmationRequest, Decision
+from core.tools.call_log import ToolCallLog
 from tests.core.conftest import Faulty
 from tests.fixtures.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
 
@@ -179,20 +179,22 @@ async def begin(database: Faulty, tmp_path: Path) -> AsyncIterator[Begin]:
         await sessions.create_session(app_name="asks", user_id=USER, session_id=SESSION)
 
         def made(root: BaseAgent | Workflow) -> Conversation:
-            runtime = AgentRuntime(App(name="asks", root_agent=root, plugins=ours(Journal(database))), sessions)
+            runtime = AgentRuntime(
+                App(name="asks", root_agent=root, plugins=create_plugins(ToolCallLog(database))), sessions
+            )
             stack.push_async_callback(runtime.aclose)
             return Conversation(runtime, sessions, database)
 
         yield made
 
 
-def asks_of(events: list[StreamEvent]) -> tuple[Ask, ...]:
+def asks_of(events: list[StreamEvent]) -> tuple[ConfirmationRequest, ...]:
     assert events[-1].type == "done", events[-1].error
-    return events[-1].asks
+    return events[-1].confirmations
 
 
-async def decide(talk: Conversation, *asks: Ask, is_allowed: bool = True) -> list[StreamEvent]:
-    decisions = [Decision(ask.call, ask.hash, is_allowed) for ask in asks]
+async def decide(talk: Conversation, *asks: ConfirmationRequest, is_allowed: bool = True) -> list[StreamEvent]:
+    decisions = [Decision(ask.confirmation_id, ask.arguments_hash, is_allowed) for ask in asks]
     return await talk.events("", run_id="run-1", decisions=decisions)
 
 
@@ -257,7 +259,10 @@ async def test_one_of_two_calls_is_denied_and_the_other_runs(begin: Begin, shape
     till = Till()
     talk = begin(shape(till, ("", "")))
     first, second = asks_of(await talk.events("go", run_id="run-1"))
-    decisions = [Decision(first.call, first.hash, False), Decision(second.call, second.hash, True)]
+    decisions = [
+        Decision(first.confirmation_id, first.arguments_hash, False),
+        Decision(second.confirmation_id, second.arguments_hash, True),
+    ]
     assert asks_of(await talk.events("", run_id="run-1", decisions=decisions)) == ()
     assert till.paid == [second.arguments["to"]]
 
@@ -267,7 +272,7 @@ async def test_two_approved_calls_run_once_over_a_restart(begin: Begin, shape: P
     till = Till()
     talk = begin(shape(till, ("p1", "p1")))
     asks = asks_of(await talk.events("go", run_id="run-1"))
-    decisions = [Decision(ask.call, ask.hash, True) for ask in asks]
+    decisions = [Decision(ask.confirmation_id, ask.arguments_hash, True) for ask in asks]
     async with aclosing(talk.stream("", run_id="run-1", decisions=decisions)) as events:
         async for event in events:
             if event.type == "tool_end":  # the process dies when the first call has ended

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app
+from core.agents.factory import create_app
 from core.errors import SettingsError
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
 from core.tools.mcp import McpServer, load_servers
@@ -95,7 +95,7 @@ def script(tmp_path: Path) -> Path:
 
 
 async def talk_with(converse: Converse, server: McpServer, provider: ScriptedProvider) -> Conversation:
-    return await converse(app=make_app(AgentConfig(), model=adapter(provider), tools=[server]))
+    return await converse(app=create_app(AgentConfig(), model=adapter(provider), tools=[server]))
 
 
 def results(provider: ScriptedProvider, request: int = -1) -> list[str]:
@@ -161,7 +161,7 @@ async def test_a_server_that_does_not_begin_is_named_in_the_log_and_told_to_the_
     script = tmp_path / "tries.py"
     pytest.importorskip("mcp")
     [config] = load(stdio(script, "seconds = 60"))
-    server = McpServer("tries", config._config, pause=0)
+    server = McpServer("tries", config._config, retry_pause=0)
     provider = ScriptedProvider("I have no tools.", "I have.")
     talk = await talk_with(converse, server, provider)
     with caplog.at_level(logging.INFO, "core.tools.mcp"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.tools.results import RESULT_LIMIT, told
+from core.tools.results import MAX_RESULT_CHARACTERS, to_model_result
 
 
 @dataclass
@@ -66,13 +66,13 @@ TWISTED.more = TWISTED
 def test_it_is_json_of_bounded_size_and_soon(made: Callable[[], Any]) -> None:
     result = made()
     begun = time.thread_time()  # whatever else the machine does
-    said = json.dumps(told(result))
-    assert len(said) < 4 * RESULT_LIMIT
+    said = json.dumps(to_model_result(result))
+    assert len(said) < 4 * MAX_RESULT_CHARACTERS
     assert time.thread_time() - begun < 5
 
 
 def test_what_is_cut_says_so() -> None:
-    assert told(["x" * RESULT_LIMIT, "y", "z"])[1:] == ["… (cut: there is more)"]
-    assert told({"a": "x" * (RESULT_LIMIT + 1), "b": 1})["…"] == "… (cut: there is more)"
-    assert told(b"\xff" * 2_000) == "(2000 bytes)"
-    assert told(b"\xff") == "/w=="
+    assert to_model_result(["x" * MAX_RESULT_CHARACTERS, "y", "z"])[1:] == ["… (cut: there is more)"]
+    assert to_model_result({"a": "x" * (MAX_RESULT_CHARACTERS + 1), "b": 1})["…"] == "… (cut: there is more)"
+    assert to_model_result(b"\xff" * 2_000) == "(2000 bytes)"
+    assert to_model_result(b"\xff") == "/w=="

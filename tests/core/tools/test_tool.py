@@ -15,7 +15,16 @@ from google.genai import types
 
 from core.errors import ToolError
 from core.models.provider import Done, ToolCall, ToolResult, ToolSpec
-from core.tools.tool import Handler, Tool, ToolAdapter, adapt, current_time, idempotent, is_idempotent, load_tools
+from core.tools.tool import (
+    Tool,
+    ToolAdapter,
+    ToolHandler,
+    current_time,
+    idempotent,
+    is_idempotent,
+    load_tools,
+    to_adk_tool,
+)
 from tests.fixtures.conversation import Converse, ScriptedProvider
 
 
@@ -26,7 +35,7 @@ def add(a: int, b: int = 2) -> int:
 
 async def result_of(converse: Converse, tool: Tool | BaseTool | Callable[..., Any], **arguments: Any) -> dict[str, Any]:
     """What the model is given for a call of `tool`."""
-    name = adapt(tool).name
+    name = to_adk_tool(tool).name
     provider = ScriptedProvider([ToolCall("c1", name, arguments), Done()], "ok")
     await (await converse(provider, tools=[tool])).reply("Go.")
     [result] = provider.requests[1].messages[-1].parts
@@ -35,15 +44,15 @@ async def result_of(converse: Converse, tool: Tool | BaseTool | Callable[..., An
 
 
 def test_a_tool_of_ours_an_adk_tool_and_a_function_are_all_tools() -> None:
-    assert isinstance(adapt(current_time), ToolAdapter)
+    assert isinstance(to_adk_tool(current_time), ToolAdapter)
     of_adk = FunctionTool(add)
-    assert adapt(of_adk) is of_adk
-    assert adapt(add).name == "add"
+    assert to_adk_tool(of_adk) is of_adk
+    assert to_adk_tool(add).name == "add"
 
 
 def test_anything_else_is_not() -> None:
     with pytest.raises(ToolError, match="neither a tool nor a function"):
-        adapt("add")  # type: ignore[arg-type] # what a mistaken setting leads to
+        to_adk_tool("add")  # type: ignore[arg-type] # what a mistaken setting leads to
 
 
 async def test_the_model_sees_a_tool_as_it_was_declared(converse: Converse) -> None:
@@ -86,7 +95,7 @@ class Answerer:
     ],
     ids=["async function", "partial", "async object", "function", "function that gives a coroutine"],
 )
-async def test_a_handler_may_be_a_function_of_any_kind(converse: Converse, handler: Handler) -> None:
+async def test_a_handler_may_be_a_function_of_any_kind(converse: Converse, handler: ToolHandler) -> None:
     assert await result_of(converse, Tool("t", "T.", handler), a=1) == {"got": {"a": 1}}
 
 
@@ -155,11 +164,11 @@ def test_what_is_idempotent_says_so() -> None:
         """Looks."""
 
     tool = Tool("look", "Looks.", str)
-    assert [is_idempotent(adapt(each)) for each in (look, tool, FunctionTool(look))] == [False] * 3
-    assert is_idempotent(adapt(replace(tool, idempotent=True)))
+    assert [is_idempotent(to_adk_tool(each)) for each in (look, tool, FunctionTool(look))] == [False] * 3
+    assert is_idempotent(to_adk_tool(replace(tool, idempotent=True)))
     assert is_idempotent(idempotent(FunctionTool(look)))
     assert not is_idempotent(FunctionTool(look))
-    assert is_idempotent(adapt(idempotent(look)))
+    assert is_idempotent(to_adk_tool(idempotent(look)))
     assert is_idempotent(FunctionTool(look))
 
 

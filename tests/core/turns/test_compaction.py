@@ -13,7 +13,7 @@ from google.adk.models import BaseLlm
 from google.genai import types
 
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app, ours
+from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.conversations.turn_report import TurnReports
 from core.inbox.store import InboxStore
@@ -29,7 +29,7 @@ from core.sessions.summarizer import Summarizer
 from core.sessions.writer import StoredSession
 from core.store.schema import messages, sessions, spending
 from core.store.schema import turns as turns_table
-from core.tools.call_log import Journal
+from core.tools.call_log import ToolCallLog
 from core.turns import compaction as compactions
 from core.turns.compaction import HistoryCompactor
 from core.turns.store import TurnStore
@@ -164,7 +164,7 @@ async def talk(
         provider = OpenAIProvider("no-key", model.base_url)
         adapter = ModelAdapter(model="openai/scripted", provider=provider)
         service = SessionService(database, counter, budget=4_000)
-        app = make_app(AgentConfig(name="app"), model=adapter, plugins=ours(Journal(database)))
+        app = create_app(AgentConfig(name="app"), model=adapter, plugins=create_plugins(ToolCallLog(database)))
         runtime = AgentRuntime(app, service)
 
         def chosen(_agent: str, name: str | None) -> tuple[BaseLlm, str]:

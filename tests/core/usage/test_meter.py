@@ -14,7 +14,7 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.agents.factory import ours
+from core.agents.factory import create_plugins
 from core.errors import ProviderUnavailableError
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
@@ -66,7 +66,7 @@ async def test_failed_calls_and_calls_of_agent_tools_are_counted(
     expert = LlmAgent(name="expert", model=adapter(ScriptedProvider([Text("It is blue."), Done(usage=Usage(5, 3))])))
     model = ModelAdapter(model="openai/boss", provider=provider, retry_seconds=(0,))
     root = LlmAgent(name=DEFAULT_AGENT_NAME, model=model, tools=[AgentTool(expert)])
-    conversation = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=ours()))
+    conversation = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=create_plugins()))
     done = (await conversation.events("Which colour?"))[-1]
     assert done.type == "done"
     assert [token_counts(call) for call in done.calls] == [
@@ -80,7 +80,9 @@ async def test_failed_calls_and_calls_of_agent_tools_are_counted(
 
 @pytest.mark.parametrize("says", ["Hi", "fail"])
 async def test_an_agents_own_adk_model_is_counted(converse: Converse, says: str) -> None:
-    app = App(name="own", root_agent=LlmAgent(name="own", model=AdkModel(model="their-model")), plugins=ours())
+    app = App(
+        name="own", root_agent=LlmAgent(name="own", model=AdkModel(model="their-model")), plugins=create_plugins()
+    )
     last = (await (await converse(app=app)).events(says))[-1]
     failed = says == "fail"
     expected = ("their-model", 0, 0, 0, 0, "RuntimeError") if failed else ("their-model", 30, 5, 0, 0, "")
@@ -134,7 +136,9 @@ async def test_a_stopped_answer_is_counted_by_its_text(converse: Converse, vendo
 
     async with connect_provider(vendor, [[Say(said), Stall()]]) as wire:
         model = ModelAdapter(model="the-model", provider=wire.provider)
-        conversation = await converse(app=App(name="own", root_agent=LlmAgent(name="own", model=model), plugins=ours()))
+        conversation = await converse(
+            app=App(name="own", root_agent=LlmAgent(name="own", model=model), plugins=create_plugins())
+        )
         reading = asyncio.create_task(read())
         await has_begun.wait()
         reading.cancel()

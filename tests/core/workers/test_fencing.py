@@ -15,7 +15,7 @@ from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents.config import AgentConfig
-from core.agents.factory import make_app, ours
+from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.errors import TurnLostError
 from core.inbox.store import InboxStore
@@ -28,8 +28,8 @@ from core.sessions.writer import StoredSession
 from core.store.fast_path import Statement
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
-from core.tools.call_log import Call, Journal
-from core.tools.tool import Tool, adapt
+from core.tools.call_log import ToolCallLog, ToolInvocation
+from core.tools.tool import Tool, to_adk_tool
 from core.turns import claims
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
@@ -108,8 +108,8 @@ async def taken(turns: TurnStore, database: Slow) -> tuple[TurnStore, Turn]:
     raise AssertionError("nobody takes it up")
 
 
-def call(turns: TurnStore, turn: Turn) -> Call:
-    return Call(SESSION, 1, turn.origin, "c1", "pay", {"sum": 3}, turns.fencing_token(turn))
+def call(turns: TurnStore, turn: Turn) -> ToolInvocation:
+    return ToolInvocation(SESSION, 1, turn.origin, "c1", "pay", {"sum": 3}, turns.fencing_token(turn))
 
 
 async def count(database: Slow, table: sa.Table) -> int:
@@ -150,7 +150,7 @@ async def test_what_the_former_owner_appends_is_refused_and_what_the_new_one_doe
 
 
 async def test_the_former_owner_neither_begins_nor_ends_a_tool(database: Slow, turns: TurnStore, turn: Turn) -> None:
-    journal, late = Journal(database), call(turns, turn)
+    journal, late = ToolCallLog(database), call(turns, turn)
     assert await journal.begin(late) is None
     other, again = await taken(turns, database)
     for write in (journal.begin(late), journal.end(late, "paid", EventActions())):
@@ -158,7 +158,7 @@ async def test_the_former_owner_neither_begins_nor_ends_a_tool(database: Slow, t
             await write
     entry = await journal.begin(call(other, again))
     assert entry is not None
-    assert not entry.ended
+    assert not entry.has_ended
     await journal.end(call(other, again), "broken off", EventActions())
     await journal.end(call(other, again), "twice", EventActions())
     entry = await journal.begin(call(other, again))
@@ -180,7 +180,7 @@ async def test_who_was_slow_sees_that_the_turn_is_another_ones_before_he_shows_m
 async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
     sessions: SessionService, database: Slow, turns: TurnStore, turn: Turn
 ) -> None:
-    late, journal = await loaded(sessions, turns, turn), Journal(database)
+    late, journal = await loaded(sessions, turns, turn), ToolCallLog(database)
     await turns._lease.release()
     other = await worker_on(database)
     async with database.write() as connection:
@@ -202,7 +202,7 @@ async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
 async def test_of_two_workers_exactly_one_begins_a_tool(
     database: Slow, turns: TurnStore, turn: Turn, delay: int
 ) -> None:
-    journal = Journal(database)
+    journal = ToolCallLog(database)
     begun = []
 
     async def former() -> None:
@@ -252,11 +252,11 @@ class Crew:
             self.paid += 1
             return "paid"
 
-        app = make_app(
+        app = create_app(
             AgentConfig(name=APP),
             model=adapter(provider),
-            tools=[adapt(Tool("pay", "Pays.", pay))],
-            plugins=ours(Journal(self.database)),
+            tools=[to_adk_tool(Tool("pay", "Pays.", pay))],
+            plugins=create_plugins(ToolCallLog(self.database)),
         )
         runtime = AgentRuntime(app, self.sessions)
         events = [

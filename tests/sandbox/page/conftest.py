@@ -41,7 +41,7 @@ async def refunded(arguments):
     return {"refunded": arguments["amount"]}
 
 amount = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
-refund = Tool(name="refund", description="Pay back.", handler=refunded, parameters=amount, confirm=True)
+refund = Tool(name="refund", description="Pay back.", handler=refunded, parameters=amount, require_confirmation=True)
 """
 
 

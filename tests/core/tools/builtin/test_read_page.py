@@ -15,7 +15,7 @@ from aiohttp import web
 from core.tools.builtin import page_text
 from core.tools.builtin import read_page as tool
 from core.tools.builtin.page_text import decode
-from core.tools.builtin.read_page import MOST_CHARACTERS, Reader, is_public
+from core.tools.builtin.read_page import MAX_CHARACTERS, PageReader, is_public
 
 PAGE = (
     "<html><head><title>T</title><style>p{}</style></head>"
@@ -90,7 +90,7 @@ async def test_no_address_of_this_machine_or_its_network_is_asked_however_it_is_
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0):
-        result = await Reader(seconds=5)({"url": url})
+        result = await PageReader(timeout_seconds=5)({"url": url})
     assert set(result) == {"error"}
     assert asked == []
 
@@ -124,7 +124,7 @@ async def test_a_page_is_told_as_its_text() -> None:
         raise web.HTTPFound("/page")
 
     async with serving(page=page, moved=moved) as origin:
-        told = await Reader(anywhere)({"url": f"{origin}/moved"})
+        told = await PageReader(anywhere)({"url": f"{origin}/moved"})
     assert told["url"] == f"{origin}/page"
     assert "# Hours" in told["text"]
     assert "nine" in told["text"]
@@ -143,8 +143,8 @@ async def test_a_redirect_to_a_place_that_is_not_public_is_not_followed() -> Non
 
     first = ipaddress.ip_address("127.0.0.1")
     async with serving(moved=moved) as origin:
-        told = await Reader(lambda address: address == first)({"url": f"{origin}/moved"})
-        by_name = await Reader(lambda address: address == first)({"url": origin.replace("127.0.0.1", "127.0.0.3")})
+        told = await PageReader(lambda address: address == first)({"url": f"{origin}/moved"})
+        by_name = await PageReader(lambda address: address == first)({"url": origin.replace("127.0.0.1", "127.0.0.3")})
     assert told == by_name == {"error": "this address is not public"}
     assert asked == []
 
@@ -175,13 +175,13 @@ async def test_what_is_too_long_too_slow_no_text_or_goes_round_is_an_error_or_cu
     async def gone(_request: web.Request) -> web.Response:
         raise web.HTTPNotFound
 
-    read, hasty = Reader(anywhere, seconds=60), Reader(anywhere, seconds=3)
+    read, hasty = PageReader(anywhere, timeout_seconds=60), PageReader(anywhere, timeout_seconds=3)
     async with serving(long=long, bomb=bomb, slow=slow, picture=picture, round_=round_, odd=odd, gone=gone) as origin:
         names = ("long", "bomb", "picture", "round_", "odd", "gone")
         told = dict(zip(names, [await read({"url": f"{origin}/{name}"}) for name in names], strict=True))
         told["slow"] = await hasty({"url": f"{origin}/slow"})
         never.set()
-    assert [(told[name]["cut"], len(told[name]["text"])) for name in ("long", "bomb")] == [(True, MOST_CHARACTERS)] * 2
+    assert [(told[name]["cut"], len(told[name]["text"])) for name in ("long", "bomb")] == [(True, MAX_CHARACTERS)] * 2
     assert told["picture"]["error"] == "it is no page but image/png"
     assert told["round_"]["error"].startswith("the page leads on more than")
     assert told["odd"]["text"] == "caf\ufffd"
@@ -204,8 +204,8 @@ async def test_a_charset_that_no_page_has_is_read_as_utf_8(charset: str) -> None
         return web.Response(body=_punycode(), headers={"Content-Type": f"text/plain; charset={charset}"})
 
     async with serving(page=page) as origin:
-        told = await Reader(anywhere)({"url": f"{origin}/page"})
-    assert told["text"] == "a" * MOST_CHARACTERS
+        told = await PageReader(anywhere)({"url": f"{origin}/page"})
+    assert told["text"] == "a" * MAX_CHARACTERS
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ async def test_a_page_that_is_no_text_is_an_error() -> None:
         return web.Response(body=b"\0" * 1_000, content_type="text/html")
 
     async with serving(page=page) as origin:
-        told = await Reader(anywhere)({"url": f"{origin}/page"})
+        told = await PageReader(anywhere)({"url": f"{origin}/page"})
     assert told == {"error": "the page cannot be converted to text"}
 
 
@@ -250,7 +250,7 @@ async def test_the_process_that_converts_a_page_ends_with_the_call(
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
     async with serving(page=page) as origin:
-        read = Reader(anywhere, seconds=2 if ends == "time limit" else 60)
+        read = PageReader(anywhere, timeout_seconds=2 if ends == "time limit" else 60)
         reading = asyncio.create_task(read({"url": f"{origin}/page"}))
         process = await processes.get()
         if ends == "time limit":

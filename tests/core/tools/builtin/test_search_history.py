@@ -3,7 +3,7 @@
 import pytest
 
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
-from core.tools.builtin.make_file import MOST_CHARACTERS, make_file
+from core.tools.builtin.make_file import MAX_CHARACTERS, make_file
 from core.tools.builtin.search_history import search_history
 from core.tools.tool import is_idempotent, load_tools
 from tests.core.sessions.events import reset_session
@@ -46,7 +46,7 @@ async def test_the_excerpt_shows_the_word_in_its_own_spelling(converse: Converse
 async def test_a_file_is_made_and_kept(converse: Converse) -> None:
     wrong = ["../x", "a/b", "a\\b", ".env", "", " ", "x\n", "x" * 101]
     calls = [ToolCall(f"w{i}", "make_file", {"name": name, "content": "x"}) for i, name in enumerate(wrong)]
-    long = ToolCall("l", "make_file", {"name": "a.txt", "content": "x" * (MOST_CHARACTERS + 1)})
+    long = ToolCall("l", "make_file", {"name": "a.txt", "content": "x" * (MAX_CHARACTERS + 1)})
     good = ToolCall("g", "make_file", {"name": "report.csv", "content": "a,b\n1,\u00e9\n"})
     provider = ScriptedProvider([*calls, long, good, Done()], "Made.")
     talk = await converse(provider, tools=[make_file])
