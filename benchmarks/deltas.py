@@ -16,8 +16,7 @@ from pathlib import Path
 
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app
-from core.agents.runtime import AgentRuntime, RunRequest
-from core.agents.warmup import warm_up
+from core.agents.runtime import AgentRuntime, RunRequest, warm_up
 from core.concurrency import gc_tuning as garbage
 from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage

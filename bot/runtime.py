@@ -14,8 +14,7 @@ from bot.agents import Crew, find_unusable_tools, make_choice, make_crew, summin
 from bot.sandbox.process import FEED
 from bot.settings import LOCAL_MODEL, Settings
 from bot.settings.price_check import check_prices
-from core.agents.runtime import AgentRuntime
-from core.agents.warmup import warm_up
+from core.agents.runtime import AgentRuntime, warm_up
 from core.concurrency.retry import retry_store
 from core.models.tokens import TokenCounter
 from core.sessions.artifacts import ArtifactService

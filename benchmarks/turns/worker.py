@@ -30,8 +30,7 @@ from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.registry import RateLimiters
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app
-from core.agents.runtime import AgentRuntime
-from core.agents.warmup import warm_up
+from core.agents.runtime import AgentRuntime, warm_up
 from core.concurrency import gc_tuning as garbage
 from core.conversations.history_state import HistoryState
 from core.conversations.service import ConversationService

@@ -1,4 +1,4 @@
-"""Configuration of an agent: names, instruction, and the folder of an agent that a user brings."""
+"""Configuration of an agent: name, instruction, and the folder of a user's agent."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from core.identity import DEFAULT_AGENT_NAME
 
-#: How long a call may take, in seconds, unless it is told otherwise.
+#: Time limit of a tool call, unless the tool or the settings have another.
 TOOL_TIMEOUT_SECONDS = 120.0
 
 #: ADK: an app's name begins with a letter, an agent's is an identifier, and `user` is the user's.
@@ -39,14 +39,14 @@ class AgentConfig:
 
 
 def find_env_file(agent_path: str) -> Path | None:
-    """The `.env` that belongs to an agent: the nearest one in its folder or above, as ADK looks for it."""
+    """Return the nearest `.env` in an agent's folder or above, as ADK does."""
     folder = find_agent_folder(agent_path)
     above = [folder, *folder.parents] if folder is not None else []
     return next((each / ".env" for each in above if (each / ".env").is_file()), None)
 
 
 def find_agent_folder(agent_path: str) -> Path | None:
-    """The folder that is meant, if it is one; a file in it may be named as well."""
+    """Return the folder at a path, or of an agent file at a path; None if there is none."""
     path = Path(agent_path).expanduser().resolve()
     if path.is_file() and path.name in ("agent.py", "__init__.py", "root_agent.yaml"):
         path = path.parent

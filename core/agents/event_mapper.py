@@ -1,4 +1,4 @@
-"""Steps: what a run says, as it says it, and the reply that comes of it.
+"""Mapping of ADK events to stream events.
 
 A step is one model call of one agent; its partial texts are provisional, and its final event replaces them. The reply
 is the texts of the steps, joined by a blank line.
@@ -24,23 +24,23 @@ from core.tools.adk_confirmations import CONFIRMATION_CALL_NAME, ConfirmationReq
 
 
 class EventMapper:
-    """Turns ADK's events into ours, and knows the reply's text so far.
+    """Mapper of the ADK events of one run to stream events, with the reply's text so far.
 
-    Agents that run side by side have a step open each, told apart by author and branch.
+    Agents that run in parallel have an open step each. Author and branch identify the step.
 
     Args:
-        lines: what is shown while a tool runs, by its name.
+        progress_texts: texts to show while a tool runs, by its name.
     """
 
     def __init__(self, progress_texts: Mapping[str, str] = MappingProxyType({})) -> None:
         self._progress_texts = progress_texts
         self._texts: list[str] = []
         self._open_steps: dict[tuple[str, str | None], int] = {}
-        self._error_code = ""  # of the newest step, if that said nothing else
+        self._error_code = ""  # of the newest step, if it has no text
         self._confirmations: dict[str, ConfirmationRequest] = {}
 
     def map_event(self, event: Event) -> Iterator[StreamEvent]:
-        """What an event of ADK's tells."""
+        """Yield the stream events of an ADK event."""
         if event.partial:
             if is_retraction(event):
                 yield from self._set_step_text(self._open_step(event), "")
@@ -57,31 +57,31 @@ class EventMapper:
             elif text:
                 yield from self._set_step_text(self._open_step(event), text)
                 self._open_steps.pop((event.author, event.branch))
-        self._confirmations |= {ask.confirmation_id: ask for ask in confirmations_in(event)}
+        self._confirmations |= {request.confirmation_id: request for request in confirmations_in(event)}
         yield from self._map_tools(event)
         for name, version in event.actions.artifact_delta.items():
             yield StreamEvent("file", data={"name": name, "version": version})
         self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
 
     def replay_events(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
-        """What an earlier attempt at the run has said and called, and the calls that are made now."""
-        made_now = find_open_calls(stored)
+        """Yield the stream events of an earlier attempt's stored events, and of the calls to make now."""
+        open_calls = find_open_calls(stored)
         calls = dict[str, StreamEvent]()
         for event in stored:
             failures = dict[str, StreamEvent]()
-            for told in self.map_event(event):
-                if not told.tool or told.call_id in made_now:
-                    yield told
-                elif told.type == "tool_start":
-                    calls[told.call_id] = told
-                elif told.type == "error":
-                    failures[told.call_id] = told
-                elif call := calls.get(told.call_id):
-                    failed = failures.get(told.call_id)
+            for mapped in self.map_event(event):
+                if not mapped.tool or mapped.call_id in open_calls:
+                    yield mapped
+                elif mapped.type == "tool_start":
+                    calls[mapped.call_id] = mapped
+                elif mapped.type == "error":
+                    failures[mapped.call_id] = mapped
+                elif call := calls.get(mapped.call_id):
+                    failed = failures.get(mapped.call_id)
                     yield replace(call, type="tool_past", error=failed.error if failed else None)
 
     def create_last_event(self) -> StreamEvent:
-        """What there is to tell at the end: `done`, or an `error` if the model broke off before its first word."""
+        """Return `done`, or an `error` if the model broke off before its first text."""
         if self._error_code in BLOCKED_REASONS:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT:
@@ -93,13 +93,12 @@ class EventMapper:
         return "\n\n".join(text for text in self._texts if text.strip())
 
     def create_tool_start(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> StreamEvent:
-        """What there is to tell when a tool begins."""
         return StreamEvent(
             "tool_start", text=self._progress_texts.get(tool, ""), tool=tool, call_id=call_id, data=arguments
         )
 
     def _map_tools(self, event: Event) -> Iterator[StreamEvent]:
-        """The tools that begin with it, and that end. What asks a person is none."""
+        """Yield the begins and ends of tool calls, without confirmations and input requests."""
         for call in event.get_function_calls():
             if call.name not in (CONFIRMATION_CALL_NAME, INPUT_CALL):
                 yield self.create_tool_start(call.name or "", call.id or "", call.args or {})
@@ -126,12 +125,12 @@ class EventMapper:
 
 
 def find_open_calls(events: Sequence[Event]) -> set[str | None]:
-    """The calls that are to be made yet; a long-running one may have been, and its answer is to come."""
-    answered = {answer.id for event in events for answer in event.get_function_responses()}
-    made = (
+    """Return the ids of the calls without a response, except long-running ones."""
+    responses = {answer.id for event in events for answer in event.get_function_responses()}
+    calls = (
         {call.id for call in event.get_function_calls()} - (event.long_running_tool_ids or set()) for event in events
     )
-    return set().union(*made) - answered
+    return set().union(*calls) - responses
 
 
 def _visible_text(event: Event) -> str:
@@ -142,21 +141,23 @@ def _visible_text(event: Event) -> str:
         return "\n\n".join(filter(None, map(_result_text, event.get_function_responses())))
     if event.content.role == "user":
         return ""
-    asked = [
+    questions = [
         str((call.args or {}).get("message") or "") for call in event.get_function_calls() if call.name == INPUT_CALL
     ]
     parts = [part for part in event.content.parts or [] if not part.thought]
-    text = "".join([*map(part_text, parts), *asked])
+    text = "".join([*map(part_text, parts), *questions])
     return text.strip("\n") if any(part.executable_code or part.code_execution_result for part in parts) else text
 
 
 def _result_text(response: types.FunctionResponse) -> str:
-    """What a tool gave back whose result is the answer; nothing if it is an error, or asks a person first."""
+    """Return the text of a tool result that is the answer; empty for errors and confirmations."""
     result = response.response or {}
     if not result or "error" in result:
         return ""
-    said = result.get("result") if set(result) == {"result"} else result
-    return said if isinstance(said, str) else fence_code(json.dumps(said, ensure_ascii=False, indent=2), "json").strip()
+    value = result.get("result") if set(result) == {"result"} else result
+    return (
+        value if isinstance(value, str) else fence_code(json.dumps(value, ensure_ascii=False, indent=2), "json").strip()
+    )
 
 
 def _map_response(response: types.FunctionResponse) -> Iterator[StreamEvent]:

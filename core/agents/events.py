@@ -1,4 +1,4 @@
-"""What a run of the agent says while it runs, in the words of this house and not of ADK's."""
+"""Stream events: the output of a run of the agent, independent of ADK."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,25 +15,25 @@ StreamEventType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One thing that happened. What it took (`calls`, `seconds`) makes it no other one.
+    """One event of a run. `calls` and `seconds` are not compared.
 
     Attributes:
-        type: `history`: what of the conversation is sent to the model.
-            `text_delta`: `text` goes behind what the reply says so far.
-            `step_reset`: the reply says `text` now, whatever it said before: a step's final text differs from
-            what was streamed of it, or the step starts over.
-            `tool_past`: an earlier attempt at the run has called a tool; `data` are the arguments. With an `error`,
-            that call has failed.
-            `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result, and `seconds` how
-            long it took, if that is known. `text` is what is shown while it runs, with the names of arguments in
-            braces; empty if its name is to do.
-            `file`: a file was made, which goes to the user with the reply; `data` are its `name` and its `version`.
-            `error`: with a `call_id`, that call failed and the run goes on; without, the run has failed
-            with `error` and this is the last event.
-            `done`: the run has ended well; `text` is the whole reply. The last event. With `asks`, it goes on when
-            people have decided those.
-        calls: of the last event: every model call of the run, also those that failed, and those of agents that ran as
-            tools; `usage` is what they come to. What an earlier attempt at the run has made is among them.
+        type: `history`: `history` is the part of the session that the model gets.
+            `text_delta`: `text` is appended to the reply.
+            `step_reset`: `text` replaces the reply. A step's final text differs from its partial texts, or the step
+            starts over.
+            `tool_past`: an earlier attempt at the run called a tool; `data` are the arguments. With an `error`,
+            the call failed.
+            `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result. `text` is shown
+            while the tool runs, with argument names in braces; empty shows the tool's name.
+            `file`: the run saved a file for the user; `data` are its `name` and its `version`.
+            `error`: with a `call_id`, the call failed and the run goes on; without, the run failed with `error`. Then
+            this is the last event.
+            `done`: the run succeeded; `text` is the whole reply. The last event. With `confirmations`, the run goes on
+            when people have decided them.
+        seconds: duration of the tool call; None if unknown.
+        calls: of the last event: all model calls of the run, with failed ones, those of agents that ran as tools, and
+            those of earlier attempts. `usage` is their sum.
     """
 
     type: StreamEventType

@@ -1,4 +1,4 @@
-"""The agent, made from configuration."""
+"""ADK apps from configuration, and the plugins of every app."""
 
 from collections.abc import Sequence
 
@@ -30,13 +30,13 @@ def create_app(
     tools: Sequence[BaseTool | BaseToolset] = (),
     plugins: Sequence[BasePlugin] | None = None,
 ) -> App:
-    """An ADK app around one agent.
+    """Create an ADK app around one agent.
 
     Args:
-        plugins: `ours`, with what they are to know.
+        plugins: result of `create_plugins`; None for its defaults.
 
     Raises:
-        SettingsError: ADK takes no such name.
+        SettingsError: the agent's name is not valid in ADK.
     """
     if AGENT_NAME_PATTERN.fullmatch(config.name) is None:
         raise SettingsError(f"AGENT_NAME={config.name}: {AGENT_NAME_RULE}")
@@ -59,10 +59,10 @@ def create_app(
 def create_plugins(
     call_log: ToolCallLog | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS
 ) -> list[BasePlugin]:
-    """What is added to every app, before the plugins of its own.
+    """Create the plugins that every app gets, before its own plugins.
 
     Args:
-        journal: keeps the calls of tools from being made twice, in sessions that are kept.
-        tool_seconds: how long a call of a tool may take.
+        call_log: log of the tool calls in stored sessions; it prevents a second call.
+        tool_seconds: time limit of a tool call.
     """
     return [GuardPlugin(call_log, tool_seconds=tool_seconds), ModelSelectionPlugin(), MeterPlugin()]

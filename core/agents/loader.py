@@ -1,4 +1,4 @@
-"""An agent that is brought along: a folder or a module in ADK's own layout, as `adk web` and `adk run` load it."""
+"""Loading of users' agents: folders and modules in the layout of `adk web` and `adk run`."""
 
 import os
 import sys
@@ -26,17 +26,16 @@ _LAYOUT_HINT = (
 
 
 def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
-    """The app at `agent`, a folder or a module, with our plugins before its own.
+    """Return the app at `agent_path`, a folder or a module, with Parley's plugins before its own.
 
-    ADK's loader takes in the folder's `.env` as well; what the environment says already stands. The app of a bare
+    ADK's loader reads the folder's `.env` too; it does not replace variables of the environment. The app of a bare
     `root_agent` has the name of its folder, as with `adk web`.
 
     Raises:
-        SettingsError: there is nothing, it breaks while it is imported, or ADK or one of its models does not take it;
-            names `AGENT`.
+        SettingsError: nothing is there, the import fails, or ADK rejects the app or one of its models; names `AGENT`.
     """
     try:
-        with warnings.catch_warnings():  # what ADK holds of the author's ways is not for who runs the bot
+        with warnings.catch_warnings():  # ADK's advice is for the agent's author, not for the operator
             warnings.simplefilter("ignore")
             app = _load(agent_path)
             _resolve_models(agent_path, app)
@@ -63,8 +62,8 @@ def _load_folder(agent: str, folder: Path) -> App | BaseNode:
 
     if not folder.name.isidentifier():
         raise SettingsError(f"AGENT={agent}: its folder's name must consist of letters, digits and underscores")
-    there = sys.modules.get(folder.name)
-    if there is not None and folder not in map(Path, getattr(there, "__path__", ())):
+    module = sys.modules.get(folder.name)
+    if module is not None and folder not in map(Path, getattr(module, "__path__", ())):
         raise SettingsError(f"AGENT={agent}: Python has another module of the name {folder.name}: rename the folder")
     if not any((folder / name).is_file() for name in ("agent.py", "__init__.py", "root_agent.yaml")):
         raise SettingsError(f"AGENT={agent}: there is no agent in it: {_LAYOUT_HINT}")
@@ -75,22 +74,22 @@ def _load_folder(agent: str, folder: Path) -> App | BaseNode:
 
 
 def _load_module(agent: str) -> App | BaseNode:
-    """As ADK's loader looks into a folder: first at the module, then at the `agent` in it."""
+    """Return the agent of a module, or of its submodule `agent`, in the order of ADK's loader."""
     for name in (agent, f"{agent}.agent"):
         try:
             module = import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
-                raise  # it is there, and lacks something itself
+                raise  # the module exists, and one of its own imports does not
             continue
-        for found, kind in ((getattr(module, "app", None), App), (getattr(module, "root_agent", None), BaseNode)):
-            if isinstance(found, kind):
-                return found
+        for candidate, kind in ((getattr(module, "app", None), App), (getattr(module, "root_agent", None), BaseNode)):
+            if isinstance(candidate, kind):
+                return candidate
     raise SettingsError(f"AGENT={agent}: there is no such folder, and no module with an agent in it: {_LAYOUT_HINT}")
 
 
 def _resolve_models(agent: str, app: App) -> None:
-    """Have every agent of the app find its model now, and not at somebody's first question."""
+    """Resolve the model of every agent at the start and not at the first message."""
     faults = []
     for each in list_llm_agents(app):
         try:
@@ -108,7 +107,7 @@ def _resolve_models(agent: str, app: App) -> None:
 
 
 def list_llm_agents(app: App) -> Iterator[LlmAgent]:
-    """The agents of an app that ask models, the first one first; those that are tools of others among them."""
+    """Yield the agents of an app that call models, the root first, with agents that are tools."""
     return _walk_llm_agents(app.root_agent, set())
 
 
@@ -125,7 +124,7 @@ def _walk_llm_agents(node: object, seen: set[int]) -> Iterator[LlmAgent]:
 
 
 def _describe_error(error: BaseException, agent: str) -> str:
-    """What is wrong, in our words: a foreign text may hold anything."""
+    """Return a description without the error's text, which may hold secrets."""
     cause = error.__cause__ or error
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         return f"it needs the Python module `{cause.name}`, which is not installed"
@@ -143,6 +142,6 @@ def _describe_error(error: BaseException, agent: str) -> str:
 
 
 def has_memory_tool(app: App) -> bool:
-    """Whether an agent of an app looks into its memory by ADK's own tools: then what is said is remembered."""
+    """Return whether an agent of an app uses ADK's memory tools."""
     kinds = (LoadMemoryTool, PreloadMemoryTool)
     return any(isinstance(tool, kinds) for agent in list_llm_agents(app) for tool in agent.tools)

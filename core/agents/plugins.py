@@ -1,4 +1,4 @@
-"""What Parley adds to every agent that it runs, as ADK plugins."""
+"""ADK plugins of every run: guards around tools, and metering of external models."""
 
 import logging
 import time
@@ -37,22 +37,21 @@ from core.usage.meter import ModelCall, current_meter
 
 log = logging.getLogger(__name__)
 
-#: The most that a tool's error may tell the model, in characters.
+#: Maximum length of a tool's error text for the model.
 MAX_ERROR_CHARACTERS = 500
 
 
 class GuardPlugin(BasePlugin):
-    """Keeps a model's slip or a tool's fault from ending the run, and a call from being made twice.
+    """Guard of tool calls: access checks, approvals, the call log, errors and results.
 
-    The two are one plugin, for ADK asks its plugins in their order, and none behind the first that answers. A call must
-    not be in the journal before it is known that it is not refused; and what the journal has of its result must be what
-    the model is told. The one that refuses and tells would have to come first for the one, and last for the other.
-    Where an app has plugins of its own, this one comes first: what they answer is journalled as the tool's answer.
+    It is one plugin because ADK stops at the first plugin that answers. Access checks must run before the call log, and
+    the call log must hold the result that the model gets. It comes before the app's own plugins: their answers are
+    logged as the tool's result.
 
     Args:
-        journal: keeps the calls that are made in kept sessions. Those of an agent that is itself run as a tool, in a
-            session of its own that nobody keeps, are a part of that tool's call.
-        tool_seconds: how long a call may take, unless its tool says otherwise by an attribute `seconds`.
+        call_log: log of the calls in stored sessions. An agent that runs as a tool has a session that is not stored;
+            its calls are a part of that tool's call.
+        tool_seconds: time limit of a call, unless the tool has an attribute `seconds`.
     """
 
     def __init__(self, call_log: ToolCallLog | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS) -> None:
@@ -61,14 +60,15 @@ class GuardPlugin(BasePlugin):
         self._tool_seconds = tool_seconds
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Tell an agent that is run as a tool for whom it is, too: ADK gives its session what the state of the other
-        one holds, and leaves out what is of one run.
+        """Put the speaker into the state of an agent that runs as a tool.
+
+        ADK copies the state of the calling session without the `temp:` keys.
         """
         if (speaker := _get_speaker(invocation_context.run_config)) is not None:
             invocation_context.session.state.setdefault(USER_STATE_KEY, told_of(speaker))
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        """Have an agent that goes on know of the calls that it has made: it would make them again."""
+        """Show an agent that resumes its own calls, so that it does not repeat them."""
         _move_input_before_work(callback_context)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
@@ -90,24 +90,25 @@ class GuardPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Answer a transfer to an agent that does not exist with the names of those that do, and a call that was made
-        before with what came of it then.
+        """Refuse calls that are not allowed, and answer logged calls with their logged result.
+
+        A transfer to an unknown agent is answered with the valid names.
 
         Raises:
-            StoreError: the call cannot be written into the journal; it is not made.
+            StoreError: the call cannot be logged; it is not made.
         """
         limit_tool(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.start(tool_context.function_call_id or tool.name)
-        if (refused := _check_speaker(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
-            return refused or _check_agent_name(tool, tool_args)
+        if (error := _check_speaker(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
+            return error or _check_agent_name(tool, tool_args)
         if not isinstance(tool, ToolAdapter) or tool.may_allow_always:
             apply_standing_approval(tool_context, tool.name)
         call = self._create_invocation(tool, tool_args, tool_context)
-        asks = await _requires_confirmation(tool, tool_args, tool_context)
-        if asks and not isinstance(tool_context.session, StoredSession):
+        needs_approval = await _requires_confirmation(tool, tool_args, tool_context)
+        if needs_approval and not isinstance(tool_context.session, StoredSession):
             return _approval_unavailable_error(tool)
-        if self._call_log is None or call is None or asks:
+        if self._call_log is None or call is None or needs_approval:
             return None
 
         def may_repeat(entry: ToolCallEntry) -> bool:
@@ -119,7 +120,7 @@ class GuardPlugin(BasePlugin):
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> Any:
-        """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
+        """Log the result and return it without secrets, as JSON of a limited size."""
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.stop(tool_context.function_call_id or tool.name)
         if isinstance(result, _LoggedResult):
@@ -129,22 +130,24 @@ class GuardPlugin(BasePlugin):
             return _approval_unavailable_error(tool)
         if tool_context.actions.requested_auth_configs:
             tool_context.actions.requested_auth_configs.clear()
-            given = _sign_in_unavailable_error(tool)
+            raw_result = _sign_in_unavailable_error(tool)
         else:
-            given = result
+            raw_result = result
         if tool_context.actions.requested_tool_confirmations:
             _add_approval_rule(tool, tool_args, tool_context)
         call = self._create_invocation(tool, tool_args, tool_context)
-        said = to_model_result(given if call is None else await save_files(given, tool.name, tool_context))
+        model_result = to_model_result(
+            raw_result if call is None else await save_files(raw_result, tool.name, tool_context)
+        )
         if self._call_log is not None and call is not None:
-            await self._call_log.end(call, said, tool_context.actions)
-        return None if said == result else said
+            await self._call_log.end(call, model_result, tool_context.actions)
+        return None if model_result == result else model_result
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
     ) -> dict[str, Any] | None:
-        """Tell the model that the tool failed; without this ADK ends the run."""
-        if not isinstance(error, Exception):  # a cancellation comes here too, and goes on whatever we say
+        """Return the error for the model; without this ADK ends the run."""
+        if not isinstance(error, Exception):  # ADK passes cancellations too, and raises them anyway
             return None
         log.warning("tool %s failed", tool.name, exc_info=error)
         if isinstance(error, ToolError) and isinstance(error.__cause__, TimeoutError):
@@ -158,7 +161,7 @@ class GuardPlugin(BasePlugin):
         self, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> ToolInvocation | None:
         session = tool_context.session
-        if not isinstance(session, StoredSession) or type(tool) is BaseTool:  # ADK: a name that no tool has
+        if not isinstance(session, StoredSession) or type(tool) is BaseTool:  # ADK: the model called an unknown tool
             return None
         return ToolInvocation(
             session=session.id,
@@ -172,8 +175,9 @@ class GuardPlugin(BasePlugin):
 
 
 def _move_input_before_work(context: CallbackContext) -> None:
-    """Put what an agent of a workflow is given before what it has done with it. ADK puts it at the end of the session
-    each time the agent begins or goes on, and has its model see nothing of what is before it.
+    """Move the input of a workflow's agent before the events of its work.
+
+    ADK appends the input to the session each time the agent begins or resumes, and hides earlier events from the model.
     """
     events, path = context.session.events, context.node_path
     own = [i for i, event in enumerate(events) if path and event.node_info.path == path]
@@ -183,11 +187,11 @@ def _move_input_before_work(context: CallbackContext) -> None:
 
 
 class _LoggedResult(dict[str, Any]):
-    """A result out of the journal: it is told as it was, and not written again."""
+    """Result from the call log, which is not logged again."""
 
     @classmethod
     def from_entry(cls, entry: ToolCallEntry, tool: BaseTool, tool_context: ToolContext) -> "_LoggedResult":
-        """What an earlier attempt at the call came to; what it changed besides is changed."""
+        """Return the logged result of a call, and apply its logged actions."""
         if not entry.has_ended:
             return cls(error=INTERRUPTED)
         changed = entry.actions.state_delta
@@ -196,7 +200,7 @@ class _LoggedResult(dict[str, Any]):
             setattr(tool_context.actions, name, getattr(entry.actions, name))
         if isinstance(entry.result, dict):
             return cls(entry.result)
-        if entry.result is None and tool.is_long_running:  # its answer is yet to come, and nothing is what it said
+        if entry.result is None and tool.is_long_running:  # the answer is still to come; the tool returned nothing
             return cls()
         return cls(result=entry.result)
 
@@ -206,7 +210,7 @@ def _get_parts(response: LlmResponse) -> Sequence[types.Part]:
 
 
 def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
-    """For an agent that is run as a tool of another, in a session that nobody keeps: ADK could not go on with it."""
+    """Return the error of an agent that runs as a tool: ADK cannot resume its session."""
     return {
         "error": f"{tool.name} was not called: a person would have to be asked first, and cannot be, since this agent "
         "is run as a tool of another one. Say that it was not done, and why."
@@ -214,7 +218,7 @@ def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
 
 
 def _sign_in_unavailable_error(tool: BaseTool) -> dict[str, Any]:
-    """For a tool that wants somebody to sign in elsewhere: a conversation in which all may read has no way there."""
+    """Return the error of a tool that needs a sign-in, which a shared conversation cannot offer."""
     return {
         "error": f"{tool.name} was not called: somebody would have to sign in for it, and cannot do so here. Say that "
         "it was not done, and why."
@@ -222,12 +226,12 @@ def _sign_in_unavailable_error(tool: BaseTool) -> dict[str, Any]:
 
 
 async def _requires_confirmation(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:
-    """Whether ADK will not make the call, but have a person asked."""
+    """Return whether ADK asks for a confirmation instead of making the call."""
     if tool_context.tool_confirmation is not None:
         return False
     try:
         return await tool.check_require_confirmation(tool_args, tool_context) is True
-    except Exception:  # ADK asks again behind us, and has the model told that the tool failed
+    except Exception:  # ADK checks again, and tells the model that the tool failed
         return False
 
 
@@ -239,8 +243,9 @@ def _add_approval_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: 
 
 
 def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
-    """Whether the call ended in a question to a person, and ADK makes it again for it was answered: the question is
-    in the history then.
+    """Return whether the call asked for a confirmation that has an answer, so that ADK makes it again.
+
+    Then the history has the response that asked.
     """
     id_ = tool_context.function_call_id
     return bool(entry.actions.requested_tool_confirmations) and any(
@@ -255,7 +260,7 @@ def _check_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] 
 
 
 def _get_speaker(run: RunConfig | None) -> User | None:
-    """For whom it is: what a tool or an agent makes of the state gives nobody's rights away."""
+    """Return the speaker of the run, and not of the state, which tools can change."""
     return run.speaker if isinstance(run, AgentRunConfig) else None
 
 
@@ -268,7 +273,7 @@ def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, An
 
 
 class MeterPlugin(BasePlugin):
-    """Counts the calls of models that are none of ours, and has the run's meter asked before each."""
+    """Meter of calls to external models: those that an agent brings as objects."""
 
     def __init__(self) -> None:
         super().__init__(name="parley_meter")
@@ -291,7 +296,7 @@ class MeterPlugin(BasePlugin):
 
 
 def _get_external_model(context: CallbackContext) -> BaseLlm | None:
-    """The model of the agent, if it is none of ours."""
+    """Return the model of the agent if it is no `ModelAdapter`."""
     agent = context._invocation_context.agent
     model = agent.canonical_model if isinstance(agent, LlmAgent) else None
     return None if isinstance(model, ModelAdapter) else model
@@ -302,13 +307,13 @@ def _call_key(context: CallbackContext) -> Any:
 
 
 def _measure_seconds(context: CallbackContext) -> float:
-    """Since the call began, or since what it said last of which tokens were told."""
-    now, begun = time.monotonic(), current_meter().call_starts
-    since = now - begun.get(_call_key(context), now)
-    begun[_call_key(context)] = now
+    """Return the seconds since the call began, or since its last response with usage."""
+    now, starts = time.monotonic(), current_meter().call_starts
+    since = now - starts.get(_call_key(context), now)
+    starts[_call_key(context)] = now
     return since
 
 
 def _estimate_tokens(request: LlmRequest) -> int:
-    """About how many a request has: four letters are one, more or less."""
+    """Return an estimate of the tokens of a request: four characters are about one token."""
     return sum(len(part.text or "") for content in request.contents for part in content.parts or ()) // 4

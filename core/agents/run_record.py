@@ -1,7 +1,7 @@
-"""Receipts: what a turn was made of, as far as its run can tell.
+"""Run records: tool calls, files, context and timings of a turn's run.
 
-A receipt is kept with the turn by the statement that keeps its answer or its end. What else there is to know of a turn
-stands in other rows, and `core.conversations.turn_report` puts it together.
+A run record is stored with the turn, by the statement that stores the answer or the end. The turn report
+(`core.conversations.turn_report`) adds the rest from other rows.
 """
 
 import json
@@ -17,22 +17,22 @@ from core.inbox_message import storable_text
 from core.secret_redaction import mask_json, redact_secrets
 from core.sessions.history import HistoryWindow
 
-#: How many calls of tools and files a receipt tells of, and how much of each, in characters.
+#: Limits of a run record: tool calls, files, and characters of their texts.
 MAX_TOOLS, MAX_FILES = 50, 20
 MAX_ARGUMENTS_CHARACTERS, MAX_ERROR_LINE_CHARACTERS, MAX_NAME_CHARACTERS = 600, 300, 120
 
-#: How a call of a tool has ended: `asks` waits for a person's word; `open` had not ended when the turn did.
+#: `waiting` needs an approval; `open` had not ended at the end of the turn.
 ToolOutcome = Literal["done", "failed", "waiting", "open"]
 
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """What of other people's words was sent to the model.
+    """Messages of other people that the model got as context.
 
     Attributes:
-        messages: how many of what they said.
-        tokens: what these cost to send.
-        left_out: how many were found, and not sent for want of room.
+        messages: number of messages that were sent.
+        tokens: tokens of these messages.
+        omitted_messages: number of messages that did not fit.
     """
 
     messages: int = 0
@@ -42,10 +42,10 @@ class ContextRecord:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """A file that came with a message.
+    """Attachment of a message.
 
     Attributes:
-        why: why the model did not get it; empty if it did.
+        omission_reason: reason why the model did not get the file; empty if it did.
     """
 
     name: str
@@ -54,14 +54,13 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallRecord:
-    """One call of a tool.
+    """One tool call of a run.
 
     Attributes:
-        arguments: as JSON, without secrets, and of long ones the beginning.
-        hidden: how many characters of them are not kept.
-        seconds: how long it took; None if that is not known.
-        error: what the model was told of a call that has failed.
-        is_earlier: whether an earlier attempt at the run has made it.
+        arguments: JSON without secrets, cut at `MAX_ARGUMENTS_CHARACTERS`.
+        cut_characters: number of characters that were cut from the arguments.
+        seconds: duration; None if unknown.
+        error: error text that the model got.
     """
 
     id: str
@@ -76,13 +75,13 @@ class ToolCallRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What a turn was made of.
+    """Record of one run.
 
     Attributes:
-        tools: the calls, in the order in which they began.
-        tools_hidden: how many more there were.
-        first_word: seconds from the beginning of the run to its first word; None if it has said nothing.
-        seconds: how long the run took.
+        tool_calls: the calls in the order of their begin.
+        omitted_tool_calls: number of calls over `MAX_TOOLS`.
+        first_text_seconds: seconds from the start of the run to its first text; None without text.
+        seconds: duration of the run.
     """
 
     tool_calls: tuple[ToolCallRecord, ...] = ()
@@ -98,7 +97,7 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, data: object) -> "RunRecord | None":
-        """What `to_json` made; None if it is something else, or there is none."""
+        """Return the record of a stored value; None if there is none or it is of another version."""
         try:
             return None if data is None else _RUN_RECORD.validate_python(data)
         except ValidationError:
@@ -109,7 +108,7 @@ _RUN_RECORD = TypeAdapter(RunRecord)
 
 
 class RunRecorder:
-    """Takes down what a turn is made of while it runs."""
+    """Recorder of a run while it runs."""
 
     def __init__(self) -> None:
         self._begun_at = monotonic()
@@ -121,7 +120,7 @@ class RunRecorder:
         self._files: tuple[FileRecord, ...] = ()
 
     def set_files(self, files: Sequence[FileRecord]) -> None:
-        """Take down what became of the files that came with the messages."""
+        """Record the attachments of the messages."""
         self._files = tuple(
             FileRecord(
                 _shorten(file.name, MAX_NAME_CHARACTERS), _shorten(file.omission_reason, MAX_ERROR_LINE_CHARACTERS)
@@ -130,7 +129,7 @@ class RunRecorder:
         )
 
     def record_event(self, event: StreamEvent) -> None:
-        """Take down what a run tells."""
+        """Record a stream event."""
         match event.type:
             case "history":
                 self._history = event.history
@@ -146,12 +145,12 @@ class RunRecorder:
             case "tool_end":
                 self._end_tool_call(event.call_id or event.tool, "done", event)
             case "done":
-                for ask in event.confirmations:
-                    self._end_tool_call(ask.tool_call_id, "waiting", event)
+                for request in event.confirmations:
+                    self._end_tool_call(request.tool_call_id, "waiting", event)
 
     @property
     def run_record(self) -> dict[str, Any]:
-        """As it stands now, as JSON."""
+        """The record so far, as JSON."""
         return RunRecord(
             tool_calls=tuple(self._tool_calls.values()),
             omitted_tool_calls=self._omitted_tool_calls,
@@ -176,7 +175,7 @@ class RunRecorder:
         use = self._tool_calls.get(id_)
         if use is None:
             return
-        if end == "done" and use.outcome == "failed":  # it is told of a failed call as well that it has ended
+        if end == "done" and use.outcome == "failed":  # a failed call has a `tool_end` too
             end = "failed"
         seconds = use.seconds if event.seconds is None else _round(event.seconds)
         error = "" if end != "failed" else use.error or _shorten(str(event.error or ""), MAX_ERROR_LINE_CHARACTERS)
@@ -184,13 +183,13 @@ class RunRecorder:
 
 
 def format_arguments(arguments: Mapping[str, Any]) -> tuple[str, int]:
-    """Arguments as JSON without secrets, as much of them as is kept; and how many characters more there are."""
+    """Return the arguments as JSON without secrets, cut to the limit, and the number of cut characters."""
     text = storable_text(json.dumps(mask_json(dict(arguments)), ensure_ascii=False, default=str))
     return text[:MAX_ARGUMENTS_CHARACTERS], max(len(text) - MAX_ARGUMENTS_CHARACTERS, 0)
 
 
 def _shorten(text: str, max_characters: int) -> str:
-    """On one line, without secrets."""
+    """Return a text on one line, without secrets, cut to the limit."""
     line = " ".join(redact_secrets(storable_text(text)).split())
     return line if len(line) <= max_characters else f"{line[: max_characters - 1].rstrip()}…"
 

@@ -1,4 +1,4 @@
-"""ADK's runner, made to go on where a run was broken off or has waited."""
+"""ADK runner that resumes interrupted and waiting runs."""
 
 import warnings
 from typing import Any
@@ -23,24 +23,23 @@ from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
 from core.workers.fencing import FencingToken
 
-with warnings.catch_warnings():  # ADK: to go on with a run is an experiment
+with warnings.catch_warnings():  # ADK: resuming is experimental
     warnings.simplefilter("ignore")
     _RESUMABLE = ResumabilityConfig(is_resumable=True)
 
-#: The agents that run others and keep how far those have come.
+#: Agents that run other agents and store their progress.
 _COMPOSITE_AGENTS = (SequentialAgent, ParallelAgent, LoopAgent)
 
 
 class RunCorrectedError(Exception):
-    """The run named an agent that does not exist, and is to go on behind what it was told about that."""
+    """The run named an unknown agent, and resumes after the correction."""
 
 
 class _RunContext(InvocationContext):
-    """A run, as its agents see it: each goes on from what was said and done, whatever is noted meanwhile.
+    """Invocation whose agents do not see events without content.
 
-    ADK has a workflow note that a node was started once it was, and whether that is stored before the node looks at
-    its newest event is a matter of who is quicker. Behind a note, a call that is to be made yet is not the newest
-    event: ADK would have the agent wait for its answer to come from elsewhere, and the run would end without a word.
+    A workflow stores such an event when a node starts, perhaps before the node reads its newest event. Then an open
+    call is not the newest event: ADK waits for a response from elsewhere, and the run ends without a reply.
     """
 
     def _get_events(self, *, current_invocation: bool = False, current_branch: bool = False) -> list[Event]:
@@ -49,13 +48,10 @@ class _RunContext(InvocationContext):
 
 
 class ResumableRunner(Runner):
-    """ADK's runner, made to go on where a run was broken off.
+    """ADK runner of one run, which resumes what an earlier attempt stored.
 
-    For ADK that is a property of the app, and costs every run a stored event for each agent that ends. A run of an
-    `LlmAgent` needs none of those: it goes on from its calls. An agent of any other kind keeps in them how far it has
-    come.
-
-    One object is for one run.
+    In ADK, resuming is a property of the app and stores an event for each agent that ends. An `LlmAgent` does not need
+    these events: it resumes from its calls. Agents of other kinds store their progress in them.
     """
 
     _session: Session | None = None
@@ -65,7 +61,7 @@ class ResumableRunner(Runner):
 
     @property
     def messages(self) -> list[Event]:
-        """What people and agents have said in the run."""
+        """The run's events by users and agents with content."""
         events = self._get_run_events(self._session) if self._session is not None else []
         events = [
             self._answer_event if self._answer_event and event.id == self._answer_event.id else event
@@ -75,7 +71,7 @@ class ResumableRunner(Runner):
 
     @property
     def history(self) -> HistoryWindow | None:
-        """How much of the conversation the run goes on with, where that is known."""
+        """The part of the session that the model gets; None if unknown."""
         return self._session.window if isinstance(self._session, StoredSession) else None
 
     async def load_run(
@@ -86,15 +82,15 @@ class ResumableRunner(Runner):
         spoken: AttributedPrompt | None,
         **session: str,
     ) -> list[Event]:
-        """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
+        """Load the session for the run, and return the events of an earlier attempt.
 
         Raises:
-            SessionResetError: the session is of another generation.
-            CorrectedError: it has named an agent that does not exist, and was told so.
+            SessionResetError: the session has another generation.
+            RunCorrectedError: an earlier attempt named an unknown agent and was corrected.
         """
         self._session, self._run_id = await self._get_or_create_session(**session), run_id
-        found = self._session.generation if isinstance(self._session, StoredSession) else generation
-        if generation is not None and generation != found:
+        current = self._session.generation if isinstance(self._session, StoredSession) else generation
+        if generation is not None and generation != current:
             raise SessionResetError.of(self._session.id, generation)
         if isinstance(self._session, StoredSession):
             self._session.fence, self._session.prompt = fence, spoken
@@ -103,24 +99,23 @@ class ResumableRunner(Runner):
         return _filter_run_events(self._session, run_id)
 
     async def answer_workflow(self, message: types.Content) -> list[Event] | None:
-        """Have a message answer what a workflow has asked for, if one waits for that: the run goes on with the one that
-        has asked.
+        """Answer a workflow's input request with a message, and resume the run that asked.
 
         Returns:
-            What is stored of it from the answer on; None if nothing was asked.
+            The stored events from the answer on; None if no workflow waits for input.
         """
         session, run = self._session, self._run_id
         if isinstance(self.agent, BaseAgent) or not isinstance(session, StoredSession):
             return None
-        said = Event(author="user", invocation_id=run, content=message)
+        answer = Event(author="user", invocation_id=run, content=message)
         is_new = not _filter_run_events(session, run)
-        chain = find_input_chain([*session.events, said] if is_new else session.events, run, self.agent.name)
+        chain = find_input_chain([*session.events, answer] if is_new else session.events, run, self.agent.name)
         if not chain:
             return None
         service = self.session_service
-        assert isinstance(service, SessionService), "whose the session is"
+        assert isinstance(service, SessionService), "a StoredSession comes from a SessionService"
         if is_new:
-            await service.append_event(session, said)
+            await service.append_event(session, answer)
         turns = filter_input_events(session.events, chain)
         self._answer_event = next(event for event in _filter_run_events(session, run) if is_user_message(event))
         self._earlier_event_ids = frozenset(event.id for event in session.events if event.invocation_id != run)
@@ -130,7 +125,7 @@ class ResumableRunner(Runner):
         return self._get_run_events(session)
 
     def _get_run_events(self, session: Session) -> list[Event]:
-        """What is of this run, and not of those that it goes on with."""
+        """Return the events of this run, without those of the runs that it resumes."""
         return [event for event in _filter_run_events(session, self._run_id) if event.id not in self._earlier_event_ids]
 
     async def _get_or_create_session(self, **session: Any) -> Session:
@@ -140,13 +135,14 @@ class ResumableRunner(Runner):
         return _RunContext(**values)
 
     def _find_agent_to_run(self, session: Session, root_agent: BaseAgent) -> BaseAgent:
-        """ADK has an answer to a call told to the agent that made it, and to that one alone. Where agents take their
-        turns, the one goes on that runs them, from where it was: it has the others take theirs.
+        """Return the agent that resumes: the outermost composite agent around the one that ADK finds.
+
+        ADK gives the response of a call to its agent alone; the composite agent also runs the other agents.
         """
-        found = super()._find_agent_to_run(session, root_agent)
-        while isinstance(found.parent_agent, _COMPOSITE_AGENTS):
-            found = found.parent_agent
-        return found
+        agent = super()._find_agent_to_run(session, root_agent)
+        while isinstance(agent.parent_agent, _COMPOSITE_AGENTS):
+            agent = agent.parent_agent
+        return agent
 
     def _restore_branch_from_history(
         self, invocation_context: InvocationContext, node: Any, *, root: Any, invocation_id: str | None = None

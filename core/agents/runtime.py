@@ -1,4 +1,4 @@
-"""Runs the agent for a session and tells what it says while it runs."""
+"""Runs of an agent in stored sessions, as stream events."""
 
 import logging
 import re
@@ -19,6 +19,8 @@ from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
 from google.adk.events.event import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
+from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.telemetry.context import ContentCapturingMode, TelemetryConfig
 from google.genai import types
@@ -45,15 +47,15 @@ from core.workers.fencing import FencingToken
 
 log = logging.getLogger(__name__)
 
-#: How ADK, in its several paths, says that a model named an agent that does not exist.
+#: ADK's errors for an unknown agent name.
 _UNKNOWN_AGENT_ERROR = re.compile(
     r"failed to find agent: (?P<a>[^\s.,]+)"
     r"|Transfer target agent '(?P<b>[^']+)' not found"
     r"|Agent (?P<c>\S+) not found in the agent tree"
 )
 
-#: What ADK is told of a run of which no trace is made. Told nothing, it asks the environment anew for each piece of a
-#: reply, and lays out what nobody collects.
+#: Telemetry of a run without a trace. Without this, ADK reads the environment for each partial event, and builds spans
+#: that nobody collects.
 _NO_TELEMETRY = TelemetryConfig(
     genai_semconv_stability_opt_in="stable",
     capture_message_content=ContentCapturingMode.NO_CONTENT,
@@ -64,9 +66,9 @@ _NO_TELEMETRY = TelemetryConfig(
 _TOOL_THREAD_POOL = ToolThreadPoolConfig(max_workers=32)
 
 
-with warnings.catch_warnings():  # ADK: to keep what a tool may show is an experiment
+with warnings.catch_warnings():  # ADK: the credential service is experimental
     warnings.simplefilter("ignore")
-    _CREDENTIALS = InMemoryCredentialService()  # it keeps them by app and user
+    _CREDENTIALS = InMemoryCredentialService()  # it stores credentials by app and user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,15 +108,15 @@ class RunRequest:
 
 
 class AgentRuntime:
-    """An ADK app over stored sessions.
+    """Runner of an ADK app over stored sessions.
 
-    Any number of sessions may run at once; that one session runs once at a time is the caller's care.
+    Sessions may run concurrently. The caller must run one session at a time.
 
     Args:
-        lines: what is shown while a tool runs, by its name, where that is not what it says itself.
+        progress_texts: texts to show while a tool runs, by its name; they replace the tools' own.
 
     Attributes:
-        max_llm_calls: how many model calls one run may take before it is ended.
+        max_llm_calls: maximum number of model calls in a run.
     """
 
     def __init__(
@@ -143,21 +145,25 @@ class AgentRuntime:
         )
 
     def get_media_support(self, model: str | None = None) -> SupportedFiles:
-        """The files that the agent can be given, if it asks that model; of models that are not ours, what most take."""
+        """Return the media that the agent can read with a model; of external models, a common subset."""
         agent = self.app.root_agent
-        asked = agent.canonical_model if isinstance(agent, LlmAgent) else None
-        return asked.supported_files(asked.resolve_name(model)) if isinstance(asked, ModelAdapter) else DEFAULT_FILES
+        adapter = agent.canonical_model if isinstance(agent, LlmAgent) else None
+        return (
+            adapter.supported_files(adapter.resolve_name(model)) if isinstance(adapter, ModelAdapter) else DEFAULT_FILES
+        )
 
     def get_model_name(self, model: str | None = None) -> str:
-        """The full name of the one model that the agent and all others of its app ask where that one was chosen, or
-        none; empty if they ask several: who of them begins is not known before.
+        """Return the full name of the model if all agents of the app use one; else an empty string.
+
+        Args:
+            model: the chosen model; None for the default.
         """
-        asked = [agent.canonical_model for agent in list_llm_agents(self.app)]
-        names = {each.resolve_name(model) if isinstance(each, ModelAdapter) else each.model for each in asked}
+        models = [agent.canonical_model for agent in list_llm_agents(self.app)]
+        names = {each.resolve_name(model) if isinstance(each, ModelAdapter) else each.model for each in models}
         return names.pop() if len(names) == 1 else ""
 
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
-        """The files that the turns of an origin have made, in the order in which they did."""
+        """Return the files that the turns of an origin saved, in their order."""
         return (
             await self._artifacts.list_generated_files(session_id, origin)
             if isinstance(self._artifacts, ArtifactService)
@@ -171,8 +177,7 @@ class AgentRuntime:
     async def stream(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent and yield its events, ending with one `done` or one run-wide `error`.
 
-        A model that hands over to an agent that does not exist is told the valid names and tried once more
-        (seeds: hallucination retry).
+        If a model names an unknown agent, the run is repeated once with the valid names (seeds: hallucination retry).
         """
         failed: StreamEvent | None = None
         async with aclosing(self._stream_once(request)) as events:
@@ -199,17 +204,18 @@ class AgentRuntime:
                 yield event
 
     async def run_and_collect(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
-        """The whole reply, with one retry for an invented agent name.
+        """Return the whole reply, with one retry after an unknown agent name.
 
         Raises:
-            Exception: what the run failed with; after a retry the retry's error, caused by the first.
+            Exception: error of the run; after a retry its error, caused by the first.
         """
         events = self.stream(RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming))
         return await _collect_text(events)
 
     async def run_and_collect_once(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
-        """The whole reply of one run. A step's text is taken from its partial events or from its final one,
-        never from both.
+        """Return the whole reply of one run.
+
+        The text of a step comes from its partial events or from its final one, never from both.
         """
         events = self._stream_once(RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming))
         return await _collect_text(events)
@@ -223,7 +229,7 @@ class AgentRuntime:
             runner.memory_service = self._memory.bind_run(request.session_id, request.generation, request.fence)
         message = types.Content(role="user", parts=[types.Part(text=request.text), *request.media])
         messages = [message]
-        steps = EventMapper(self._progress_texts)
+        mapper = EventMapper(self._progress_texts)
         config = AgentRunConfig(
             model=request.model,
             speaker=request.speaker,
@@ -235,23 +241,23 @@ class AgentRuntime:
         )
         try:
             if request.run_id is not None:
-                whose = {"user_id": request.user_id, "session_id": request.session_id}
+                session_key = {"user_id": request.user_id, "session_id": request.session_id}
                 stored = await runner.load_run(
-                    request.run_id, request.generation, request.fence, request.spoken, **whose
+                    request.run_id, request.generation, request.fence, request.spoken, **session_key
                 )
                 if (loaded := runner.history) is not None:
                     yield StreamEvent("history", history=loaded)
                 stored = await runner.answer_workflow(message) or stored
                 if request.decisions:
-                    after = events_after(stored, request.decisions)
-                    # an earlier attempt that got some of the decisions goes on from there before it gets the others
-                    messages = [*([] if after is None else [message]), *to_contents(stored, request.decisions)]
-                    for ask in _find_approved_calls(stored, request.decisions):
-                        yield steps.create_tool_start(ask.tool, ask.tool_call_id, ask.arguments)
-                    stored = after or []
+                    later_events = events_after(stored, request.decisions)
+                    # an earlier attempt with some decisions resumes before it gets the others
+                    messages = [*([] if later_events is None else [message]), *to_contents(stored, request.decisions)]
+                    for request_ in _find_approved_calls(stored, request.decisions):
+                        yield mapper.create_tool_start(request_.tool, request_.tool_call_id, request_.arguments)
+                    stored = later_events or []
                 request.meter.add_stored_answers(stored)
-                for again in steps.replay_events(stored):
-                    yield again
+                for replayed in mapper.replay_events(stored):
+                    yield replayed
             state = {USER_STATE_KEY: to_user_state(request.speaker)} if request.speaker else None
             run = _run_messages(
                 runner,
@@ -264,13 +270,15 @@ class AgentRuntime:
             )
             async with aclosing(run) as events:
                 async for event in events:
-                    for said in steps.map_event(event):
+                    for output in mapper.map_event(event):
                         yield (
-                            replace(said, seconds=config.tool_timer.get_seconds(said.call_id)) if said.call_id else said
+                            replace(output, seconds=config.tool_timer.get_seconds(output.call_id))
+                            if output.call_id
+                            else output
                         )
             if self._has_memory_tool and request.run_id is not None:
                 await self._save_memory(request.user_id, request.session_id, runner)
-            yield replace(steps.create_last_event(), calls=request.meter.calls, usage=request.meter.usage)
+            yield replace(mapper.create_last_event(), calls=request.meter.calls, usage=request.meter.usage)
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
             limit.__cause__ = error
@@ -279,8 +287,8 @@ class AgentRuntime:
             yield StreamEvent("error", error=_unwrap_error(error), calls=request.meter.calls, usage=request.meter.usage)
 
     async def _save_memory(self, user_id: str, session_id: str, runner: ResumableRunner) -> None:
-        """Have the memory keep what was said in a run. What it cannot keep ends no answer."""
-        assert runner.memory_service is not None, "it was given one"
+        """Save the messages of a run in the memory; a failure does not end the run."""
+        assert runner.memory_service is not None, "the runtime sets one"
         try:
             await runner.memory_service.add_events_to_memory(
                 app_name=self.app.name, user_id=user_id, session_id=session_id, events=runner.messages
@@ -288,15 +296,15 @@ class AgentRuntime:
         except (SessionResetError, TurnLostError):
             raise
         except Exception as error:
-            log.warning("what was said in session %s is not remembered: %s", session_id, format_error(error))
+            log.warning("messages of session %s cannot be saved in the memory: %s", session_id, format_error(error))
 
     def _create_correction(self, error: Exception) -> str | None:
-        found = _UNKNOWN_AGENT_ERROR.search(str(error))
+        match = _UNKNOWN_AGENT_ERROR.search(str(error))
         valid = list(_walk_sub_agent_names(self.app.root_agent))
-        if found is None or not valid:
+        if match is None or not valid:
             return None
         log.warning("the model named an agent that does not exist; telling it the right names")
-        name = next(group for group in found.groups() if group)
+        name = next(group for group in match.groups() if group)
         return (
             f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
             "Please retry using one of the valid agent names listed above.]"
@@ -306,7 +314,7 @@ class AgentRuntime:
 async def _run_messages(
     runner: ResumableRunner, messages: Sequence[types.Content], user_id: str, session_id: str, **options: Any
 ) -> AsyncGenerator[Event, None]:
-    """Run ADK on one message after the other, and yield the events of all."""
+    """Run ADK with each message in turn, and yield all events."""
     for message in messages:
         run = runner.run_async(user_id=user_id, session_id=session_id, new_message=message, **options)
         async with aclosing(run) as events:
@@ -315,17 +323,19 @@ async def _run_messages(
 
 
 def _find_approved_calls(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[ConfirmationRequest]:
-    """The calls that were allowed, and are made now."""
-    calls = {decision.confirmation_id for decision in decisions if decision.is_allowed}
-    made = {answer.id for event in events_after(stored, decisions) or () for answer in event.get_function_responses()}
+    """Yield the approved calls that are still to be made."""
+    approved_ids = {decision.confirmation_id for decision in decisions if decision.is_allowed}
+    ended_ids = {
+        answer.id for event in events_after(stored, decisions) or () for answer in event.get_function_responses()
+    }
     for event in stored:
-        for ask in confirmations_in(event):
-            if ask.confirmation_id in calls and ask.tool_call_id not in made:
-                yield ask
+        for request in confirmations_in(event):
+            if request.confirmation_id in approved_ids and request.tool_call_id not in ended_ids:
+                yield request
 
 
 def _unwrap_error(error: Exception) -> Exception:
-    """The error that a plugin of ours raised, out of those in which ADK has wrapped it."""
+    """Return the `ParleyError` that ADK wrapped, or the error itself."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ParleyError):
@@ -348,3 +358,28 @@ async def _collect_text(events: AsyncGenerator[StreamEvent, None]) -> str:
             if event.type == "done":
                 return event.text
     raise ProviderError("the run ended without an outcome")
+
+
+class _SilentModel(BaseLlm):
+    """Model that replies with a period at once."""
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        content = types.Content(role="model", parts=[types.Part(text=".")])
+        yield LlmResponse(
+            content=content,
+            partial=False,
+            usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=0, candidates_token_count=0),
+        )
+
+
+async def warm_up() -> None:
+    """Run an agent once: ADK imports a second's worth of code at the first run of a process."""
+    sessions = InMemorySessionService()
+    runtime = AgentRuntime(
+        App(name="warm_up", root_agent=LlmAgent(name="mute", model=_SilentModel(model="mute"))), sessions
+    )
+    await sessions.create_session(app_name="warm_up", user_id="nobody", session_id="none")
+    await runtime.run_and_collect_once(user_id="nobody", session_id="none", text="hello")
+    await runtime.aclose()

@@ -1,4 +1,4 @@
-"""What is shown while a tool runs: a line for each tool, with what it is called with in the braces."""
+"""Progress texts: lines that are shown while a tool runs, with arguments in braces."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -9,7 +9,7 @@ from google.adk.tools.base_tool import BaseTool
 from core.agents.loader import list_llm_agents
 from core.tools.mcp import McpServer
 
-#: Of the tools that are there already, ours and ADK's.
+#: Progress texts of Parley's and ADK's built-in tools.
 BUILTIN_PROGRESS_TEXTS: Mapping[str, str] = MappingProxyType(
     {
         "current_time": "Looking at the clock",
@@ -25,7 +25,7 @@ BUILTIN_PROGRESS_TEXTS: Mapping[str, str] = MappingProxyType(
 
 
 def get_progress_texts(app: App) -> dict[str, str]:
-    """What the tools of an app say for themselves, by their names."""
+    """Return the progress texts that the tools of an app bring, by tool name."""
     return dict(_iterate_progress_texts(app))
 
 

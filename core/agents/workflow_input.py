@@ -1,8 +1,8 @@
-"""What a workflow asks people for (`RequestInput`), and what they have said to it.
+"""Input requests of workflows (`RequestInput`) and the messages that answer them.
 
-What is said next in the conversation is the answer. It is stored as all else that is said, as a run of its own, so that
-it can be edited, deleted and taken along; whether it answers something, the history alone tells. For ADK, a run that
-answers is the one that has asked: it sees the events of both as one run's, and the message as the result of the call.
+The next message of the conversation is the answer. It is stored as a run of its own, so that edits, deletions and
+exports work; only the history tells that it is an answer. ADK sees the events of both runs as one run, and the message
+as the response of the call.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,11 @@ from core.sessions.resume import INPUT_CALL
 
 
 def find_input_chain(events: Sequence[Event], run: str, workflow: str) -> dict[str, str]:
-    """The runs that one goes on with, oldest first, and itself; with each but the first, the id of the call that it
-    answers. Empty for a run that was not asked for anything by the workflow of that name, or of which nothing
-    is stored.
+    """Return the runs that a run resumes, oldest first, and the run itself.
+
+    Returns:
+        The id of the answered call, by run; empty for the first run. An empty dict if the workflow of that name
+        requested no input, or nothing of the run is stored.
     """
     chain = dict[str, str]()
     waiting = list[str]()
@@ -40,25 +42,25 @@ def find_input_chain(events: Sequence[Event], run: str, workflow: str) -> dict[s
 def merge_runs(
     events: Sequence[Event], run: str, workflow: str, stored: Mapping[str, tuple[Event, str]]
 ) -> list[Event]:
-    """The events as ADK is to see them, for a run that was asked for something.
+    """Return the events as one run, for ADK, of a run that answers an input request.
 
     Args:
-        stored: the `turning` ones as they were stored, by their ids, and what people have said in them: a workflow
-            knows its calls by the ids that it has given them, which a history has only once.
+        stored: stored events and their texts, by event id: those of `filter_input_events`. A workflow knows its
+            calls by its own ids, which a session's history has only once.
     """
-    told = [stored[event.id][0] if _requests_input(event) and event.id in stored else event for event in events]
-    chain = find_input_chain(told, run, workflow)
-    for i, event in enumerate(told):
+    merged = [stored[event.id][0] if _requests_input(event) and event.id in stored else event for event in events]
+    chain = find_input_chain(merged, run, workflow)
+    for i, event in enumerate(merged):
         if call := chain.get(event.invocation_id) if is_user_message(event) else "":
-            words = stored[event.id][1] if event.id in stored else ""
-            told[i] = event.model_copy(update={"content": _to_response(call, words)})
+            text = stored[event.id][1] if event.id in stored else ""
+            merged[i] = event.model_copy(update={"content": _to_response(call, text)})
     return [
-        event.model_copy(update={"invocation_id": run}) if event.invocation_id in chain else event for event in told
+        event.model_copy(update={"invocation_id": run}) if event.invocation_id in chain else event for event in merged
     ]
 
 
 def filter_input_events(events: Sequence[Event], chain: Mapping[str, str]) -> list[Event]:
-    """What asks, and what answers."""
+    """Return the events that request input, and those that answer."""
     return [
         event for event in events if event.invocation_id in chain and (_requests_input(event) or is_user_message(event))
     ]

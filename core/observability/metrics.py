@@ -1,6 +1,6 @@
-"""Metrics: what is counted and timed, by OpenTelemetry's API. Where nothing collects it, nothing is done.
+"""Metrics of the OpenTelemetry API, which cost nothing without a collector.
 
-Labels tell of few things each: never of a person, a place, or what was said.
+Labels have few values: never a user, a place or a text.
 
 OpenTelemetry: opentelemetry.io/docs/specs/semconv/general/naming. Prometheus has these names with underscores and with
 their unit: `parley.reply.delay` is `parley_reply_delay_seconds`.
@@ -13,7 +13,7 @@ _LAG_BOUNDARIES = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]
 
 _meter = metrics.get_meter("parley")
 
-#: By `channel`, `kind` and `state`: how it has ended, or "handed back".
+#: By `channel`, `kind` and `state`: the final state, or "handed back".
 ended_turns = _meter.create_counter("parley.turns", unit="{turn}", description="Turns that have ended here")
 
 #: By `channel` and `until`: "placeholder", "first_word" or "final".
@@ -24,7 +24,7 @@ reply_delays = _meter.create_histogram(
     explicit_bucket_boundaries_advisory=_SECONDS_BOUNDARIES,
 )
 
-#: By `channel`, `method` and `outcome`: "ok", "limited" (it came too often), "refused", or "failed" in passing.
+#: By `channel`, `method` and `outcome`: "ok", "limited" (too many calls), "refused", or "failed" (transient).
 platform_calls = _meter.create_counter(
     "parley.platform.calls", unit="{call}", description="Calls of the platforms' APIs"
 )
@@ -38,7 +38,7 @@ tokens = _meter.create_counter("parley.model.tokens", unit="{token}", descriptio
 #: By `model`.
 cost = _meter.create_counter("parley.model.cost", unit="{dollar}", description="Dollars that calls of models came to")
 
-#: By `kind`: what the database or its driver calls it.
+#: By `kind`: the name of the error in the database or its driver.
 database_errors = _meter.create_counter(
     "parley.database.errors", unit="{error}", description="Statements that failed for the database's sake"
 )
@@ -59,14 +59,14 @@ oldest_message_age = _meter.create_gauge(
     "parley.messages.waiting.age", unit="s", description="How long the oldest waits in whose session nothing runs"
 )
 
-#: By `channel`: of the limit that is nearest to being used up.
+#: By `channel`: of the limit with the least left.
 budget_left = _meter.create_gauge(
     "parley.platform.budget.left", unit="1", description="The part of a platform's limit that is left"
 )
 
 
 def count_model_call(model: str, error: str, **used: int) -> None:
-    """Count a call of a model: what it ended with, if that was an error, and its tokens of each kind."""
+    """Count a model call by its error, if any, and its tokens by kind."""
     model_calls.add(1, {"model": model, "outcome": error or "ok"})
     for kind, count in used.items():
         if count:

@@ -1,6 +1,6 @@
-"""Tracing: which turn the process is at, for the lines of its log and for OpenTelemetry.
+"""Tracing: the current turn, for log lines and for OpenTelemetry.
 
-One span is one turn (`parley.turn`); ADK's own spans are inside it. Where nothing collects spans, none is made.
+One span is one turn (`parley.turn`); ADK's own spans are inside it. Without a collector there are no spans.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _tracer = trace.get_tracer("parley")
 
 
 class TurnContext(NamedTuple):
-    """A turn that runs: its id, its session's, the platform's name, and its kind."""
+    """Identity of a running turn: its id, its session's id, the platform, and its kind."""
 
     turn: str
     session: str
@@ -29,24 +29,29 @@ _current: ContextVar[TurnContext | None] = ContextVar("run", default=None)
 
 
 def get_current_turn() -> TurnContext | None:
-    """The turn that this is done for."""
+    """Return the turn of the current task, if there is one."""
     return _current.get()
 
 
 def get_trace_id() -> str:
-    """Of the trace that this is done in; empty outside of one."""
-    found = trace.get_current_span().get_span_context()
-    return trace.format_trace_id(found.trace_id) if found.is_valid else ""
+    """Return the current trace id; empty outside of a trace."""
+    context = trace.get_current_span().get_span_context()
+    return trace.format_trace_id(context.trace_id) if context.is_valid else ""
 
 
 @contextmanager
 def trace_turn(turn: str, session: str, channel: str, kind: str) -> Iterator[None]:
-    """Say that all that is done from here on, also by the tasks that are begun here, is done for a turn."""
-    about = {"parley.turn.id": turn, "parley.session": hash_id(session), "parley.channel": channel, "parley.kind": kind}
+    """Set the turn of the current task and of the tasks that it starts."""
+    attributes = {
+        "parley.turn.id": turn,
+        "parley.session": hash_id(session),
+        "parley.channel": channel,
+        "parley.kind": kind,
+    }
     token = _current.set(TurnContext(turn, session, channel, kind))
     try:
         with _tracer.start_as_current_span(
-            "parley.turn", attributes=about, record_exception=False, set_status_on_exception=False
+            "parley.turn", attributes=attributes, record_exception=False, set_status_on_exception=False
         ):
             yield
     finally:
@@ -54,10 +59,10 @@ def trace_turn(turn: str, session: str, channel: str, kind: str) -> Iterator[Non
 
 
 def record_turn_end(state: str, error: str | None = None) -> None:
-    """Say what has become of the turn that this is done for.
+    """Count the end of the current turn, and record it in the span.
 
     Args:
-        error: free of secrets and of what was said; what is behind its first colon stays here.
+        error: error without secrets and user texts; only the part before its first colon is exported.
     """
     if (run := get_current_turn()) is not None:
         metrics.ended_turns.add(1, {"channel": run.channel, "kind": run.kind, "state": state})
@@ -68,5 +73,5 @@ def record_turn_end(state: str, error: str | None = None) -> None:
 
 
 def hash_id(name: str) -> str:
-    """What an id is called that is not to leave the machine: the same each time."""
+    """Return a stable hash of an id that must not leave the machine."""
     return blake2b(name.encode(), digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""Requests for approval, as ADK's events hold them."""
+"""Tool confirmations in ADK's events."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pydantic import ValidationError
 from core.sessions.codec import to_json_value
 from core.tools.call_log import hash_arguments
 
-#: ADK: the name of the call that asks a person whether another one may be made.
+#: ADK: name of the call that requests a confirmation of another call.
 CONFIRMATION_CALL_NAME = "adk_request_confirmation"
 
-#: What ADK says in its own name where a tool gives no reason for asking begins so.
+#: ADK: begin of the hint if the tool gives no reason.
 _DEFAULT_HINT_PREFIX = "Please approve or reject the tool call"
 
-#: Where a request says by which rule it is decided, in what ADK keeps for the tool's own use.
+#: Key of Parley's rule in the payload, which ADK leaves to the tool.
 _RULE_KEY = "parley"
 
-#: What the keys of a session's state begin with that say which tools may be used without asking again.
+#: Prefix of the session state keys of standing approvals.
 _STANDING_APPROVAL_PREFIX = "parley:always:"
 
 
@@ -33,23 +33,21 @@ ArgumentPath = tuple[str | int, ...]
 
 
 def standing_approval_key(app: str, tool: str) -> str:
-    """The key under which it is kept that an app's tool may be used without asking: another app's of the same name is
-    another tool.
-    """
+    """Return the state key of a standing approval for a tool of an app."""
     return f"{_STANDING_APPROVAL_PREFIX}{app}:{tool}"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationRequest:
-    """A call that is made only if a person allows it.
+    """Tool call that needs a person's approval.
 
     Attributes:
         run: the ADK invocation that waits.
-        call: the id of ADK's call that asks.
-        asks_for: the id of the tool's call.
-        hint: why the tool asks, if it says so.
-        approvers: who may decide, if the tool says so: see `core.tools.approvals`.
-        may_always: whether it may be allowed for all calls of the tool in the session.
+        confirmation_id: the id of ADK's confirmation call.
+        tool_call_id: the id of the tool's call.
+        hint: the tool's reason for the request, if it has one.
+        approvers: people and roles that may decide, if the tool names them: see `core.tools.approvals`.
+        may_allow_always: whether a person may allow all calls of the tool in the session.
         secret_paths: the paths of the arguments that the tool's schema marks as secret.
     """
 
@@ -65,17 +63,17 @@ class ConfirmationRequest:
 
     @property
     def arguments_hash(self) -> str:
-        """Of the arguments."""
+        """SHA-256 of the arguments."""
         return hash_arguments(to_json_value(self.arguments))
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a person has decided, or nobody in time.
+    """Decision on a confirmation request, by a person or by expiry.
 
     Attributes:
-        call: the id of ADK's call that has asked.
-        hash: of the arguments for which it was decided.
+        confirmation_id: the id of ADK's confirmation call.
+        arguments_hash: SHA-256 of the arguments that the approver saw.
     """
 
     confirmation_id: str
@@ -84,14 +82,14 @@ class Decision:
 
 
 def confirmations_in(event: Event) -> Iterator[ConfirmationRequest]:
-    """What an event asks for."""
+    """Yield the confirmation requests of an event."""
     for question in event.get_function_calls():
         if question.name != CONFIRMATION_CALL_NAME or not question.id:
             continue
-        given = question.args or {}
+        arguments = question.args or {}
         try:
-            call = types.FunctionCall.model_validate(given.get("originalFunctionCall"))
-            confirmation = ToolConfirmation.model_validate(given.get("toolConfirmation") or {})
+            call = types.FunctionCall.model_validate(arguments.get("originalFunctionCall"))
+            confirmation = ToolConfirmation.model_validate(arguments.get("toolConfirmation") or {})
         except ValidationError:
             continue
         payload = confirmation.payload
@@ -117,17 +115,17 @@ def set_rule(
     may_allow_always: bool,
     secret_paths: Sequence[ArgumentPath] = (),
 ) -> None:
-    """Add to a call's request for approval who may decide, and which of its arguments are secret."""
-    asked = context.actions.requested_tool_confirmations.get(context.function_call_id or "")
-    if asked is None or (asked.payload is not None and not secret_paths):
+    """Set the approvers and the secret arguments of a call's confirmation request."""
+    confirmation = context.actions.requested_tool_confirmations.get(context.function_call_id or "")
+    if confirmation is None or (confirmation.payload is not None and not secret_paths):
         return
-    own = asked.payload if isinstance(asked.payload, dict) else {}
+    payload = confirmation.payload if isinstance(confirmation.payload, dict) else {}
     rule = {
         "approvers": None if approvers is None else list(approvers),
-        "always": may_allow_always and asked.payload is None,
+        "always": may_allow_always and confirmation.payload is None,
         "secret_paths": [list(path) for path in secret_paths],
     }
-    asked.payload = {**own, _RULE_KEY: rule}
+    confirmation.payload = {**payload, _RULE_KEY: rule}
 
 
 def find_secret_paths(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[ArgumentPath]:
@@ -138,40 +136,40 @@ def find_secret_paths(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -
 def _iterate_secret_paths(
     value: Any, schemas: Sequence[Any], root: Mapping[str, Any], path: ArgumentPath
 ) -> Iterator[ArgumentPath]:
-    applied = _resolve_schemas(schemas, root)
-    if value is None or not applied:
+    resolved = _resolve_schemas(schemas, root)
+    if value is None or not resolved:
         return
-    if any(schema.get("writeOnly") is True or schema.get("format") == "password" for schema in applied):
+    if any(schema.get("writeOnly") is True or schema.get("format") == "password" for schema in resolved):
         yield path
     elif isinstance(value, Mapping):
         for name, item in value.items():
             yield from _iterate_secret_paths(
-                item, [_get_field_schema(schema, name) for schema in applied], root, (*path, name)
+                item, [_get_field_schema(schema, name) for schema in resolved], root, (*path, name)
             )
     elif isinstance(value, list | tuple):
         for i, item in enumerate(value):
             yield from _iterate_secret_paths(
-                item, [_get_item_schema(schema, i) for schema in applied], root, (*path, i)
+                item, [_get_item_schema(schema, i) for schema in resolved], root, (*path, i)
             )
 
 
 def _resolve_schemas(schemas: Sequence[Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return schemas and those that they refer to or combine."""
-    applied, left = list[Mapping[str, Any]](), list(schemas)
-    while left:
-        schema = left.pop()
-        if isinstance(schema, Mapping) and not any(schema is one for one in applied):
-            applied.append(schema)
-            left += [option for name in ("allOf", "anyOf", "oneOf") for option in schema.get(name) or ()]
-            left += [_resolve_reference(schema["$ref"], root)] if "$ref" in schema else []
-    return applied
+    resolved, pending = list[Mapping[str, Any]](), list(schemas)
+    while pending:
+        schema = pending.pop()
+        if isinstance(schema, Mapping) and not any(schema is one for one in resolved):
+            resolved.append(schema)
+            pending += [option for name in ("allOf", "anyOf", "oneOf") for option in schema.get(name) or ()]
+            pending += [_resolve_reference(schema["$ref"], root)] if "$ref" in schema else []
+    return resolved
 
 
 def _resolve_reference(reference: Any, root: Mapping[str, Any]) -> Any:
-    found: Any = root
+    target: Any = root
     for name in str(reference).removeprefix("#").split("/")[1:]:
-        found = found.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-    return found
+        target = target.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
+    return target
 
 
 def _get_field_schema(schema: Mapping[str, Any], name: str) -> Any:
@@ -184,7 +182,7 @@ def _get_item_schema(schema: Mapping[str, Any], position: int) -> Any:
 
 
 def apply_standing_approval(context: ToolContext, tool: str) -> None:
-    """Let a call be made without asking, if that was decided for its tool and session once for all."""
+    """Confirm a call whose tool has a standing approval in the session."""
     if context.tool_confirmation is None and context.state.get(standing_approval_key(context.session.app_name, tool)):
         context.tool_confirmation = ToolConfirmation(confirmed=True)
 
@@ -198,21 +196,21 @@ def to_contents(stored: Sequence[Event], decisions: Sequence[Decision]) -> list[
     Args:
         stored: the events of the run.
     """
-    asked = {
-        ask.confirmation_id: (ask.arguments_hash, event.author, event.branch)
+    requests = {
+        request.confirmation_id: (request.arguments_hash, event.author, event.branch)
         for event in stored
-        for ask in confirmations_in(event)
+        for request in confirmations_in(event)
     }
-    given = _get_decided_ids(stored)
+    decided_ids = _get_decided_ids(stored)
     messages = dict[tuple[str | None, str | None], list[types.Part]]()
-    for one in decisions:
-        if one.confirmation_id in given:
+    for decision in decisions:
+        if decision.confirmation_id in decided_ids:
             continue
-        shown, author, branch = asked.get(one.confirmation_id, (None, None, None))
+        arguments_hash, author, branch = requests.get(decision.confirmation_id, (None, None, None))
         answer = types.FunctionResponse(
-            id=one.confirmation_id,
+            id=decision.confirmation_id,
             name=CONFIRMATION_CALL_NAME,
-            response={"confirmed": one.is_allowed and shown == one.arguments_hash},
+            response={"confirmed": decision.is_allowed and arguments_hash == decision.arguments_hash},
         )
         messages.setdefault((author, branch), []).append(types.Part(function_response=answer))
     return [types.Content(role="user", parts=parts) for parts in messages.values()]

@@ -1,8 +1,8 @@
-"""Approvals: calls of tools that wait for a person's word.
+"""Approvals: tool calls that wait for a person's decision.
 
-Who may decide is told by a tuple: `author` (of the message that led to the call), `others` (anybody else), and what
-`core.identity.is_permitted` takes. The first decision holds, over all workers. When all is decided that a turn
-has asked for, a message of its session says so, and the turn that takes it goes on with the run.
+The approvers are a tuple: `author` (of the message that led to the call), `others` (anybody else), and the values of
+`core.identity.permits`. The first decision counts, over all workers. After the last decision of a turn, a message in
+its session starts the turn that resumes the run.
 """
 
 import logging
@@ -46,18 +46,18 @@ Verdict = Literal["approved", "always", "denied", "expired"]
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """One call that waits, or has waited, for a person's word.
+    """Tool call that waits, or waited, for a person's decision.
 
     Attributes:
         turn_id: the turn that asks.
-        askers: the authors of what led to it.
-        approvers: who may decide.
-        chunks: the platform's ids of the messages that show it.
-        inbound: what led to it: the newest of the messages.
-        verdict: None as long as nobody has decided.
-        decider: the name of who has.
-        decided_at: in seconds since the epoch.
-        agent: the name of the one whose tool it is.
+        askers: the authors of the messages that led to the call.
+        approvers: people and roles that may decide.
+        message_ids: the platform's ids of the approval messages.
+        inbox_message: the newest message that led to the call.
+        verdict: None until a decision.
+        decider: the name of the approver.
+        decided_at: seconds since the epoch.
+        app_name: the name of the agent's app.
         secret_paths: the paths of the arguments that the tool's schema marks as secret.
     """
 
@@ -90,11 +90,11 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class DecisionResult:
-    """What became of the wish to decide.
+    """Result of an attempt to decide.
 
     Attributes:
-        approval: as it stands now; None if it is forgotten.
-        is_first: whether this has decided it.
+        approval: the current approval; None if it does not exist.
+        is_first: whether this attempt decided it.
     """
 
     approval: Approval | None = None
@@ -102,11 +102,11 @@ class DecisionResult:
 
 
 class ApprovalService:
-    """The `approvals` table.
+    """Approvals in the `approvals` table.
 
     Args:
-        approvers: who may decide where a tool does not say it.
-        hours: after so many it is denied.
+        approvers: people and roles that may decide if the tool names none.
+        expiry_hours: hours until an approval is denied.
     """
 
     def __init__(
@@ -132,11 +132,12 @@ class ApprovalService:
         confirmations: Sequence[ConfirmationRequest],
         receipt: Mapping[str, Any] | None = None,
     ) -> list[Approval]:
-        """Store the final text of a turn that needs approvals, its run record, and the approvals. A turn that was reset
-        or stopped meanwhile gets none.
+        """Store the answer of a turn with its run record and its approvals.
+
+        A turn that was reset or stopped meanwhile gets no approvals.
 
         Returns:
-            The approvals of the turn: see `asked`.
+            The approvals of the turn, as `list_of_turn`.
 
         Raises:
             TurnLostError: another worker has taken the turn.
@@ -146,10 +147,10 @@ class ApprovalService:
         async def work() -> list[Approval]:
             async with self._database.write() as connection:
                 generation = await lock_session_row(connection, turn.session_id)
-                here = fence.owns_turn & turns.c.state.in_(states_before("answered"))
-                new = {"text": text, "usage": dict(usage), "run_record": receipt, "state": "answered"}
-                kept = sa.update(turns).where(here).values(new).returning(turns.c.cancel_reason)
-                if (row := (await connection.execute(kept)).one_or_none()) is None:
+                can_answer = fence.owns_turn & turns.c.state.in_(states_before("answered"))
+                values = {"text": text, "usage": dict(usage), "run_record": receipt, "state": "answered"}
+                update = sa.update(turns).where(can_answer).values(values).returning(turns.c.cancel_reason)
+                if (row := (await connection.execute(update)).one_or_none()) is None:
                     raise fence.lost_error
                 if generation == turn.generation and row.cancel_reason is None:
                     await self._insert_approvals(connection, turn, confirmations)
@@ -161,30 +162,30 @@ class ApprovalService:
         self, connection: AsyncConnection, turn: Turn, confirmations: Sequence[ConfirmationRequest]
     ) -> None:
         earlier = sa.select(approvals.c.authors).where(
-            approvals.c.session == turn.session_id, approvals.c.run.in_({ask.run for ask in confirmations})
+            approvals.c.session == turn.session_id, approvals.c.run.in_({request.run for request in confirmations})
         )
-        states_before = {asker for askers in (await connection.execute(earlier)).scalars() for asker in askers}
-        askers = sorted({message.author for message in turn.messages} | states_before)
+        earlier_askers = {asker for askers in (await connection.execute(earlier)).scalars() for asker in askers}
+        askers = sorted({message.author for message in turn.messages} | earlier_askers)
         now = time.time()
-        for ask in confirmations:
-            approvers = self._approvers if ask.approvers is None else ask.approvers
+        for request in confirmations:
+            approvers = self._approvers if request.approvers is None else request.approvers
             row = {
-                "id": uuid.uuid5(uuid.NAMESPACE_OID, f"{turn.id} {ask.confirmation_id}").hex[:16],
+                "id": uuid.uuid5(uuid.NAMESPACE_OID, f"{turn.id} {request.confirmation_id}").hex[:16],
                 "turn": turn.id,
                 "session": turn.session_id,
                 "generation": turn.generation,
-                "run": ask.run,
-                "confirmation_call_id": ask.confirmation_id,
-                "tool_call_id": ask.tool_call_id,
-                "tool": ask.tool,
-                "arguments": to_json_value(dict(ask.arguments)),
-                "arguments_hash": ask.arguments_hash,
-                "hint": ask.hint,
+                "run": request.run,
+                "confirmation_call_id": request.confirmation_id,
+                "tool_call_id": request.tool_call_id,
+                "tool": request.tool,
+                "arguments": to_json_value(dict(request.arguments)),
+                "arguments_hash": request.arguments_hash,
+                "hint": request.hint,
                 "authors": askers,
                 "approvers": list(approvers),
-                # who must not decide for himself would have decided for himself with the next call
-                "can_allow_always": ask.may_allow_always and OTHERS not in approvers,
-                "secret_paths": [list(path) for path in ask.secret_paths],
+                # a standing approval would let authors decide for themselves
+                "can_allow_always": request.may_allow_always and OTHERS not in approvers,
+                "secret_paths": [list(path) for path in request.secret_paths],
                 "requested_at": now,
                 "expires_at": now + self._expiry_hours * HOUR_SECONDS,
                 "chunks": [],
@@ -192,7 +193,7 @@ class ApprovalService:
             await insert_new(connection, approvals, row)
 
     async def list_of_turn(self, turn_id: str) -> list[Approval]:
-        """What a turn has asked for, in its order.
+        """Return the approvals of a turn, in their order.
 
         Raises:
             StoreError: the database cannot be read.
@@ -201,33 +202,33 @@ class ApprovalService:
             return await _select_approvals(connection, approvals.c.turn == turn_id)
 
     async def list_open(self, *, session_id: str = "", event_key: str = "") -> list[Approval]:
-        """What waits for a decision in a session, or has come of the message with that key.
+        """Return the undecided approvals of a session, or of the message with an event key.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        here = approvals.c.session == session_id
+        condition = approvals.c.session == session_id
         if event_key:
-            here = turns.c.origin.in_(sa.select(inbox.c.turn).where(inbox.c.event_key == event_key))
+            condition = turns.c.origin.in_(sa.select(inbox.c.turn).where(inbox.c.event_key == event_key))
         async with self._database.read() as connection:
-            return await _select_approvals(connection, here & approvals.c.decision.is_(None))
+            return await _select_approvals(connection, condition & approvals.c.decision.is_(None))
 
     async def save_message_ids(self, id_: str, message_ids: Sequence[str], address: Mapping[str, Any]) -> None:
-        """Keep the ids of the messages that show one, and where is shown what comes of it.
+        """Save the message ids of an approval, and the address for the next turn's reply.
 
         Raises:
-            StoreError: they could not be kept.
+            StoreError: the database cannot be written.
         """
         async with self._database.write() as connection:
-            kept = (
+            update = (
                 sa.update(approvals)
                 .where(approvals.c.id == id_)
                 .values(chunks=list(message_ids), address=dict(address))
             )
-            await connection.execute(kept)
+            await connection.execute(update)
 
     async def list_decisions(self, origin: str) -> list[Decision]:
-        """What was decided of all that the turn was asking for which a turn of this origin goes on.
+        """Return the decisions on the turn that a turn of this origin resumes.
 
         Raises:
             StoreError: the database cannot be read.
@@ -246,10 +247,10 @@ class ApprovalService:
         ]
 
     async def decide(self, id_: str, person: User, verdict: Verdict) -> DecisionResult:
-        """Decide, if nobody has, and if this person may.
+        """Decide an approval if it is open and the person may decide.
 
         Raises:
-            StoreError: it could not be kept, however often that was tried.
+            StoreError: the database cannot be written after all retries.
         """
 
         async def work() -> DecisionResult:
@@ -261,10 +262,7 @@ class ApprovalService:
         return decided
 
     async def deny_expired(self) -> list[Approval]:
-        """Deny what nobody has decided in time.
-
-        Returns:
-            What was denied.
+        """Deny the approvals that nobody decided in time, and return them.
 
         Raises:
             StoreError: the database cannot be used.
@@ -299,56 +297,63 @@ class ApprovalService:
     ) -> DecisionResult:
         session = sa.select(approvals.c.session).where(approvals.c.id == id_)
         await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
-        found = await _select_approvals(connection, approvals.c.id == id_)
-        if not found:
+        matches = await _select_approvals(connection, approvals.c.id == id_)
+        if not matches:
             return DecisionResult()
-        (approval,) = found
+        (approval,) = matches
         now = time.time()
         if approval.verdict is None and approval.expires_at < now:
             verdict, person = "expired", None
-        may = person is None or (approval.may_decide(person) and (verdict != "always" or approval.may_allow_always))
-        if approval.verdict is not None or not may:
+        is_permitted = person is None or (
+            approval.may_decide(person) and (verdict != "always" or approval.may_allow_always)
+        )
+        if approval.verdict is not None or not is_permitted:
             return DecisionResult(approval)
         by = {"decided_by": person and person.id, "decided_by_name": person and person.name, "decided_at": now}
         this = sa.update(approvals).where(approvals.c.id == id_)
         await connection.execute(this.values(decision=verdict, **by))
         if verdict == "always":
             of = scopes.get_scope_owners("", "", approval.session_id)
-            told = {"by": person and person.id, "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")}
-            await scopes.write_state(connection, of, {standing_approval_key(approval.app_name, approval.tool): told})
+            standing = {
+                "by": person and person.id,
+                "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
+            }
+            await scopes.write_state(
+                connection, of, {standing_approval_key(approval.app_name, approval.tool): standing}
+            )
         await self._queue_next_turn(connection, approval, now)
         decider = person.name if person else ""
         return DecisionResult(replace(approval, verdict=verdict, decider=decider, decided_at=now), is_first=True)
 
     async def _queue_next_turn(self, connection: AsyncConnection, approval: Approval, now: float) -> None:
-        """Have the run go on, if nothing else that its turn asks for is to be decided."""
+        """Queue the turn that resumes the run, unless an approval of the turn is still open."""
         open_ = sa.exists().where(approvals.c.turn == approval.turn_id, approvals.c.decision.is_(None))
         if (await connection.execute(sa.select(open_))).scalar_one():
             return
         key = f"approval:{approval.id}"
         where = sa.select(approvals.c.address).where(approvals.c.id == approval.id)
         address = (await connection.execute(where)).scalar_one() or approval.inbox_message.address
-        said = replace(approval.inbox_message, event_key=key, address=address, text="", attachments=(), sent_at=now)
+        message = replace(approval.inbox_message, event_key=key, address=address, text="", attachments=(), sent_at=now)
         generation = sa.select(sessions.c.generation).where(sessions.c.id == approval.session_id).scalar_subquery()
-        row = message_columns(said, (await connection.execute(sa.select(generation))).scalar_one())
-        more = {"message": said.to_json(), "kind": "approval", "parent": approval.turn_id}
-        await insert_new(connection, inbox, row | more)
+        row = message_columns(message, (await connection.execute(sa.select(generation))).scalar_one())
+        values = {"message": message.to_json(), "kind": "approval", "parent": approval.turn_id}
+        await insert_new(connection, inbox, row | values)
         await self._turns.notify_workers(connection)
 
 
 async def _select_approvals(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Approval]:
     query = sa.select(approvals, turns.c.origin, turns.c.agent).join(turns, turns.c.id == approvals.c.turn)
     rows = (await connection.execute(query.where(where).order_by(approvals.c.requested_at, approvals.c.id))).all()
-    found = []
+    result = []
     for row in rows:
-        said = [
+        messages = [
             message for of in await get_inbox_rows(connection, row.origin) if (message := parse_message(of.message))
         ]
         try:
-            found += [_to_approval(row, said[-1])] if said else []
+            result += [_to_approval(row, messages[-1])] if messages else []
         except TypeError as error:
             log.error("the request %s cannot be read: %s", row.id, format_error(error))
-    return found
+    return result
 
 
 def _to_approval(row: sa.Row[Any], inbound: InboxMessage) -> Approval:

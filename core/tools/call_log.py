@@ -1,4 +1,4 @@
-"""The journal of tool calls: which had begun when a run broke off, and what came of those that ended."""
+"""Log of tool calls: calls that had begun when a run was interrupted, and results of ended ones."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ from core.workers.fencing import FencingToken, lock_session
 
 T = TypeVar("T")
 
-#: The key under which the journal has a piece of media, which JSON knows nothing of.
+#: Key of media in a logged result, which JSON cannot represent.
 _MEDIA_KEY = "$media"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolInvocation:
-    """One call of a tool.
+    """One call of a tool in a run.
 
     Attributes:
-        run: the ADK invocation that makes it.
-        generation: the session's; a call of a generation that a reset has ended is not begun.
-        fence: the turn whose run makes it, if one does. A call of one that another worker has is neither begun nor
-            ended.
+        run: the ADK invocation of the call.
+        generation: the session's generation. A call of an earlier generation cannot begin.
+        fence: fencing token of the turn, if a turn makes the call. Without ownership a call can neither begin nor end.
     """
 
     session: str
@@ -50,12 +49,12 @@ class ToolInvocation:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallEntry:
-    """What the journal has of a call that had begun before.
+    """Log entry of an earlier call.
 
     Attributes:
-        ended: whether the tool came to its end, with a result or an error.
-        result: what the model was to be told.
-        actions: what it did besides: changed the state, saved artifacts, asked a person.
+        has_ended: whether the tool returned a result or an error.
+        result: the result for the model.
+        actions: other effects: state changes, saved artifacts, confirmation requests.
     """
 
     has_ended: bool
@@ -72,50 +71,50 @@ class ToolCallLog:
     async def begin(
         self, call: ToolInvocation, may_repeat: Callable[[ToolCallEntry], bool] = lambda _entry: False
     ) -> ToolCallEntry | None:
-        """Write that `call` is being made, before it is.
+        """Log the begin of a call before it is made.
 
         Args:
-            may_repeat: whether a call with this entry is made again.
+            may_repeat: whether a call with this entry may be made again.
 
         Returns:
-            None: the call is to be made now. Else the entry of the earlier call; nothing is written.
+            None: make the call now. Else the entry of the earlier call, which is not changed.
 
         Raises:
-            SessionResetError: the session has been reset.
+            SessionResetError: the session was reset.
             TurnLostError: another worker has the turn.
-            StoreError: it cannot be written, so the call must not be made.
+            StoreError: the database cannot be written; do not make the call.
         """
-        begun = _begin_values(call)
+        values = _begin_values(call)
 
         async def write(connection: AsyncConnection) -> ToolCallEntry | None:
             await lock_session(connection, call.session, call.generation, call.fence, read=True)
             row = (await connection.execute(sa.select(tool_calls).where(_is_row_of(call)))).one_or_none()
             if row is None:
                 key = {"session": call.session, "run": call.run, "id": call.id}
-                await connection.execute(sa.insert(tool_calls).values(**key, **begun))
+                await connection.execute(sa.insert(tool_calls).values(**key, **values))
             elif (row.tool, row.arguments_hash) != (
-                begun["tool"],
-                begun["arguments_hash"],
-            ):  # another call, to which a model gave the id
-                await connection.execute(sa.update(tool_calls).where(_is_row_of(call)).values(**begun))
+                values["tool"],
+                values["arguments_hash"],
+            ):  # another call, to which the model gave the same id
+                await connection.execute(sa.update(tool_calls).where(_is_row_of(call)).values(**values))
             elif (
-                row.started_at != begun["started_at"]
-            ):  # else it was written, and only the database's word on it was lost
+                row.started_at != values["started_at"]
+            ):  # else an earlier try wrote it, and the commit's reply was lost
                 actions = EventActions.model_validate(row.actions or {})
                 entry = ToolCallEntry(row.state == "ended", _decode_result(row.result), actions)
                 if not may_repeat(entry):
                     return entry
-                await connection.execute(sa.update(tool_calls).where(_is_row_of(call)).values(**begun))
+                await connection.execute(sa.update(tool_calls).where(_is_row_of(call)).values(**values))
             return None
 
         return await self._write_with_retry(call, write)
 
     async def end(self, call: ToolInvocation, result: Any, actions: EventActions) -> None:
-        """Write what came of a call. One that was not begun, or was reset meanwhile, has no end.
+        """Log the end of a call; of an unknown call nothing is written.
 
         Raises:
             TurnLostError: another worker has the turn.
-            StoreError: it cannot be written.
+            StoreError: the database cannot be written.
         """
         done = to_json_value(actions.model_dump(exclude_none=True, exclude_defaults=True))
         ended = {"state": "ended", "result": _encode_result(result), "actions": done or None}
@@ -144,7 +143,7 @@ def _is_row_of(call: ToolInvocation) -> sa.ColumnElement[bool]:
 
 
 def hash_arguments(arguments: Any) -> str:
-    """The SHA-256 of a call's arguments, which are JSON."""
+    """Return the SHA-256 of arguments that are JSON values."""
     canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -163,7 +162,7 @@ def _begin_values(call: ToolInvocation) -> dict[str, Any]:
 
 
 def _encode_result(value: Any) -> Any:
-    """A result as JSON, with the media in it where they were."""
+    """Return a result as JSON, with its media in place."""
     match value:
         case types.Part():
             return {_MEDIA_KEY: value.model_dump_json(exclude_none=True)}

@@ -1,7 +1,7 @@
-"""Tools of MCP servers, as a file names them. Needs the extra `mcp`.
+"""Tools of MCP servers from a configuration file. Needs the extra `mcp`.
 
-A server that cannot be reached ends neither the start nor a turn: the log names it, the model is told that its tools
-are not to be had, and it is tried again.
+An unreachable server ends neither the start nor a turn: the log names it, the model learns that its tools are
+unavailable, and the next turn after a pause tries again.
 """
 
 import asyncio
@@ -29,28 +29,30 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds until a server that could not be reached is tried again.
+#: Pause before the next try of an unreachable server.
 RETRY_PAUSE_SECONDS = 30.0
 
-#: Seconds for which a list of tools counts.
+#: Lifetime of a list of tools.
 _TOOL_LIST_TTL_SECONDS = 300.0
 
-#: Seconds that a server has to end when the bot does.
+#: Time limit of a server's shutdown.
 _CLOSE_TIMEOUT_SECONDS = 5.0
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class McpConfig(BaseModel):
-    """One table of the file. Values of `env` and `headers` may name variables, as `${NAME}`.
+    """Configuration of one server: a table of the file.
+
+    Values of `env` and `headers` may refer to variables, as `${NAME}`.
 
     Attributes:
-        command: what starts the server here, to be spoken with by its standard streams.
-        url: where a server is, to be spoken with by streamable HTTP.
-        tools: the names of the tools that may be used; none: all.
-        prefix: what the tools' names begin with, and an underscore; none: the server's name; empty: nothing.
-        seconds: how long the server may take to begin, and a call.
-        progress: by the name of a tool, without the prefix, what is shown while it runs: see `Tool`.
+        command: program that starts a local server, which is used over its standard streams.
+        url: address of a remote server, which is used over streamable HTTP.
+        tools: names of the tools that may be used; None for all.
+        prefix: prefix of the tools' names, before an underscore; None for the server's name, empty for no prefix.
+        seconds: time limit of the server's start and of a call.
+        progress: progress texts by tool name without prefix: see `Tool`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -110,10 +112,10 @@ class McpServer(BaseToolset):
             return []
 
     async def fetch_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Its tools, for real.
+        """Return the tools from the server itself.
 
         Raises:
-            Exception: whatever keeps it from telling them.
+            Exception: any error of the connection or the server.
         """
         async with asyncio.timeout(self._config.seconds):
             tools: list[BaseTool] = await self._toolset.get_tools(readonly_context)
@@ -140,13 +142,13 @@ class McpServer(BaseToolset):
 
 
 def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) -> list[McpServer]:
-    """The servers that `file` names, a table each. Nothing is started yet.
+    """Return the servers that a file configures, not connected yet.
 
     Args:
-        variables: what `${NAME}` stands for where the environment is silent.
+        variables: values of `${NAME}` for variables that the environment lacks.
 
     Raises:
-        SettingsError: it cannot be read, is malformed, or names a variable that is not set; a line each.
+        SettingsError: the file is missing or malformed, or names an unset variable; a line each.
     """
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -200,5 +202,5 @@ def _create_toolset(config: McpConfig) -> "McpToolset":
     )
 
 
-#: What servers say on their standard error may hold anything.
+#: Standard error of servers is discarded: it may hold secrets.
 _DISCARD = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process

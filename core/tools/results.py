@@ -14,29 +14,28 @@ from core.models import media
 from core.models.messages import clean_text
 from core.secret_redaction import redact_secrets
 
-#: The most of a result's texts that the model is told, in characters, all together: about what a whole history may
-#: hold, and less than what would stop the event loop.
+#: Limit of all texts of a result: about the size of a whole history, and below what would block the event loop.
 MAX_RESULT_CHARACTERS = 100_000
 
-#: The most values in a result, and how deep one may stand in another.
+#: Limits of a result: values in total, and depth of nesting.
 _MAX_VALUES = 10_000
 _MAX_DEPTH = 32
 
-#: Of more bytes than these the model is told how many they are.
+#: Longer bytes are replaced by their length.
 _MAX_INLINE_BYTES = 1_000
 
-_MAX_INTEGER_BITS = 4096  # Python: no longer numbers are turned into text
+_MAX_INTEGER_BITS = 4096  # Python converts no longer integers to text
 
 _CUT_NOTE = "… (cut: there is more)"
 
 
 def to_model_result(result: Any) -> Any:
-    """A result as JSON has it. Media and other things that ADK has a type for stay as they are."""
+    """Return a result as redacted JSON of a limited size; media and other ADK types stay."""
     return _ResultConverter().convert(result)
 
 
 class _ResultConverter:
-    """One result on its way: what room it has still."""
+    """Converter of one result, with the characters and values left to it."""
 
     def __init__(self) -> None:
         self._characters = MAX_RESULT_CHARACTERS
@@ -63,28 +62,28 @@ class _ResultConverter:
                 return self.convert(_to_json(result) if depth <= _MAX_DEPTH else _CUT_NOTE, depth + 1)
 
     def _convert_mapping(self, result: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        said = dict[str, Any]()
+        converted = dict[str, Any]()
         for key, value in result.items():
             if self._is_full:
-                said["…"] = _CUT_NOTE
+                converted["…"] = _CUT_NOTE
                 break
-            said[str(self.convert(key))] = self.convert(value, depth + 1)
-        return said
+            converted[str(self.convert(key))] = self.convert(value, depth + 1)
+        return converted
 
     def _convert_items(self, result: Any, depth: int) -> list[Any]:
-        said = list[Any]()
+        converted = list[Any]()
         for item in result:
             if self._is_full:
-                said.append(_CUT_NOTE)
+                converted.append(_CUT_NOTE)
                 break
-            said.append(self.convert(item, depth + 1))
-        return said
+            converted.append(self.convert(item, depth + 1))
+        return converted
 
     def _cut_text(self, text: str) -> str:
-        room = max(self._characters, 0)
+        limit = max(self._characters, 0)
         self._characters -= len(text)
-        said = redact_secrets(clean_text(text[: room + 1]))
-        return said if len(text) <= room else f"{said[:room]}… (cut: it has {len(text)} characters)"
+        redacted = redact_secrets(clean_text(text[: limit + 1]))
+        return redacted if len(text) <= limit else f"{redacted[:limit]}… (cut: it has {len(text)} characters)"
 
     @property
     def _is_full(self) -> bool:
@@ -92,17 +91,17 @@ class _ResultConverter:
 
 
 def _to_json(value: Any) -> Any:
-    """What has no form of its own in JSON, in one that has."""
+    """Return a JSON form of a value that has none of its own."""
     if isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode() if len(value) <= _MAX_INLINE_BYTES else f"({len(value)} bytes)"
     try:
         return to_jsonable_python(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
-    except (ValueError, RecursionError):  # it holds itself
+    except (ValueError, RecursionError):  # the value contains itself
         return f"({type(value).__name__})"
 
 
 async def save_files(result: Any, tool: str, context: ToolContext) -> Any:
-    """A tool's result with its bytes saved as artifacts, and their names in the places."""
+    """Return a tool's result with its bytes saved as artifacts and replaced by their names."""
     match result:
         case bytes() | bytearray():
             return await _save_file(bytes(result), tool, context)

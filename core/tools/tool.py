@@ -1,4 +1,4 @@
-"""Tools: what the agent can do besides talking."""
+"""Tools: declaration, loading, access marks and time limits."""
 
 import asyncio
 import contextvars
@@ -25,10 +25,10 @@ from google.genai import types
 from core.errors import ToolError
 from core.identity import User, is_permitted
 
-#: Tools have threads of their own: one that hangs must not take those by which names are resolved.
+#: Threads of tools: a tool that hangs must not block the threads that resolve names.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
 
-#: What the names of our plugins begin with.
+#: Prefix of the names of Parley's plugins.
 PLUGIN_PREFIX = "parley_"
 
 AnyTool = TypeVar("AnyTool", bound=Callable[..., Any] | BaseTool)
@@ -38,17 +38,17 @@ ToolHandler = Callable[[dict[str, Any]], Awaitable[Any] | Any]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as this house declares it.
+    """Declaration of a tool with a JSON Schema of its own.
 
     Attributes:
-        handler: called with the arguments that the model gave; a function that blocks runs in a thread.
+        handler: function of the arguments as a dict; a blocking function runs in a thread.
         parameters: the JSON Schema of the arguments.
-        idempotent: whether a call may be made again when it is not known if it took effect: see `idempotent`.
-        confirm: whether a person is asked before each call.
-        approvers: who may decide then: see `core.tools.approvals`. None for those who may by the settings.
-        always: whether a person may allow all calls of the tool in a session at once.
-        allowed: for whom alone it may be called: see `allowed`. None for all.
-        progress: what is shown while it runs, with the names of arguments in braces; empty for its own name.
+        idempotent: whether an interrupted call may be made again: see `idempotent`.
+        require_confirmation: whether each call needs an approval.
+        approvers: people and roles that may decide: see `core.tools.approvals`. None for those of the settings.
+        may_allow_always: whether a person may allow all calls of the tool in a session.
+        restrict_to: ids of people and roles that may use the tool: see `restrict_to`. None for all.
+        progress: text to show while the tool runs, with argument names in braces; empty for the tool's name.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Tool:
 
 
 class ToolAdapter(BaseTool):
-    """A `Tool` as ADK wants it."""
+    """ADK tool of a `Tool`."""
 
     def __init__(self, tool: Tool) -> None:
         super().__init__(name=tool.name, description=tool.description)
@@ -97,23 +97,24 @@ class ToolAdapter(BaseTool):
 
 
 def idempotent(tool: AnyTool) -> AnyTool:
-    """Mark a function, or a tool of ADK's, as one that does the same whether it is called once or twice.
+    """Mark a function or an ADK tool as safe to call twice.
 
-    A call that was under way when the process died is told to the model as "interrupted, may have taken effect"; that
-    of a tool which is marked is made again. For a `Tool` there is the argument of that name.
+    If the process dies during a call, a marked tool is called again. For other tools the model gets "interrupted, may
+    have taken effect". A `Tool` has an argument of this name.
     """
     tool.__dict__["idempotent"] = True
     return tool
 
 
 def is_idempotent(tool: BaseTool) -> bool:
-    """Whether a tool is marked, or the function that it is made of."""
+    """Return whether a tool, or its function, is marked as idempotent."""
     return any(getattr(marked, "idempotent", False) is True for marked in (tool, getattr(tool, "func", None)))
 
 
 def restrict_to(*ids: str) -> Callable[[AnyTool], AnyTool]:
-    """Mark a function, or a tool of ADK's, as one that may be called only for some: `admins`, and ids of people and
-    roles. Where several speak at once, it may be called only if it may be for each of them.
+    """Restrict a function or an ADK tool to people and roles, by id, or `admins`.
+
+    If a turn has several authors, all of them must be allowed.
     """
 
     def mark(tool: AnyTool) -> AnyTool:
@@ -124,18 +125,17 @@ def restrict_to(*ids: str) -> Callable[[AnyTool], AnyTool]:
 
 
 def is_allowed(tool: BaseTool, speaker: User) -> bool:
-    """Whether a tool may be called for somebody."""
+    """Return whether a speaker may use a tool."""
     rules = (getattr(marked, "restrict_to", None) for marked in (tool, getattr(tool, "func", None)))
     return all(is_permitted(rule, speaker) for rule in rules if isinstance(rule, tuple))
 
 
 def limit_tool(tool: BaseTool, seconds: float) -> None:
-    """Let nothing out of a tool that would end the process, and no call of it last for ever.
+    """Limit a tool's calls in time, and turn errors that would end the process into `ToolError`.
 
-    `SystemExit` or its like is raised as a `ToolError`, and so is it when a call has not ended within `seconds`, or
-    those that the tool itself has for an attribute of that name. The thread of a plain function is not ended by that:
-    nothing can. An agent that is a tool takes as long as its turn may, and what holds for every agent holds for it, if
-    it wants no plugins of its app as well.
+    The tool's attribute `seconds` replaces the limit. A plain function's thread goes on after the limit: threads
+    cannot be ended. An agent that is a tool has no limit but its turn's. It gets Parley's plugins, even if it does not
+    include those of its app.
     """
     run = tool.run_async
     if getattr(run, "contained", False):
@@ -158,7 +158,7 @@ def limit_tool(tool: BaseTool, seconds: float) -> None:
         except (Exception, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
-            if type(error).__module__.startswith("google.adk."):  # so a run within the tool says that it has to wait
+            if type(error).__module__.startswith("google.adk."):  # a run within the tool pauses this way
                 raise
             raise ToolError(f"{tool.name} raised {type(error).__name__}") from error
 
@@ -167,7 +167,7 @@ def limit_tool(tool: BaseTool, seconds: float) -> None:
 
 
 def _without_app_plugins(context: ToolContext) -> ToolContext:
-    """A call as it is where the app has no plugins but ours."""
+    """Return a copy of the context whose app has Parley's plugins only."""
     call, run = copy(context), context._invocation_context
     plugins = PluginManager([plugin for plugin in run.plugin_manager.plugins if plugin.name.startswith(PLUGIN_PREFIX)])
     call._invocation_context = run.model_copy(update={"plugin_manager": plugins})
@@ -175,7 +175,7 @@ def _without_app_plugins(context: ToolContext) -> ToolContext:
 
 
 def to_adk_tool(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
-    """Any tool as ADK wants it: our own, ADK's, or a plain function."""
+    """Return a `Tool`, an ADK tool or a function as an ADK tool."""
     match tool:
         case Tool():
             return ToolAdapter(tool)
@@ -188,10 +188,10 @@ def to_adk_tool(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
 
 
 def load_tools(names: Sequence[str]) -> list[BaseTool]:
-    """The tools that `TOOLS` names, each as `package.module:name`.
+    """Return the tools that `TOOLS` names, each as `package.module:name`.
 
     Raises:
-        ToolError: no such module or name, or it is no tool; a line for each.
+        ToolError: an unknown module or name, or no tool; a line each.
     """
     tools, faults = list[BaseTool](), list[str]()
     for name in names:
@@ -209,7 +209,7 @@ def _load_tool(name: str) -> BaseTool:
     if not (module and colon and attribute):
         raise ToolError(f"{name or 'an empty name'} is no tool: write it as package.module:name")
     try:
-        found = import_module(module)
+        namespace = import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or module
         is_named = module == missing or module.startswith(f"{missing}.")
@@ -217,11 +217,11 @@ def _load_tool(name: str) -> BaseTool:
         raise ToolError(f"{name}: {what}") from error
     except Exception as error:  # whatever a module raises while it is imported
         raise ToolError(f"{name}: {module} raises {type(error).__name__} when it is imported") from error
-    if not hasattr(found, attribute):
-        nearest = get_close_matches(attribute, {*vars(found), *getattr(found, "__all__", ())}, n=1)
+    if not hasattr(namespace, attribute):
+        nearest = get_close_matches(attribute, {*vars(namespace), *getattr(namespace, "__all__", ())}, n=1)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
         raise ToolError(f"{name}: {module} has no {attribute}{hint}")
-    return to_adk_tool(getattr(found, attribute))
+    return to_adk_tool(getattr(namespace, attribute))
 
 
 def _current_time(arguments: dict[str, Any]) -> dict[str, str]:

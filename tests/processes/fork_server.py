@@ -153,7 +153,7 @@ def _import(mould: str) -> Callable[..., None]:
     """Import what the program would import; what is forked."""
     live: Callable[..., None] = import_module(mould).live
     # behind what the mould does to imports, as all of these
-    from core.agents.warmup import warm_up  # noqa: PLC0415
+    from core.agents.runtime import warm_up  # noqa: PLC0415
 
     for module in LATE:
         import_module(module)

@@ -22,7 +22,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from benchmarks.replies.contenders.base import Answering
 from benchmarks.replies.load import Speech
 from benchmarks.replies.platforms import Question, SlackStage
-from core.agents.warmup import warm_up
+from core.agents.runtime import warm_up
 
 NAME = "google-adk's SlackRunner"
 

@@ -1,4 +1,4 @@
-"""A tool that makes a file for the conversation."""
+"""Built-in tool that makes a text file."""
 
 import mimetypes
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-#: The most that a file may hold, in characters.
 MAX_CHARACTERS = 1_000_000
 
 _MAX_NAME_CHARACTERS = 100

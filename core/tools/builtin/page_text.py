@@ -37,7 +37,7 @@ def to_markdown(page: str) -> str:
 
 
 def main(charset: str, kind: str, max_characters: str) -> None:
-    """Write the text of the page on standard input: at most so many characters, and one more if there are more."""
+    """Write the text of the page on standard input, up to one character over the limit."""
     text = decode(sys.stdin.buffer.read(), charset)
     if kind == "html":
         text = to_markdown(text)

@@ -1,4 +1,4 @@
-"""A tool that reads a web page, and nothing that is not public. Needs the extra `web`."""
+"""Built-in tool that reads public web pages. Needs the extra `web`."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ from core.tools.tool import Tool
 
 Address = IPv4Address | IPv6Address
 
-#: The most bytes of a page that are read, the most characters of its text that are told, and seconds for all of it.
+#: Limits of a page: bytes read, characters of text returned, and seconds in total.
 MAX_BYTES = 2_000_000
 MAX_CHARACTERS = 40_000
 TIMEOUT_SECONDS = 20.0
@@ -33,7 +33,7 @@ _HTML_TYPES = ("text/html", "application/xhtml")
 _NETWORKS_WITH_IPV4 = ((IPv6Network("64:ff9b::/96"), 0), (IPv6Network("2002::/16"), 80))
 
 #: IPv4 networks that are not public: IANA's special-purpose registry, multicast, and Azure's virtual public address.
-#: `ipaddress` is not asked: its tables differ between versions of Python.
+#: The tables of `ipaddress` differ between versions of Python.
 _NOT_PUBLIC_V4 = tuple(
     map(
         IPv4Network,
@@ -64,7 +64,7 @@ _NOT_PUBLIC_V6 = (IPv6Network("2001::/23"), IPv6Network("2001:db8::/32"), IPv6Ne
 
 
 class _PageRefusedError(Exception):
-    """The page is not to be read; its text says why, and is for the model."""
+    """The page must not or cannot be read; the model gets the text."""
 
 
 def is_public(address: Address) -> bool:
@@ -80,7 +80,7 @@ def is_public(address: Address) -> bool:
 
 
 class _PublicResolver(AbstractResolver):
-    """Names of public addresses alone. What is connected to is what was looked at: there is no second look-up."""
+    """Resolver that refuses names with addresses that are not public, at the one look-up of a connection."""
 
     def __init__(self, is_allowed: Callable[[Address], bool]) -> None:
         self._is_allowed = is_allowed
@@ -89,10 +89,10 @@ class _PublicResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        if not all(self._is_allowed(ip_address(each["host"].partition("%")[0])) for each in found):
+        results = await self._resolver.resolve(host, port, family)
+        if not all(self._is_allowed(ip_address(each["host"].partition("%")[0])) for each in results):
             raise _PageRefusedError("this address is not public")
-        return found
+        return results
 
     async def close(self) -> None:
         await self._resolver.close()
@@ -100,17 +100,17 @@ class _PublicResolver(AbstractResolver):
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """Reads pages.
+    """Handler of the tool: a reader of web pages.
 
     Attributes:
-        is_allowed: whether a page may be read from an address.
+        is_allowed: whether pages of an address may be read.
     """
 
     is_allowed: Callable[[Address], bool] = is_public
     timeout_seconds: float = TIMEOUT_SECONDS
 
     async def __call__(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The page at `url`, as a tool's handler."""
+        """Return the text of the page at `url`, or an error."""
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 return await self._read(str(arguments.get("url", "")))
@@ -137,10 +137,9 @@ class PageReader:
         raise _PageRefusedError(f"the page leads on more than {_MAX_REDIRECTS} times")
 
     def _check_url(self, url: URL) -> None:
-        """Refuse what names no public place by itself. A name is looked at when it is resolved.
+        """Refuse a URL that is not public by its text. Names are checked when they are resolved.
 
-        The host is read as the client reads it, and for the client all digits and dots are an address, which is not
-        resolved: `127.1` is this machine.
+        The client takes hosts of digits and dots as addresses and does not resolve them: `127.1` is this machine.
         """
         if url.scheme not in ("http", "https") or not url.host or url.user is not None:
             raise _PageRefusedError("the url must begin with http:// or https:// and a host, with no user before it")

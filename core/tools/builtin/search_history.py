@@ -1,4 +1,4 @@
-"""A tool that finds what was said earlier in the conversation that it is called in."""
+"""Built-in tool that searches earlier messages of its conversation."""
 
 from bisect import bisect_left
 from typing import Any
@@ -10,7 +10,7 @@ from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
 from core.tools.tool import idempotent
 
-#: How many messages are found at most, and how much is told of each, in characters.
+#: Limits of a result: messages, and characters of each.
 MAX_RESULTS = 10
 _EXCERPT_CHARACTERS = 500
 
@@ -26,19 +26,20 @@ async def search_history(query: str, tool_context: ToolContext) -> dict[str, Any
     session, service = context.session, context.session_service  # ADK has no public way to either's own
     if not isinstance(session, StoredSession) or not isinstance(service, SessionService):
         return {"error": "this conversation is not kept"}
-    found = await service.search_messages(session, query.split(), limit=MAX_RESULTS)
+    messages = await service.search_messages(session, query.split(), limit=MAX_RESULTS)
     return {
         "found": [
             {"at": message.sent_at, "by": message.role, "text": _excerpt(message.text, query.split())}
-            for message in found
+            for message in messages
         ]
     }
 
 
 def _excerpt(text: str, words: list[str]) -> str:
     """Return the part of a text around the first of the words."""
-    found = fold_text(text).find(fold_text(words[0])) if words else 0
-    position = bisect_left(range(len(text)), found, key=lambda i: len(fold_text(text[:i])))  # folding: ß is ss
+    folded_position = fold_text(text).find(fold_text(words[0])) if words else 0
+    # Folding changes lengths: ß becomes ss.
+    position = bisect_left(range(len(text)), folded_position, key=lambda i: len(fold_text(text[:i])))
     begin = max(position - _EXCERPT_CHARACTERS // 2, 0)
     part = text[begin : begin + _EXCERPT_CHARACTERS]
     return f"{'…' if begin else ''}{part}{'…' if begin + _EXCERPT_CHARACTERS < len(text) else ''}"

@@ -15,8 +15,7 @@ from google.genai import types
 
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app
-from core.agents.runtime import RunRequest
-from core.agents.warmup import warm_up
+from core.agents.runtime import RunRequest, warm_up
 from core.errors import (
     ContentBlockedError,
     ProviderError,
